@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fingerprint of the host that a description of its GPUs was made on.
+
+HOT. It is readable text, `boot=..,driver=..,majors=..,mig=..,tree=..`, so that a mismatch can name
+what changed. It costs a handful of small reads and never loads NVML.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+
+PARTS = ("boot", "driver", "majors", "mig", "tree")
+_MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
+
+
+def fingerprint(host_root: str, libcuda: str) -> str:
+    """Return the fingerprint of the host whose /proc and /sys lie below `host_root`.
+
+    `libcuda` is the host path of the driver's libcuda file: its identity stands for the driver
+    tree (an upgrade in place changes it). What is not there is left empty.
+    """
+    root = host_root.rstrip("/")
+    return ",".join(
+        (
+            "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
+            "driver=" + module_version(host_root),
+            "majors=" + _majors(root + "/proc/devices"),
+            "mig=" + _mig_minors(root + "/proc/driver/nvidia-caps/mig-minors"),
+            "tree=" + _identity(libcuda),
+        )
+    )
+
+
+def module_version(host_root: str) -> str:
+    """Return the version of the loaded nvidia kernel module, "" when none is loaded."""
+    root = host_root.rstrip("/")
+    version = _first_line(root + "/sys/module/nvidia/version")
+    if version:
+        return version
+    for word in _first_line(root + "/proc/driver/nvidia/version").split():
+        if word[:1].isdigit() and "." in word:
+            return word
+    return ""
+
+
+def differences(recorded: str, current: str) -> list[str]:
+    """Return one phrase per part in which the two fingerprints differ, [] when they are equal."""
+    old, new = _parsed(recorded), _parsed(current)
+    return [
+        "{}: was {}, is {}".format(part, old.get(part) or "none", new.get(part) or "none")
+        for part in PARTS
+        if old.get(part, "") != new.get(part, "")
+    ]
+
+
+def _parsed(text: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _first_line(path: str) -> str:
+    return _read(path).partition(b"\n")[0].decode("utf-8", "replace").strip().replace(",", " ")
+
+
+def _majors(path: str) -> str:
+    found = []
+    for line in _read(path).split(b"\n"):
+        number, _, name = line.strip().partition(b" ")
+        if name in _MAJOR_NAMES:
+            found.append(name.decode() + ":" + number.decode())
+    return "+".join(sorted(found))
+
+
+def _mig_minors(path: str) -> str:
+    content = _read(path)
+    return format(crc32(content), "08x") if content else ""
+
+
+def _identity(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"

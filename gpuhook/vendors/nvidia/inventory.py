@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node has, as facts: its driver, its GPUs, its device nodes and the driver's files.
+
+Everything is frozen. None means that the GPU, the library or the kernel could not tell; people
+see it as 'unknown'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The NVIDIA driver of a node."""
+
+    version: str | None = None  # "580.95.05", from NVML, the kernel module or libcuda's file name
+    module_version: str | None = None  # of the loaded kernel module; None: not loaded
+    cuda: str | None = None  # highest CUDA version, "13.0"
+    nvml: str | None = None  # host path of the libnvidia-ml.so.1 that answered
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU. `lost` is the reason why it cannot be used, or None."""
+
+    index: int
+    uuid: str | None = None  # "GPU-..."
+    minor: int | None = None  # of /dev/nvidia<minor>; not always the index
+    pci_bus_id: str | None = None  # "00000000:00:1E.0", NVML's form
+    name: str | None = None
+    brand: str | None = None
+    architecture: str | None = None
+    compute_capability: str | None = None  # "7.5"
+    memory_bytes: int | None = None
+    numa_node: int | None = None
+    mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A character device node: `path` as containers see it, `host_path` below the dev root."""
+
+    path: str
+    host_path: str
+    major: int
+    minor: int
+    mode: int = 0o666  # permission bits
+    uid: int = 0
+    gid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFile:
+    """A file of the driver: where it is on the host, and where a container finds it.
+
+    `kind` is one of "library", "plugin" (a library outside the loader's directories: vdpau, gbm,
+    X.Org), "binary", "firmware", "socket", "config".
+    """
+
+    kind: str
+    host_path: str  # as opened on the host, symbolic links resolved
+    container_path: str
+    soname: str | None = None  # DT_SONAME of a library or plugin
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link that a container needs: `path` (in the container) to `target`."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A whole node. `majors` maps names of /proc/devices ("nvidia", "nvidia-uvm") to numbers."""
+
+    driver: Driver
+    gpus: tuple[Gpu, ...] = ()
+    device_nodes: tuple[DeviceNode, ...] = ()
+    files: tuple[DriverFile, ...] = ()
+    links: tuple[Link, ...] = ()
+    library_dirs: tuple[str, ...] = ()  # container directories for the loader, in order
+    majors: dict[str, int] = field(default_factory=dict)
+    driver_root: str = "/"
+    dev_root: str = "/"
+    masks_params: bool = False  # the host's params file says ModifyDeviceFiles: 1
+    fingerprint: str = ""
+    warnings: tuple[str, ...] = ()
