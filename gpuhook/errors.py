@@ -44,6 +44,138 @@ class HostError(GpuhookError):
 # Code blocks: GH10 request, GH11 CDI specs, GH12 driver and inventory, GH13 container and
 # config.json, GH14 runtime and state, GH15 settings and command line, GH16 hook and loader files.
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1003": (
+        RequestError,
+        "{name}: malformed replica id",
+        "a replica id is <device>::<n>, n a decimal number, such as GPU-<uuid>::2",
+    ),
+    "GH1004": (
+        RequestError,
+        "{where} names a device with control characters, or one longer than 255: {name}",
+        "device names are printable: an index, a UUID, a PCI bus id or vendor/class=name",
+    ),
+    "GH1005": (
+        RequestError,
+        "{where} names {count} devices; at most {limit} are taken",
+        "name each device once, or use `all`",
+    ),
+    "GH1006": (
+        DriverError,
+        "{where} asks for GPUs, but this node has no NVIDIA driver loaded",
+        "load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml",
+    ),
+    "GH1007": (
+        RefusedError,
+        "ignored the request for {names} of {where}: {reason}",
+        "change the setting in /etc/gpuhook/config.yaml if this container should have GPUs",
+    ),
+    "GH1008": (
+        DriverError,
+        "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
+        "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
+    ),
+    "GH1120": (
+        FileError,
+        "the CDI spec describes another state of this host ({changes})",
+        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`; specs are in {dirs}",
+    ),
+    "GH1300": (
+        FileError,
+        "{path}: there is no such file",
+        "name the bundle that holds config.json with --bundle",
+    ),
+    "GH1301": (
+        FileError,
+        "{path} is not a usable OCI runtime spec: {reason}",
+        "it was left as it is; have the engine write it anew, or make one with `runc spec`",
+    ),
+    "GH1302": (
+        DriverError,
+        "device node {node}: {reason}",
+        "load the driver's modules so that the node exists (`nvidia-modprobe -u -c=0`), or run"
+        " `gpuhook generate-cdi` again if the GPU is gone",
+    ),
+    "GH1303": (
+        FileError,
+        "config.json: {key} is not {kind}",
+        "it was left as it is; the engine that wrote it is at fault",
+    ),
+    "GH1304": (
+        RefusedError,
+        "{path} is the host's own root file system",
+        "gpuhook changes no file of the host: give the container a root file system of its own",
+    ),
+    "GH1305": (
+        HostError,
+        "the root file system {path} is mounted read-only: no runtime can mount a driver into it",
+        "mount it writable (an overlay will do) and set root.readonly in config.json instead",
+    ),
+    "GH1306": (
+        FileError,
+        "bundle {bundle} has no usable root file system: {reason}",
+        "config.json must say where it is in root.path",
+    ),
+    "GH1310": (
+        FileError,
+        "{path} is not a regular file of at most {limit} bytes",
+        "it was not read; see what is at that path",
+    ),
+    "GH1401": (
+        HostError,
+        "no low-level runtime found: looked for {names} in {dirs}",
+        "install runc or crun, or name another in runtime.lowLevelRuntimes of"
+        " /etc/gpuhook/config.yaml",
+    ),
+    "GH1402": (
+        HostError,
+        "{path} is YAML and has not been compiled, and there is no `gpuhook` to do it in {dirs}",
+        "install the gpuhook package, or write the file as JSON",
+    ),
+    "GH1403": (
+        HostError,
+        "{path} could not be compiled: `{command}` failed",
+        "run that command by hand to see why",
+    ),
+    "GH1410": (
+        HostError,
+        "{path}: {reason}; container {container} is missing from `gpuhook ps`",
+        "make the state directory writable",
+    ),
+    "GH1490": (
+        HostError,
+        "{where}: {reason}",
+        "nothing was changed; see to that path and start the container again",
+    ),
+    "GH1530": (
+        FileError,
+        "{path}: {reason}",
+        "check it with `gpuhook config validate`; no container gets a GPU until it is right",
+    ),
+    "GH1531": (
+        HostError,
+        "{path}: its compiled form cannot be kept below the state directory",
+        "make /run/gpuhook writable for root; no container gets a GPU until then",
+    ),
+    "GH1640": (
+        FileError,
+        "gpuhook-hook was called with {argument}, but {reason}",
+        "the CDI spec is of another version of gpuhook: run `gpuhook generate-cdi` again",
+    ),
+    "GH1641": (
+        HostError,
+        "left out: {what}",
+        "the container starts all the same",
+    ),
+    "GH1642": (
+        FileError,
+        "the OCI state on standard input cannot be used: {reason}",
+        "gpuhook-hook is called by a runtime, as a createContainer hook",
+    ),
+    "GH1690": (
+        HostError,
+        "{where}: {reason}",
+        "the container was not started; see to that path and start it again",
+    ),
 }
 
 

@@ -44,6 +44,11 @@ def module_version(host_root: str) -> str:
     return ""
 
 
+def driver_is_loaded(host_root: str) -> bool:
+    """Return whether the host has a driver at all: the kernel module, or WSL's /dev/dxg."""
+    return bool(module_version(host_root)) or os.path.exists(host_root.rstrip("/") + "/dev/dxg")
+
+
 def differences(recorded: str, current: str) -> list[str]:
     """Return one phrase per part in which the two fingerprints differ, [] when they are equal."""
     old, new = _parsed(recorded), _parsed(current)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds what: one small JSON file per container below /run/gpuhook/containers.
+
+HOT. The wrapper is replaced by the runtime, so it knows neither the container's pid nor its end:
+an entry names the runtime's state root, and whoever reads drops those whose state is gone. Until
+the runtime has made its state, the process that creates the container stands for it; an entry of
+the hook names the container's process. Ids are unique per state root only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from binascii import crc32
+
+from gpuhook import fastjson, files, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SCHEMA = "gpuhook/ledger/v1"
+_SWEEP_ABOVE = 512
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
+
+# Where engines say which pod and container this is: containerd's CRI, CRI-O, Docker and podman.
+_POD_KEYS = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
+_NAMESPACE_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
+_CONTAINER_KEYS = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+
+
+def directory() -> str:
+    """Return the directory of the entries."""
+    return os.path.join(state.directory(), "containers")
+
+
+def is_id(text: str) -> bool:
+    """Return whether `text` is a container id as runc and crun take it."""
+    return bool(text) and text not in (".", "..") and len(text) <= 255 and (
+        _ID_CHARACTERS.issuperset(text)
+    )
+
+
+def pod_of(annotations: object) -> dict[str, str]:
+    """Return {"pod", "namespace", "container"} as far as an engine's annotations tell."""
+    if not isinstance(annotations, dict):
+        return {}
+    told = {}
+    for name, keys in (
+        ("pod", _POD_KEYS),
+        ("namespace", _NAMESPACE_KEYS),
+        ("container", _CONTAINER_KEYS),
+    ):
+        for key in keys:
+            if isinstance(annotations.get(key), str):
+                told[name] = annotations[key]
+                break
+    return told
+
+
+def record(root: str, identity: str, entry: dict[str, Any]) -> None:
+    """Write the entry of container `identity` of the runtime state root `root` ("": unknown).
+
+    `entry` says at least `pid` and `started` of the process that stands for the container until
+    the runtime has its state. Raises OSError where the directory cannot be written.
+    """
+    held = directory()
+    os.makedirs(held, 0o755, exist_ok=True)
+    whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
+    path = os.path.join(held, _file_name(root, identity))
+    files.replace(path, fastjson.dumps(whole) + b"\n", mode=0o644)
+    if len(os.listdir(held)) > _SWEEP_ABOVE:
+        for _ in living():
+            pass
+
+
+def living() -> list[dict[str, Any]]:
+    """Return the entries of containers that exist, oldest first; entries of others are removed."""
+    held = directory()
+    entries = []
+    try:
+        names = os.listdir(held)
+    except OSError:
+        return []
+    for name in names:
+        path = os.path.join(held, name)
+        entry = _read(path) if name.endswith(".json") else None
+        if entry is None:
+            continue
+        if is_alive(entry):
+            entries.append(entry)
+        else:
+            _remove(path)
+    return sorted(entries, key=lambda entry: (entry["since"], entry["id"]))
+
+
+def is_alive(entry: dict[str, Any]) -> bool:
+    """Return whether the container of an entry exists, or is being made by a living process."""
+    if entry["root"] and os.path.isdir(os.path.join(entry["root"], entry["id"])):
+        return True
+    pid, started = entry.get("pid"), entry.get("started")
+    return isinstance(pid, int) and started is not None and start_time(pid) == started
+
+
+def start_time(pid: int) -> int | None:
+    """Return when process `pid` started, in clock ticks since boot; None if there is none.
+
+    Source: proc(5), /proc/pid/stat field 22, counted after the command's closing parenthesis.
+    """
+    try:
+        text = files.read(f"/proc/{int(pid)}/stat", 65536)
+    except OSError:
+        return None
+    return int(text.rpartition(b")")[2].split()[19])
+
+
+def _file_name(root: str, identity: str) -> str:
+    return "{:08x}-{}.json".format(crc32(os.fsencode(root)), identity[:200])
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """Return the entry in a file that can be trusted and understood, else None."""
+    try:
+        if not state.usable(os.lstat(path)):
+            return None
+        entry = fastjson.loads(files.read(path, 1 << 20))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:
+        return None
+    if not (isinstance(entry.get("id"), str) and isinstance(entry.get("root"), str)):
+        return None
+    return entry if isinstance(entry.get("since"), (int, float)) else None
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and the loader's files, made in a root file system.
+
+HOT. Run by the wrapper before the runtime starts, or by the hook inside the container's mounts.
+Nothing of the image is executed or loaded. Doing it twice changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import fault
+from gpuhook.loader import cache, conf, musl
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.container.rootfs import Root
+
+CACHE = "/etc/ld.so.cache"
+CONF = "/etc/ld.so.conf"
+DROP_INS = "/etc/ld.so.conf.d"
+OUR_DROP_IN = DROP_INS + "/00-gpuhook.conf"
+_MAX_CACHE = 16 << 20
+_MAX_TEXT = 1 << 20
+
+
+class Provision:
+    """What a root file system is to get.
+
+    `libraries` are (container path, SONAME) of mounted libraries in the loader's directories,
+    `links` are (target, container path), `preferred` are (SONAME, path) of libraries of the image
+    that the loader is to find before those.
+    """
+
+    __slots__ = ("libraries", "links", "preferred")
+
+    def __init__(
+        self,
+        libraries: list[tuple[str, str]],
+        links: list[tuple[str, str]],
+        preferred: list[tuple[str, str]],
+    ) -> None:
+        self.libraries = libraries
+        self.preferred = preferred
+        sonames = [
+            (path.rpartition("/")[2], _sibling(path, soname))
+            for path, soname in libraries
+            if not path.endswith("/" + soname)
+        ]
+        self.links = sonames + links
+
+    def paths(self) -> list[str]:
+        """Return the container paths that `provide` writes."""
+        loader = [CACHE, CONF, OUR_DROP_IN] if self.libraries else []
+        return [path for _, path in self.links] + loader
+
+    def entries(self) -> list[tuple[bytes, bytes]]:
+        """Return the (SONAME, path) pairs of the loader cache, in the order of preference."""
+        own = [(soname, _sibling(path, soname)) for path, soname in self.libraries]
+        return [(os.fsencode(name), os.fsencode(path)) for name, path in self.preferred + own]
+
+
+def provide(root: Root, provision: Provision) -> list[OSError]:
+    """Make the links and the loader's files in `root`; returns why each missing one is missing.
+
+    A fault of the image's loader files is a GpuhookError.
+    """
+    failures = []
+    for target, path in provision.links:
+        try:
+            root.link(target, path)
+        except OSError as error:
+            failures.append(_named(error, path))
+    if provision.libraries:
+        try:
+            _loader(root, provision.entries())
+        except OSError as error:
+            failures.append(_named(error, "the loader's files in /etc"))
+    return failures
+
+
+def _named(error: OSError, path: str) -> OSError:
+    error.filename = path
+    return error
+
+
+def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
+    machine = os.uname().machine
+    dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
+    names = root.names("/lib")
+    if musl.recognised(names):
+        path = musl.path_file(machine)
+        root.write(path, musl.merged(root.read(path, _MAX_TEXT), dirs))
+        if not _has_glibc(root, names):
+            return
+    recorded = conf.recorded(root.read(OUR_DROP_IN, _MAX_TEXT) or b"")
+    stale = [entry for entry in recorded if entry not in entries]
+    old = root.read(CACHE, _MAX_CACHE)
+    root.write(CACHE, cache.merged(old, entries, stale, flags=cache.flags_for(machine)))
+    # Without the drop-in a later ldconfig in the container would drop the driver again.
+    root.write(OUR_DROP_IN, conf.render(dirs, entries))
+    if root.read(CONF, _MAX_TEXT) is None:
+        root.write(CONF, conf.INCLUDE)
+
+
+def _has_glibc(root: Root, lib_names: list[str]) -> bool:
+    return any(name.startswith("ld-linux") for name in [*lib_names, *root.names("/lib64")])
+
+
+def _sibling(path: str, name: str) -> str:
+    return path.rpartition("/")[0] + "/" + name
+
+
+def require_writable(root: Root) -> None:
+    """Raise GH1305 if the root file system is mounted read-only: no runtime can mount into it."""
+    if os.statvfs(f"/proc/self/fd/{root.directory('/')}").f_flag & os.ST_RDONLY:
+        raise fault("GH1305", path=root.path)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the host: read whole and bounded, replaced atomically.
+
+HOT. Nothing here truncates a file in place: a reader sees the old bytes or the new ones, also
+when the writer is killed or the disk is full.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.errors import fault
+
+_TEMPORARY = ".gpuhook-"
+
+
+def read(path: str, limit: int = 64 << 20) -> bytes:
+    """Return the content of the regular file `path`; raises OSError, or GH1310 past `limit`."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return read_descriptor(fd, path, limit)
+    finally:
+        os.close(fd)
+
+
+def read_descriptor(fd: int, name: str, limit: int) -> bytes:
+    """Return what the regular file behind `fd` holds; GH1310 when it is larger or not regular."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+        raise fault("GH1310", path=name, limit=limit)
+    chunks = []
+    left = limit + 1
+    while left > 0:
+        chunk = os.read(fd, min(left, max(found.st_size + 1, 65536)))
+        if not chunk:
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.append(chunk)
+        left -= len(chunk)
+    raise fault("GH1310", path=name, limit=limit)
+
+
+def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
+    """Put `data` in place of the file `path`, atomically, keeping its mode and owner.
+
+    A symbolic link is followed, so the file it names is replaced and the link stays. `mode` is
+    for a file that does not exist yet (0644 by default). `durable` waits for the disk. Raises
+    OSError; the old file is then untouched and no temporary file stays.
+    """
+    path = os.path.realpath(path)
+    try:
+        old: os.stat_result | None = os.stat(path)
+    except FileNotFoundError:
+        old = None
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory or ".", temporary_name(name))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(temporary, flags, 0o600)
+    except FileExistsError:
+        # Left by a killed process that had our pid: nobody else can be writing it now.
+        os.unlink(temporary)
+        fd = os.open(temporary, flags, 0o600)
+    try:
+        try:
+            write_whole(fd, data)
+            if old is not None:
+                _keep_owner(fd, old)
+                os.fchmod(fd, stat.S_IMODE(old.st_mode))
+            else:
+                os.fchmod(fd, 0o644 if mode is None else mode)
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_whole(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _keep_owner(fd: int, old: os.stat_result) -> None:
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(fd, old.st_uid, old.st_gid)
+
+
+def remove_stale(directory_fd: int) -> None:
+    """Remove temporary files in a directory whose writers have died."""
+    for name in os.listdir(directory_fd):
+        if not name.startswith(_TEMPORARY):
+            continue
+        pid = name[len(_TEMPORARY) :].partition("-")[0]
+        if pid.isdigit() and not os.path.exists("/proc/" + pid):
+            try:
+                os.unlink(name, dir_fd=directory_fd)
+            except OSError:
+                continue
+
+
+def temporary_name(name: str) -> str:
+    """Return the name under which `name` is prepared before it is renamed into place."""
+    return f"{_TEMPORARY}{os.getpid()}-{name}"[:250]

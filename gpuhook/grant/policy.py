@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the sources counts, and which may not: the node's policy over a request.
+
+HOT.
+"""
+
+from __future__ import annotations
+
+from gpuhook.grant.request import ENV, MOUNTS, Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.settings import Settings
+
+
+class Verdict:
+    """The source that won (or None), the ones it beat, and (source, reason) of those refused."""
+
+    __slots__ = ("beaten", "chosen", "refused")
+
+    def __init__(self) -> None:
+        self.chosen: Source | None = None
+        self.beaten: list[Source] = []
+        self.refused: list[tuple[Source, str]] = []
+
+
+def judge(sources: list[Source], spec: dict[str, Any], settings: Settings) -> Verdict:
+    """Return the verdict over `sources`, which come in the order of precedence."""
+    verdict = Verdict()
+    for source in sources:
+        if verdict.chosen is not None:
+            verdict.beaten.append(source)
+            continue
+        reason = _objection(source, spec, settings)
+        if reason:
+            verdict.refused.append((source, reason))
+        else:
+            verdict.chosen = source
+    return verdict
+
+
+def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
+    if source.kind == MOUNTS and not settings.accept_volume_mounts:
+        return "the setting request.acceptVolumeMounts is off"
+    if source.kind == ENV and not settings.accept_env_when_unprivileged and not privileged(spec):
+        return "the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
+    return ""
+
+
+def privileged(spec: dict[str, Any]) -> bool:
+    """Return whether the container may administer the host: CAP_SYS_ADMIN in its bounding set."""
+    process = spec.get("process")
+    capabilities = process.get("capabilities") if isinstance(process, dict) else None
+    bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
+    return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replica ids: `<device>::<n>`, the n-th time slice of a device.
+
+HOT. A replica resolves to its device; the ledger keeps which replica a container holds.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+
+SEPARATOR = "::"
+_MAX_DIGITS = 6
+
+
+def split(name: str) -> tuple[str, str | None]:
+    """Return (device, replica id or None) of a requested name; GH1003 for a malformed replica.
+
+    >>> split("GPU-1::2")
+    ('GPU-1', 'GPU-1::2')
+    """
+    device, found, number = name.rpartition(SEPARATOR)
+    if not found:
+        return name, None
+    if not device or not _is_number(number) or SEPARATOR in device:
+        raise fault("GH1003", name=name)
+    return device, name
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS

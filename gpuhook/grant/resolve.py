@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From requested names to one ContainerEdits, with the reason for each part.
+
+HOT. The registry says what the CDI specs of this host describe; `alias` says under which other
+name a device is known (a PCI bus id, an index where specs only have UUIDs).
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi.edits import merged
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import replicas
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.cdi.registry import Registry
+
+NOTHING_BUT_FILES = "none"
+
+
+class Grant:
+    """What a container gets: `edits`, and `reasons` that say where each device came from.
+
+    `devices` are qualified CDI names, `replicas` the replica ids among the requested names,
+    `specs` the spec files that were used.
+    """
+
+    __slots__ = ("devices", "edits", "reasons", "replicas", "specs")
+
+    def __init__(self) -> None:
+        self.devices: list[str] = []
+        self.replicas: list[str] = []
+        self.specs: list[Compiled] = []
+        self.edits: ContainerEdits = {}
+        self.reasons: list[tuple[str, str]] = []
+
+
+def resolve(
+    names: list[str],
+    default_kind: str,
+    registry: Registry,
+    alias: Callable[[str], str | None],
+    adjust: Callable[[Compiled, ContainerEdits], ContainerEdits],
+) -> Grant:
+    """Return the grant for `names`; raises the registry's fault for a name nobody describes.
+
+    Edits are merged as CDI says: those of each spec once, before those of its devices; `adjust`
+    may leave out of each what the container did not ask for.
+    """
+    grant = Grant()
+    parts: list[ContainerEdits] = []
+    for name in names:
+        for qualified, spec, edits in _described(name, default_kind, registry, alias, grant):
+            if spec not in grant.specs:
+                grant.specs.append(spec)
+            if qualified and qualified not in grant.devices:
+                grant.devices.append(qualified)
+                parts.append(adjust(spec, edits))
+                grant.reasons.append((name, f"{qualified} of {spec.path}"))
+    grant.edits = merged([adjust(spec, spec.edits) for spec in grant.specs] + parts)
+    return grant
+
+
+def _described(
+    name: str,
+    default_kind: str,
+    registry: Registry,
+    alias: Callable[[str], str | None],
+    grant: Grant,
+) -> list[tuple[str, Compiled, ContainerEdits]]:
+    """Return (qualified name, spec, edits) of each device that one requested name means."""
+    kind, device = _split_kind(name, default_kind)
+    if device == NOTHING_BUT_FILES:
+        grant.reasons.append((name, "the driver's files, no device"))
+        return [("", spec, {}) for spec in registry.kind(kind)]
+    if device == "all":
+        return _all(kind, registry)
+    plain, replica = replicas.split(device)
+    qualified, (spec, edits) = _find(kind, plain, registry, alias)
+    if replica is not None:
+        grant.replicas.append(replica)
+    return [(qualified, spec, edits)]
+
+
+def _split_kind(name: str, default_kind: str) -> tuple[str, str]:
+    kind, equals, device = name.partition("=")
+    return (kind, device) if equals and "/" in kind else (default_kind, name)
+
+
+def _find(
+    kind: str, device: str, registry: Registry, alias: Callable[[str], str | None]
+) -> tuple[str, tuple[Compiled, ContainerEdits]]:
+    qualified = f"{kind}={device}"
+    try:
+        return qualified, registry.device(qualified)
+    except GpuhookError:
+        other = alias(device)
+        if other is None:
+            raise
+        return f"{kind}={other}", registry.device(f"{kind}={other}")
+
+
+def _all(kind: str, registry: Registry) -> list[tuple[str, Compiled, ContainerEdits]]:
+    """Return the device `all`, or, where the specs have none, every device of the kind."""
+    if any("all" in spec.names() for spec in registry.kind(kind)):
+        spec, edits = registry.device(f"{kind}=all")
+        return [(f"{kind}=all", spec, edits)]
+    found = []
+    for name in registry.names(kind):
+        spec, edits = registry.device(f"{kind}={name}")
+        found.append((f"{kind}={name}", spec, edits))
+    if not found:
+        registry.device(f"{kind}=all")  # raises, with what was searched
+    return found

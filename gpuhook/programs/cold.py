@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way from the hot path to the cold: `gpuhook` run as a program, to parse YAML.
+
+HOT. It happens once per version of a YAML file; the result is kept below the state directory.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import state
+from gpuhook.errors import fault
+
+PROGRAM = "gpuhook"
+
+
+class Compiler:
+    """Runs `gpuhook` of the same installation as the launcher."""
+
+    def __init__(self, launcher: str) -> None:
+        self._beside = os.path.dirname(os.path.realpath(launcher))
+
+    def compile_spec(self, path: str) -> None:
+        """Compile one CDI spec; a broken spec is compiled into its error."""
+        self._run(["cdi", "compile", path], path)
+
+    def compile_settings(self, path: str) -> None:
+        """Compile the settings file; a broken file is compiled into its error."""
+        self._run(["config", "compile", path], path)
+
+    def _run(self, arguments: list[str], path: str) -> None:
+        program = self._program()
+        if not program:
+            raise fault("GH1402", path=path, dirs=":".join((self._beside, *state.PROGRAM_DIRS)))
+        # Standard output carries our answer to the launcher, so the child's goes to stderr.
+        pid = os.posix_spawn(
+            program,
+            [PROGRAM, *arguments],
+            _environment(),
+            file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
+        )
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            raise fault("GH1403", path=path, command=f"{program} {' '.join(arguments)}")
+
+    def _program(self) -> str:
+        for directory in (self._beside, *state.PROGRAM_DIRS):
+            program = os.path.join(directory, PROGRAM)
+            if os.access(program, os.X_OK):
+                return program
+        return ""
+
+
+def _environment() -> dict[str, str]:
+    """Return the engine's environment without what could load foreign code into Python."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "LD_"))
+    }

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`create` and `run`: from a bundle's config.json to one that gives the container its GPUs.
+
+HOT. request -> policy -> resolve -> ContainerEdits -> apply, and the jobs in the root file system
+that would otherwise be a hook's. Imported only for a config.json that may ask for a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gpuhook import fastjson, files, state
+from gpuhook.cdi import registry
+from gpuhook.container import ledger, oci, record
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant import policy, request, resolve
+from gpuhook.programs import rootfs_jobs
+from gpuhook.vendors.nvidia import freshness, jobs, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.cdi.edits import ContainerEdits, Hook
+    from gpuhook.engine_log import EngineLog
+    from gpuhook.programs.oci_command import Command
+    from gpuhook.settings import Settings
+
+
+class Create:
+    """One create: the call, the node's settings, and where to report.
+
+    `trouble` is what is wrong with the settings: no GPU is given under an unknown policy.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        settings: Settings,
+        log: EngineLog,
+        compile_spec: Callable[[str], None],
+        trouble: GpuhookError | None = None,
+    ) -> None:
+        self.command = command
+        self.settings = settings
+        self.log = log
+        self._compile_spec = compile_spec
+        self._trouble = trouble
+        self._began = time.monotonic()
+
+    def edit(self, path: str, raw: bytes, low_level: str) -> None:
+        """Rewrite the config.json at `path`, whose content is `raw`, if it asks for GPUs.
+
+        Raises a GpuhookError or OSError if the container was given a GPU and cannot have it;
+        config.json is untouched then.
+        """
+        spec = _parsed(path, raw)
+        taken_back = record.take_back(spec)
+        source = self._source(spec)
+        hooks = _our_hooks(spec)
+        if source is None and not hooks:
+            if taken_back:
+                files.replace(path, fastjson.dumps(spec))
+            return
+        if self._trouble is not None:
+            raise self._trouble
+        before = record.survey(spec)
+        grant = self._grant(spec, source) if source is not None else resolve.Grant()
+        if grant is None:
+            return
+        for hook in hooks:
+            # An engine has applied our CDI spec already: the edits are there, the jobs are not.
+            spec["hooks"]["createContainer"].remove(hook)
+            grant.edits.setdefault("hooks", []).append({"hookName": "createContainer", **hook})
+        todo = _jobs_of(grant.edits, words.parse_capabilities(self._capabilities(spec)))
+        for job in todo:
+            _require_fresh(job, self.settings.spec_dirs)
+        oci.apply(spec, grant.edits)
+        _remove_foreign_hooks(spec)
+        if source is not None:
+            oci.set_variable(spec, words.VOCABULARY.devices_env + "=void")
+        outcome = rootfs_jobs.do(self.command.bundle, spec, grant.edits, todo)
+        for hook in outcome.hooks:
+            oci.add_hook(spec, hook)
+        for what in outcome.left_out:
+            self.log.warning(fault("GH1641", what=what))
+        record.write(spec, before, _with_void(grant.edits, source))
+        files.replace(path, fastjson.dumps(spec))
+        self._enter_in_ledger(spec, source, grant, low_level, engine_applied=bool(hooks))
+
+    def _source(self, spec: dict[str, Any]) -> request.Source | None:
+        sources = request.sources(spec, words.VOCABULARY, self.settings.annotation_prefixes)
+        verdict = policy.judge(sources, spec, self.settings)
+        for refused, reason in verdict.refused:
+            names = ", ".join(refused.names[:8])
+            self.log.warning(fault("GH1007", names=names, where=refused.where, reason=reason))
+        return verdict.chosen
+
+    def _grant(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
+        """Return what the container gets; None where it may start without."""
+        host_root = state.host_root()
+        if not source.is_grant and not freshness.driver_is_loaded(host_root):
+            if self.settings.on_missing_driver == "start":
+                self.log.warning(fault("GH1008", where=source.where))
+                return None
+            raise fault("GH1006", where=source.where)
+        capabilities = words.parse_capabilities(self._capabilities(spec))
+        found = registry.load(self.settings.spec_dirs, self._compile_spec)
+        return resolve.resolve(
+            source.names,
+            self.settings.default_kind or words.VOCABULARY.default_kind,
+            found,
+            alias=_alias,
+            adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
+        )
+
+    @staticmethod
+    def _capabilities(spec: dict[str, Any]) -> str | None:
+        return request.environment(spec).get(words.VOCABULARY.capabilities_env)
+
+    def _enter_in_ledger(
+        self,
+        spec: dict[str, Any],
+        source: request.Source | None,
+        grant: resolve.Grant,
+        low_level: str,
+        *,
+        engine_applied: bool,
+    ) -> None:
+        command = self.command
+        if not ledger.is_id(command.identity):
+            return  # the runtime will refuse the id
+        replicas = request.environment(spec).get(words.VOCABULARY.replicas_env, "")
+        creator = os.getppid()  # the launcher, which becomes the runtime
+        entry = {
+            **ledger.pod_of(spec.get("annotations")),
+            "bundle": os.path.abspath(command.bundle),
+            "devices": grant.devices,
+            "nodes": [device["path"] for device in spec["linux"].get("devices") or ()],
+            "replicas": grant.replicas or [name for name in replicas.split(",") if name],
+            "requested": source.names if source else [],
+            "source": source.where if source else "",
+            "route": "cdi+wrapper" if engine_applied else "wrapper",
+            "runtime": low_level,
+            "pid": creator,
+            "started": ledger.start_time(creator),
+            "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
+        }
+        root = command.root or state.runtime_root(low_level)
+        try:
+            ledger.record(root, command.identity, entry)
+        except OSError as error:
+            where = error.filename or ledger.directory()
+            reason = error.strerror or str(error)
+            self.log.warning(
+                fault("GH1410", container=command.identity, path=where, reason=reason)
+            )
+
+
+def _parsed(path: str, raw: bytes) -> dict[str, Any]:
+    try:
+        spec = fastjson.loads(raw)
+    except ValueError as error:
+        raise fault("GH1301", path=path, reason=error) from error
+    if not isinstance(spec, dict):
+        raise fault("GH1301", path=path, reason="it holds no JSON object")
+    return spec
+
+
+def _our_hooks(spec: dict[str, Any]) -> list[Any]:
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
+
+
+def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:
+    """Return the jobs of our hooks among `edits`, each once, and take these hooks out of it."""
+    hooks = edits.get("hooks") or []
+    ours: list[Hook] = []
+    for hook in hooks:
+        if jobs.is_ours(hook) and all(hook["args"] != other["args"] for other in ours):
+            ours.append(hook)
+    edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
+    found = [jobs.of_hook(hook) for hook in ours]
+    for job in found:
+        job.keep(lambda path: words.wanted(path, capabilities))
+    return found
+
+
+def _filtered(
+    compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
+) -> ContainerEdits:
+    """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
+    if compiled.kind.partition("/")[0] != words.VENDOR:
+        return edits
+    kept = edits.copy()
+    if "deviceNodes" in edits:
+        kept["deviceNodes"] = [
+            node for node in edits["deviceNodes"] if words.wanted(node["path"], capabilities)
+        ]
+    if "mounts" in edits:
+        kept["mounts"] = [
+            m for m in edits["mounts"] if words.wanted(m["containerPath"], capabilities)
+        ]
+    return kept
+
+
+def _require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
+    if not job.fingerprint:
+        return
+    now = freshness.fingerprint(job.host_root, job.libcuda)
+    changed = freshness.differences(job.fingerprint, now)
+    if changed:
+        raise fault("GH1120", changes="; ".join(changed), dirs=", ".join(spec_dirs))
+
+
+def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
+    """Remove NVIDIA's prestart hooks: they would give the container its GPUs a second time."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("prestart") if isinstance(hooks, dict) else None
+    if isinstance(stage, list):
+        stage[:] = [
+            hook
+            for hook in stage
+            if not (
+                isinstance(hook, dict)
+                and str(hook.get("path")).rpartition("/")[2] in words.FOREIGN_HOOKS
+            )
+        ]
+
+
+def _with_void(edits: ContainerEdits, source: request.Source | None) -> ContainerEdits:
+    void = words.VOCABULARY.devices_env + "=void"
+    env = edits.get("env") or []
+    if source is None or void in env:
+        return edits
+    return {**edits, "env": [*env, void]}
+
+
+def _alias(name: str) -> str | None:
+    """Return the UUID of the GPU that generate-cdi noted under another name, None if it did not."""
+    path = os.path.join(state.directory(), "node.json")
+    try:
+        if not state.usable(os.lstat(path)):
+            return None
+        node = fastjson.loads(files.read(path, 16 << 20))
+    except (OSError, ValueError, GpuhookError):
+        return None
+    aliases = node.get("aliases") if isinstance(node, dict) else None
+    found = aliases.get(name.lower()) if isinstance(aliases, dict) else None
+    return found if isinstance(found, str) else None

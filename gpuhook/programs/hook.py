@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook-hook: `apply` is the one createContainer hook of our CDI specs.
+
+WARM. It runs in the container's mount namespace before the runtime pivots into the root file
+system, with the OCI state on standard input. In one process it refuses a stale spec, makes the
+links, merges the loader cache, chooses the CUDA compatibility libraries, masks the driver's
+parameters and enters the container in the ledger.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+
+from gpuhook import fastjson, files
+from gpuhook.container import ledger
+from gpuhook.container.provide import provide
+from gpuhook.container.rootfs import Root
+from gpuhook.engine_log import EngineLog
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.rootfs_jobs import root_path
+from gpuhook.vendors.nvidia import freshness, jobs, params, provision
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+USAGE = """usage: gpuhook-hook apply [options]   (OCI state on standard input)
+
+Called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
+
+  --library PATH=SONAME   a mounted library of the loader: its link and its cache entry
+  --link TARGET::PATH     a symbolic link to make
+  --cuda-compat DIR       where the image may have CUDA forward compatibility libraries
+  --driver-version V      the version of the host's driver
+  --driver-params         hide ModifyDeviceFiles: 1 of the driver's parameters
+  --fingerprint F         the host that the spec describes; another one is refused
+  --libcuda PATH          the host's libcuda, part of the fingerprint
+  --host-root DIR         where the host's proc and sys are (default /)
+"""
+_MAX_STATE = 4 << 20
+_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR)
+
+
+def main() -> None:
+    """Run one hook; exit status 1, and one line that says why, stops the container."""
+    os.umask(0o022)
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        os.write(1 if words else 2, USAGE.encode())
+        os._exit(0 if words else 2)
+    log = EngineLog("gpuhook-hook")
+    try:
+        if words[0] != jobs.VERB:
+            raise fault("GH1640", argument=words[0], reason="there is no such verb")
+        _apply(jobs.parse(words[1:]), _state(), log)
+    except GpuhookError as error:
+        log.error(error)
+        os._exit(1)
+    except OSError as error:
+        where = error.filename or error.filename2 or "the container"
+        log.error(fault("GH1690", where=where, reason=error.strerror or str(error)))
+        os._exit(1)
+    os._exit(0)
+
+
+def _apply(job: jobs.Jobs, state: dict[str, Any], log: EngineLog) -> None:
+    began = time.monotonic()
+    bundle = state.get("bundle") or state.get("bundlePath")
+    if not isinstance(bundle, str):
+        raise fault("GH1642", reason="it names no bundle")
+    spec = _config(bundle)
+    if job.fingerprint:
+        now = freshness.fingerprint(job.host_root, job.libcuda)
+        changed = freshness.differences(job.fingerprint, now)
+        if changed:
+            raise fault("GH1120", changes="; ".join(changed), dirs="the CDI spec directories")
+    path = root_path(bundle, spec)
+    with Root(path) as root:
+        for mount in spec.get("mounts") or ():
+            if isinstance(mount, dict) and mount.get("type") == "tmpfs":
+                root.admit(str(mount.get("destination")))
+        _file_system(root, job, log)
+        if job.driver_params:
+            _mask_params(root, job, log)
+    _enter_in_ledger(state, spec, began, log)
+
+
+def _file_system(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+    """Make links and loader files.
+
+    What cannot be written, or lies behind a mount of somebody else's files, does not stop the
+    container: most of the driver works without.
+    """
+    whole, reason = provision.of(root, job)
+    left_out = [reason] if reason else []
+    for failure in provide(root, whole):
+        if failure.errno not in _TOLERATED:
+            raise failure
+        left_out.append(f"{failure.filename}: {failure.strerror}")
+    for what in left_out:
+        log.warning(fault("GH1641", what=what))
+
+
+def _mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+    from gpuhook.kernel import mounts
+
+    content = params.masked(job.host_root)
+    if content is None:
+        return
+    directory, _, name = params.PATH.rpartition("/")
+    root.admit("/proc")
+    try:
+        target = f"/proc/self/fd/{root.directory(directory)}/{name}"
+        mounts.bind_read_only(params.masked_file(content), target)
+    except OSError as error:
+        # Best effort, as in a user namespace: the device cgroup still holds.
+        reason = error.strerror or str(error)
+        log.warning(fault("GH1641", what=f"the mask over {params.PATH}: {reason}"))
+
+
+def _state() -> dict[str, Any]:
+    chunks = []
+    left = _MAX_STATE
+    while left > 0:
+        chunk = os.read(0, left)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        left -= len(chunk)
+    try:
+        state = fastjson.loads(b"".join(chunks))
+    except ValueError as error:
+        raise fault("GH1642", reason=error) from error
+    if not isinstance(state, dict):
+        raise fault("GH1642", reason="it is no JSON object")
+    return state
+
+
+def _config(bundle: str) -> dict[str, Any]:
+    path = os.path.join(bundle, "config.json")
+    try:
+        spec = fastjson.loads(files.read(path))
+    except ValueError as error:
+        raise fault("GH1301", path=path, reason=error) from error
+    except FileNotFoundError as error:
+        raise fault("GH1300", path=path) from error
+    if not isinstance(spec, dict):
+        raise fault("GH1301", path=path, reason="it holds no JSON object")
+    return spec
+
+
+def _enter_in_ledger(
+    state: dict[str, Any], spec: dict[str, Any], began: float, log: EngineLog
+) -> None:
+    identity, pid = state.get("id"), state.get("pid")
+    if not isinstance(identity, str) or not ledger.is_id(identity) or not isinstance(pid, int):
+        return
+    linux = spec.get("linux") if isinstance(spec.get("linux"), dict) else {}
+    nodes = [d.get("path") for d in (linux or {}).get("devices") or () if isinstance(d, dict)]
+    entry = {
+        **ledger.pod_of(spec.get("annotations")),
+        "bundle": state.get("bundle"),
+        "devices": [],
+        "nodes": nodes,
+        "replicas": [],
+        "requested": [],
+        "source": "CDI, applied by the engine",
+        "route": "cdi",
+        "runtime": "",
+        "pid": pid,
+        "started": ledger.start_time(pid),
+        "milliseconds": round((time.monotonic() - began) * 1000, 2),
+    }
+    try:
+        ledger.record("", identity, entry)
+    except OSError as error:
+        where = error.filename or ledger.directory()
+        reason = error.strerror or str(error)
+        log.warning(fault("GH1410", container=identity, path=where, reason=reason))

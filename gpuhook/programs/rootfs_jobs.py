@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of our CDI hook, done by the wrapper before the runtime starts; else by the hook.
+
+HOT. An interpreter in a hook runs inside the container's own CPU limit, so the wrapper does the
+work itself wherever the result would be the same: no mount of config.json covers what it writes,
+and the root file system is there and is not the host's.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.container.oci import user_namespace
+from gpuhook.container.provide import provide, require_writable
+from gpuhook.container.record import HOOK_MARK
+from gpuhook.container.rootfs import Crossing, Root
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import params, provision
+from gpuhook.vendors.nvidia.jobs import Jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.cdi.edits import ContainerEdits, Hook
+
+
+def do(bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs]) -> Outcome:
+    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied."""
+    outcome = Outcome()
+    if not todo:
+        return outcome
+    ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
+    with Root(root_path(bundle, spec)) as root:
+        require_writable(root)
+        foreign = [path for path in _destinations(spec) if path not in ours]
+        for job in todo:
+            _do_one(root, spec, foreign, job, outcome)
+    return outcome
+
+
+class Outcome:
+    """The hooks for what is left to do inside the container, and what could not be done at all."""
+
+    __slots__ = ("hooks", "left_out")
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+        self.left_out: list[str] = []
+
+
+def root_path(bundle: str, spec: dict[str, Any]) -> str:
+    """Return the host path of the root file system; GH1306 where config.json names none."""
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    if not isinstance(path, str) or not path:
+        raise fault("GH1306", bundle=bundle, reason="it has no root.path")
+    whole = os.path.join(bundle, path)
+    if not os.path.isdir(whole):
+        raise fault("GH1306", bundle=bundle, reason=f"{whole} is no directory")
+    return os.path.abspath(whole)
+
+
+def _do_one(
+    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, outcome: Outcome
+) -> None:
+    whole, reason = provision.of(root, job)
+    if _is_covered(root, whole.paths(), foreign):
+        outcome.hooks.append(_python_hook(job))
+        return
+    with _Identity(spec):
+        failures = provide(root, whole)
+    if any(isinstance(failure, Crossing) for failure in failures):
+        outcome.hooks.append(_python_hook(job))
+        return
+    if reason:
+        outcome.left_out.append(reason)
+    for failure in failures:
+        if not isinstance(failure, IsADirectoryError):
+            raise failure
+        outcome.left_out.append(f"{failure.filename}: the image has a directory there")
+    outcome.hooks += _params_hook(root, spec, job)
+
+
+def _destinations(spec: dict[str, Any]) -> list[str]:
+    mounts = [mount for mount in spec.get("mounts") or () if isinstance(mount, dict)]
+    found = [mount.get("destination") for mount in mounts]
+    return [path for path in found if isinstance(path, str)]
+
+
+def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
+    """Return whether a mount of the container lies over one of `paths`."""
+    parents = {path.rpartition("/")[0] or "/" for path in paths}
+    targets = {root.real(parent).rstrip("/") + "/" for parent in parents}
+    for destination in destinations:
+        if destination in paths:
+            return True
+        below = root.real(destination).rstrip("/") + "/"
+        if any(target.startswith(below) for target in targets):
+            return True
+    return False
+
+
+class _Identity:
+    """The file system identity of the container's root: what it makes must be the container's."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self._ids: tuple[int, int] | None = None
+        if user_namespace(spec) and os.geteuid() == 0:
+            linux = spec["linux"]
+            uid, gid = _mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings"))
+            self._ids = (uid, gid) if uid or gid else None
+
+    def __enter__(self) -> None:
+        if self._ids:
+            os.setegid(self._ids[1])
+            os.seteuid(self._ids[0])
+
+    def __exit__(self, *exc: object) -> None:
+        if self._ids:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+def _mapped(mappings: object) -> int:
+    """Return the host id of the container's 0."""
+    for mapping in mappings if isinstance(mappings, list) else ():
+        if isinstance(mapping, dict) and mapping.get("containerID") == 0:
+            return int(mapping.get("hostID") or 0)
+    return 0
+
+
+def _params_hook(root: Root, spec: dict[str, Any], job: Jobs) -> list[Hook]:
+    """Return the hook that masks the driver's parameters, if this host's say they need it."""
+    content = params.masked(job.host_root) if job.driver_params else None
+    if content is None or "/proc" not in _destinations(spec):
+        return []
+    hook = None
+    if not user_namespace(spec):
+        try:
+            hook = params.mount_hook(params.masked_file(content), root.path)
+        except OSError:
+            hook = None
+    return [hook or _python_hook(_only_params(job))]
+
+
+def _only_params(job: Jobs) -> Jobs:
+    rest = Jobs(job.hook_path)
+    rest.driver_params, rest.host_root = True, job.host_root
+    return rest
+
+
+def _python_hook(job: Jobs) -> Hook:
+    hook = job.hook()
+    hook["env"].append(HOOK_MARK + "apply")
+    return hook

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's settings: /etc/gpuhook/config.yaml, read through its compiled form.
+
+HOT. YAML is never parsed here: `gpuhook config compile` checks the file against the schema and
+writes JSON below the state directory, once per version of the file. No file means the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError, fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_PATH = "/etc/gpuhook/config.yaml"
+PATH_ENV = "GPUHOOK_CONFIG"
+START, REFUSE = "start", "refuse"
+_MAX_SIZE = 1 << 20
+
+
+class Settings:
+    """The settings that the hot path needs; the defaults are those of a node without a file."""
+
+    __slots__ = (
+        "accept_env_when_unprivileged",
+        "accept_volume_mounts",
+        "annotation_prefixes",
+        "default_kind",
+        "low_level_runtimes",
+        "on_missing_driver",
+        "spec_dirs",
+    )
+
+    def __init__(self) -> None:
+        self.accept_env_when_unprivileged = True
+        self.accept_volume_mounts = False
+        self.annotation_prefixes = ["cdi.k8s.io/"]
+        self.default_kind = ""  # the vendor's own
+        self.low_level_runtimes = ["runc", "crun"]
+        self.on_missing_driver = START
+        self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+
+
+# (section, key of the file) -> attribute
+KEYS = {
+    ("cdi", "annotationPrefixes"): "annotation_prefixes",
+    ("cdi", "defaultKind"): "default_kind",
+    ("cdi", "specDirs"): "spec_dirs",
+    ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
+    ("request", "acceptVolumeMounts"): "accept_volume_mounts",
+    ("request", "onMissingDriver"): "on_missing_driver",
+    ("runtime", "lowLevelRuntimes"): "low_level_runtimes",
+}
+
+
+def path() -> str:
+    """Return the path of the settings file."""
+    return os.environ.get(PATH_ENV) or DEFAULT_PATH
+
+
+def load(compile_yaml: Callable[[str], None]) -> Settings:
+    """Return the settings of this node.
+
+    `compile_yaml(path)` runs the cold compiler when the compiled form is missing or stale. Raises
+    GH1530 if the file is broken, with what the compiler found, and GH1531 if it cannot be compiled.
+    """
+    source = path()
+    try:
+        found = os.stat(source)
+    except FileNotFoundError:
+        return Settings()
+    document = compiled(source, found)
+    if document is None:
+        compile_yaml(source)
+        document = compiled(source, found)
+    if document is None:
+        raise fault("GH1531", path=source)
+    if isinstance(document.get("error"), str):
+        raise fault("GH1530", path=source, reason=document["error"])
+    return from_document(document)
+
+
+def from_document(document: dict[str, object]) -> Settings:
+    """Return the settings that a checked document (the object of the YAML file) says."""
+    settings = Settings()
+    for (group, key), attribute in KEYS.items():
+        section = document.get(group)
+        if isinstance(section, dict) and key in section:
+            setattr(settings, attribute, section[key])
+    return settings
+
+
+def compiled_path(source: str) -> str:
+    """Return where the compiled form of the settings file `source` is kept."""
+    name = os.path.abspath(source).strip("/").replace("/", "-")
+    return os.path.join(state.directory(), "compiled", "settings-" + name[-200:])
+
+
+def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
+    """Return the compiled document of `source` if it is there and made from this very version."""
+    kept = compiled_path(source)
+    try:
+        if not state.usable(os.lstat(kept)):
+            return None
+        data = files.read(kept, _MAX_SIZE)
+    except (OSError, GpuhookError):
+        return None
+    first, _, rest = data.partition(b"\n")
+    if first != _key(source, found):
+        return None
+    try:
+        document = fastjson.loads(rest)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def store(source: str, found: os.stat_result, document: dict[str, object]) -> None:
+    """Write the compiled form of `source`; {"error": text} stands for a broken file."""
+    kept = compiled_path(source)
+    os.makedirs(os.path.dirname(kept), 0o755, exist_ok=True)
+    files.replace(kept, _key(source, found) + b"\n" + fastjson.dumps(document), mode=0o644)
+
+
+def _key(source: str, found: os.stat_result) -> bytes:
+    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    return b"gpuhook-settings 1 " + version.encode() + b" " + os.fsencode(os.path.abspath(source))

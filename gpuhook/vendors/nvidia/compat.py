@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA forward compatibility: a newer libcuda of the image in front of the host's.
+
+HOT, but the image is read only where it has the directory. Nothing of it is loaded: the library
+says in an ELF note which driver branches it works on.
+"""
+
+from __future__ import annotations
+
+from gpuhook import fastjson
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import elf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.container.rootfs import Root
+
+NOTE_SECTION = b".note.cuda.fwd_compatibility"
+_MAX_LIBRARY = 512 << 20
+
+
+def libraries(root: Root, directory: str, driver: str) -> tuple[list[tuple[str, str]], str]:
+    """Return ([(SONAME, path), ...], reason) of the compatibility libraries that fit `driver`.
+
+    The list is empty where the image has none, or where they do not fit; the reason is "" unless
+    somebody should know. With a note a library fits if it names the host's driver branch and is
+    newer than the host's; without one, if its major version is above the host's.
+    """
+    names = root.names(directory)
+    found = [name for name in names if name.startswith("libcuda.so.") and name.count(".") > 2]
+    if len(found) != 1:
+        return [], f"{directory} holds {len(found)} versions of libcuda" if found else ""
+    path = f"{directory}/{found[0]}"
+    try:
+        data = root.read(path, _MAX_LIBRARY)
+    except (GpuhookError, OSError) as error:
+        return [], f"{path}: {error}"
+    if data is None or not _fits(data, found[0][len("libcuda.so.") :], driver):
+        return [], ""
+    fitting = [name for name in names if name.startswith("lib") and name.endswith(".so.1")]
+    return [(name, f"{directory}/{name}") for name in fitting], ""
+
+
+def _fits(library: bytes, version: str, driver: str) -> bool:
+    note = elf.note_in(library, NOTE_SECTION)
+    if note is None:
+        return _numbers(version)[0] > _numbers(driver)[0]
+    try:
+        facts = fastjson.loads(note.rstrip(b"\0"))
+    except ValueError:
+        return False
+    if not isinstance(facts, dict):
+        return False
+    branches = next((value for key, value in facts.items() if key.lower() == "driver"), None)
+    if not isinstance(branches, list):
+        return False
+    works_on = {str(branch) for branch in branches}
+    return str(_numbers(driver)[0]) in works_on and _numbers(version) > _numbers(driver)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.split(".")]

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of our one CDI hook, as its arguments say them.
+
+HOT. `gpuhook-hook apply` does them inside a started container; the wrapper reads the same
+arguments out of the resolved edits and does the jobs itself before the runtime starts.
+"""
+
+from __future__ import annotations
+
+from posixpath import basename
+
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpuhook.cdi.edits import Hook
+
+HOOK_NAME = "gpuhook-hook"
+VERB = "apply"
+HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+
+
+class Jobs:
+    """What is to be done in a container's root file system, and on which host it may be done."""
+
+    __slots__ = (
+        "cuda_compat",
+        "driver_params",
+        "driver_version",
+        "fingerprint",
+        "host_root",
+        "hook_path",
+        "libcuda",
+        "libraries",
+        "links",
+    )
+
+    def __init__(self, hook_path: str) -> None:
+        self.hook_path = hook_path
+        self.libraries: list[tuple[str, str]] = []  # (container path, SONAME)
+        self.links: list[tuple[str, str]] = []  # (target, container path)
+        self.cuda_compat = ""
+        self.driver_version = ""
+        self.driver_params = False
+        self.fingerprint = ""
+        self.libcuda = ""
+        self.host_root = "/"
+
+    def hook(self) -> Hook:
+        """Return the createContainer hook that does these jobs.
+
+        Its environment is explicit: without one, runc gives a hook the image's (CVE-2025-23266).
+        """
+        args = [HOOK_NAME, VERB]
+        for path, soname in self.libraries:
+            args += ["--library", f"{path}={soname}"]
+        for target, path in self.links:
+            args += ["--link", f"{target}::{path}"]
+        for option, attribute in _TEXT.items():
+            value = getattr(self, attribute)
+            if value and value != _DEFAULTS.get(option):
+                args += [option, value]
+        if self.driver_params:
+            args.append("--driver-params")
+        return {
+            "hookName": "createContainer",
+            "path": self.hook_path,
+            "args": args,
+            "env": list(HOOK_ENV),
+        }
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Leave out the libraries and links whose paths `wanted` refuses."""
+        self.libraries = [pair for pair in self.libraries if wanted(pair[0])]
+        self.links = [link for link in self.links if wanted(link[1])]
+
+
+def is_ours(hook: object) -> bool:
+    """Return whether an OCI or CDI hook is our `apply` hook."""
+    args = hook.get("args") if isinstance(hook, dict) else None
+    return (
+        isinstance(args, list)
+        and len(args) >= 2
+        and isinstance(args[0], str)
+        and basename(args[0]) == HOOK_NAME
+        and args[1] == VERB
+    )
+
+
+def of_hook(hook: Mapping[str, object]) -> Jobs:
+    """Return the jobs of one of our hooks, in the OCI or the CDI shape; GH1640 as `parse`."""
+    args = hook.get("args")
+    words = [str(word) for word in args] if isinstance(args, list) else []
+    return parse(words[2:], hook_path=str(hook.get("path")))
+
+
+def parse(args: list[str], hook_path: str = "") -> Jobs:
+    """Return the jobs that `args` (after the verb) name; GH1640 for what cannot be understood."""
+    jobs = Jobs(hook_path)
+    position = 0
+    while position < len(args):
+        option = args[position]
+        if option == "--driver-params":
+            jobs.driver_params = True
+            position += 1
+            continue
+        if position + 1 >= len(args):
+            raise fault("GH1640", argument=option, reason="it lacks its value")
+        _set(jobs, option, args[position + 1])
+        position += 2
+    return jobs
+
+
+def _set(jobs: Jobs, option: str, value: str) -> None:
+    if option == "--library":
+        path, _, soname = value.partition("=")
+        _absolute(option, path)
+        if not soname or "/" in soname:
+            raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")
+        jobs.libraries.append((path, soname))
+    elif option == "--link":
+        target, found, path = value.partition("::")
+        _absolute(option, path)
+        if not found or not target:
+            raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
+        jobs.links.append((target, path))
+    elif option in _TEXT:
+        setattr(jobs, _TEXT[option], value)
+    else:
+        raise fault("GH1640", argument=option, reason="there is no such option")
+
+
+_TEXT = {
+    "--cuda-compat": "cuda_compat",
+    "--driver-version": "driver_version",
+    "--fingerprint": "fingerprint",
+    "--host-root": "host_root",
+    "--libcuda": "libcuda",
+}
+_DEFAULTS = {"--host-root": "/"}
+
+
+def _absolute(option: str, path: str) -> None:
+    if not path.startswith("/"):
+        raise fault("GH1640", argument=option, reason=f"{path!r} is not an absolute path")

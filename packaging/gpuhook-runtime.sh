@@ -1,0 +1,18 @@
+#!/bin/sh
+# gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
+low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
+[ -n "$low" ] || read -r low 2>/dev/null </run/gpuhook/low-level-runtime
+for word do
+  case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; esac
+  case $before in --bundle|-bundle|-b) bundle=$word ;; esac
+  before=$word
+done
+[ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
+found=$("@PYTHON@" -IS -c 'import sys; sys.path[:0] = ["@LIB@"]; from gpuhook.programs.runtime import main; main()' "$0" "$@")
+case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
+# Python itself is broken. A container that names no GPU must start all the same.
+grep -qsE 'NVIDIA_VISIBLE_DEVICES|nvidia-container-devices|cdi\.k8s\.io|gpuhook' "$bundle/config.json" && edit=gpu
+[ -x "$low" ] || low=$(command -v runc || command -v crun)
+[ "$edit" != gpu ] && [ -n "$low" ] && exec "$low" "$@"
+echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ does not start, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
+exit 1
