@@ -162,7 +162,7 @@ class Create:
 
 def _parsed(path: str, raw: bytes) -> dict[str, Any]:
     try:
-        spec = fastjson.loads(raw)
+        spec = fastjson.loads(raw, exact=True)
     except ValueError as error:
         raise fault("GH1301", path=path, reason=error) from error
     if not isinstance(spec, dict):

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a ledger entry means in people's terms: GPUs by UUID, whatever the container called them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpuhook import fastjson, files, state
+
+
+def of(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the finding for one ledger entry: id, pod, namespace, gpus, replicas, route, since.
+
+    `gpus` are UUIDs where generate-cdi has left its inventory on this node, else the names that
+    were used. `since` is in seconds of the epoch.
+    """
+    gpus = _gpus(entry, _node())
+    return {
+        "id": entry["id"],
+        "pod": entry.get("pod"),
+        "namespace": entry.get("namespace"),
+        "container": entry.get("container"),
+        "gpus": gpus,
+        "replicas": entry.get("replicas") or [],
+        "requested": entry.get("requested") or [],
+        "source": entry.get("source") or "",
+        "route": entry.get("route") or "",
+        "runtime": entry.get("runtime") or "",
+        "bundle": entry.get("bundle") or "",
+        "milliseconds": entry.get("milliseconds"),
+        "since": entry["since"],
+    }
+
+
+def _node() -> dict[str, Any]:
+    path = os.path.join(state.directory(), "node.json")
+    try:
+        if state.usable(os.lstat(path)):
+            node = fastjson.loads(files.read(path))
+            return node if isinstance(node, dict) else {}
+    except (OSError, ValueError):
+        return {}
+    return {}
+
+
+def _gpus(entry: dict[str, Any], node: dict[str, Any]) -> list[str]:
+    """Return the GPUs of an entry: by its device nodes, which are what a container really has."""
+    by_node = {
+        f"/dev/nvidia{gpu.get('minor')}": gpu.get("uuid")
+        for gpu in node.get("gpus") or ()
+        if isinstance(gpu, dict)
+    }
+    nodes = [path for path in entry.get("nodes") or () if path in by_node]
+    if nodes:
+        return [by_node[path] or path for path in nodes]
+    return [name.partition("=")[2] or name for name in entry.get("devices") or ()]

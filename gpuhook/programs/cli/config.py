@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook config`: the settings file, checked and compiled for the hot path."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import resources
+
+import click
+import jsonschema
+import yaml
+
+from gpuhook import settings
+from gpuhook.errors import fault
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@click.group()
+def config() -> None:
+    """Show and check the settings of this node."""
+
+
+@config.command()
+def path() -> None:
+    """Print the path of the settings file."""
+    click.echo(settings.path())
+
+
+@config.command()
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+def show(output: str) -> None:
+    """Print every setting as it counts now, defaults included."""
+    chosen = settings.from_document(_read(settings.path()))
+    document: dict[str, dict[str, object]] = {}
+    for (section, key), attribute in settings.KEYS.items():
+        document.setdefault(section, {})[key] = getattr(chosen, attribute)
+    if output == "json":
+        click.echo(json.dumps(document, indent=2))
+    else:
+        click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
+
+
+@config.command()
+@click.argument("file", required=False)
+def validate(file: str | None) -> None:
+    """Check FILE (default: this node's settings); exit status 1 if it is wrong."""
+    where = file or settings.path()
+    if file is not None and not os.path.exists(file):
+        raise fault("GH1530", path=file, reason="there is no such file")
+    _read(where)
+    click.echo(f"{where}: valid" if os.path.exists(where) else f"{where}: absent, defaults count")
+
+
+@config.command(name="compile", hidden=True)
+@click.argument("file")
+def compile_file(file: str) -> None:
+    """Compile FILE for the hot path; what is wrong with it is compiled too."""
+    found = os.stat(file)
+    reason = problem(file)
+    document = {"error": reason} if reason else load(file)
+    try:
+        settings.store(file, found, document)
+    except OSError as error:
+        raise fault("GH1531", path=file) from error
+
+
+def _read(where: str) -> dict[str, object]:
+    if not os.path.exists(where):
+        return {}
+    reason = problem(where)
+    if reason:
+        raise fault("GH1530", path=where, reason=reason)
+    return load(where)
+
+
+def load(file: str) -> dict[str, object]:
+    """Return the document of a settings file; raises yaml.YAMLError or OSError."""
+    with open(file, "rb") as stream:
+        return yaml.load(stream, Loader=_LOADER) or {}  # noqa: S506: a safe loader
+
+
+def problem(file: str) -> str:
+    """Return what is wrong with a settings file, "" if nothing is."""
+    try:
+        document = load(file)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        return place + str(getattr(error, "problem", None) or error)
+    except (OSError, UnicodeDecodeError) as error:
+        return str(error)
+    text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
+    validator = jsonschema.Draft202012Validator(json.loads(text))
+    errors = sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
+    return "; ".join(
+        f"{'.'.join(str(step) for step in error.absolute_path) or 'the file'}: {error.message}"
+        for error in errors
+    )

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain tables: upper-case headers, two spaces between columns, no borders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
+    """Return the rows as lines of text, each column as wide as its widest cell."""
+    lines = ([headers] if headers else []) + list(rows)
+    if not lines:
+        return ""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in lines
+    )
