@@ -74,6 +74,32 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
         "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
     ),
+    "GH1101": (
+        RequestError,
+        "{name} is no CDI device name",
+        "a CDI device name is vendor/class=device, such as nvidia.com/gpu=0",
+    ),
+    "GH1102": (
+        RequestError,
+        "{name}: no such device; {files} has {have}{broken}",
+        "ask for one of these; if the GPU is new, run"
+        " `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`",
+    ),
+    "GH1103": (
+        FileError,
+        "{name} is described twice at the same priority: by {first} and by {second}",
+        "remove one of the two files, or give one another --vendor or --class",
+    ),
+    "GH1104": (
+        FileError,
+        "{name}: no CDI spec of kind {kind} in {dirs}{broken}",
+        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`",
+    ),
+    "GH1105": (
+        HostError,
+        "{path}: its compiled form cannot be kept in {directory}",
+        "make that directory writable for root, or write the spec as JSON",
+    ),
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled form of a CDI spec: one device is read out of thousands without parsing the rest.
+
+HOT. A compiled file lies below the state directory and is keyed by the source's path, size, mtime
+and inode. Its lines are
+
+    gpuhook-compiled 1 <size>-<mtime_ns>-<inode> <source path>
+    {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}   or {"error": [code, message, hint]}
+    <device name> TAB <its containerEdits as JSON>
+    ...
+
+A broken source is compiled too, into its error, so that it is looked at once per version.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+
+from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.cdi.edits import ContainerEdits, Spec
+
+FORMAT = b"gpuhook-compiled 1 "
+_MAX_SIZE = 256 << 20
+
+
+class Compiled:
+    """A compiled spec, read as far as it was asked about."""
+
+    __slots__ = ("_data", "edits", "error", "kind", "path", "version")
+
+    def __init__(self, path: str, data: bytes) -> None:
+        """Read the head of `data`, the compiled form of the spec at `path`; raises ValueError."""
+        head = fastjson.loads(data.split(b"\n", 2)[1])
+        if not isinstance(head, dict):
+            raise ValueError("no head")
+        self.path = path
+        self.kind: str = head.get("kind", "")
+        self.version: str = head.get("cdiVersion", "")
+        self.edits: ContainerEdits = head.get("containerEdits") or {}
+        self.error: GpuhookError | None = None
+        if "error" in head:
+            self.error = GpuhookError(*head["error"])
+        self._data = data
+
+    def device(self, name: str) -> ContainerEdits | None:
+        """Return the edits of the device `name`, None if the spec has no such device."""
+        mark = b"\n" + name.encode() + b"\t"
+        start = self._data.find(mark)
+        if start < 0:
+            return None
+        start += len(mark)
+        edits: ContainerEdits = fastjson.loads(self._data[start : self._data.index(b"\n", start)])
+        return edits
+
+    def names(self) -> list[str]:
+        """Return the names of the devices, in the order of the spec."""
+        lines = self._data.split(b"\n")[2:]
+        return [line.partition(b"\t")[0].decode() for line in lines if line]
+
+
+def compiled_path(source: str) -> str:
+    """Return where the compiled form of the spec at `source` is kept."""
+    name = f"{crc32(os.fsencode(source)):08x}-{os.path.basename(source)[-100:]}"
+    return os.path.join(state.directory(), "compiled", name)
+
+
+def load(source: str, found: os.stat_result) -> Compiled | None:
+    """Return the compiled form of this very version of `source`, None if it is not there."""
+    kept = compiled_path(source)
+    try:
+        if not state.usable(os.lstat(kept)):
+            return None
+        data = files.read(kept, _MAX_SIZE)
+        if not data.startswith(_key(source, found)):
+            return None
+        return Compiled(source, data)
+    except (OSError, ValueError, IndexError, TypeError, GpuhookError):
+        return None  # whatever is wrong with it, it is made again
+
+
+def encoded(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> bytes:
+    """Return the compiled form of a valid spec, or of what is wrong with it."""
+    lines = [_key(source, found)[:-1]]
+    head: dict[str, Any]
+    if isinstance(spec, GpuhookError):
+        head = {"error": [spec.code, spec.message, spec.hint]}
+        lines.append(fastjson.dumps(head))
+    else:
+        head = {"kind": spec["kind"], "cdiVersion": spec["cdiVersion"]}
+        head["containerEdits"] = spec.get("containerEdits") or {}
+        lines.append(fastjson.dumps(head))
+        for device in spec["devices"]:
+            edits = fastjson.dumps(device["containerEdits"])
+            lines.append(device["name"].encode() + b"\t" + edits)
+    return b"\n".join(lines) + b"\n"
+
+
+def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Compiled:
+    """Keep the compiled form of `source` and return it, also where it cannot be kept."""
+    data = encoded(source, found, spec)
+    kept = compiled_path(source)
+    try:
+        os.makedirs(os.path.dirname(kept), 0o755, exist_ok=True)
+        files.replace(kept, data, mode=0o644)
+    except OSError:
+        pass  # an unwritable /run costs time on every create, nothing else
+    return Compiled(source, data)
+
+
+def _key(source: str, found: os.stat_result) -> bytes:
+    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino} "
+    return FORMAT + version.encode() + os.fsencode(source).replace(b"\n", b"?") + b"\n"

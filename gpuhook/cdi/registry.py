@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices that the CDI specs of this host describe.
+
+HOT. Source: CDI SPEC.md and the CDI library's cache: files *.json and *.yaml directly in the spec
+directories; a later directory wins over an earlier one; the same name twice in one directory is a
+conflict; a broken file hides only its own devices.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.cdi import cache, names
+from gpuhook.errors import GpuhookError, fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.cdi.edits import ContainerEdits
+
+_SHOWN = 12
+
+
+class Registry:
+    """The compiled specs of each directory, and the files that could not be read."""
+
+    def __init__(self, dirs: list[str], layers: list[list[Compiled]]) -> None:
+        """Take the specs found in each of `dirs`, lowest priority first."""
+        self.dirs = dirs
+        self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
+        self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
+
+    def device(self, qualified: str) -> tuple[Compiled, ContainerEdits]:
+        """Return the spec and the edits of a device.
+
+        Raises GH1101 for a name that is no CDI name, GH1103 for one that two files describe at
+        the same priority, GH1102 for one that no file describes.
+        """
+        parts = names.split(qualified)
+        if parts is None:
+            raise fault("GH1101", name=qualified)
+        kind, device = f"{parts[0]}/{parts[1]}", parts[2]
+        for layer in reversed(self._layers):
+            hits = [(s, e) for s, e in _hits(layer, kind, device)]
+            if len(hits) > 1:
+                first, second = hits[0][0].path, hits[1][0].path
+                raise fault("GH1103", name=qualified, first=first, second=second)
+            if hits:
+                return hits[0]
+        raise self._unknown(qualified, kind)
+
+    def kind(self, kind: str) -> list[Compiled]:
+        """Return the specs of a kind, highest priority first; GH1104 if there is none."""
+        found = [spec for layer in reversed(self._layers) for spec in layer if spec.kind == kind]
+        if not found:
+            raise self._unknown(kind, kind)
+        return found
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of all devices of a kind, each once."""
+        return list(dict.fromkeys(name for spec in self.kind(kind) for name in spec.names()))
+
+    def _unknown(self, name: str, kind: str) -> GpuhookError:
+        specs = [spec for layer in self._layers for spec in layer if spec.kind == kind]
+        dirs = ", ".join(self.dirs)
+        broken = "".join(
+            f"; {spec.path} is broken: {spec.error.message}"
+            for spec in self.broken[:4]
+            if spec.error is not None
+        )
+        if not specs:
+            return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken)
+        have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
+        shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
+        files = ", ".join(spec.path for spec in specs)
+        return fault("GH1102", name=name, have=shown, files=files, broken=broken)
+
+
+def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:
+    found = []
+    for spec in layer:
+        edits = spec.device(device) if spec.kind == kind else None
+        if edits is not None:
+            found.append((spec, edits))
+    return found
+
+
+def load(dirs: list[str], compile_yaml: Callable[[str], None]) -> Registry:
+    """Return the registry of `dirs`, lowest priority first.
+
+    `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
+    stale; JSON is compiled here.
+    """
+    return Registry(dirs, [[_compiled(path, compile_yaml) for path in _files(d)] for d in dirs])
+
+
+def _files(directory: str) -> list[str]:
+    try:
+        entries = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in entries if name.endswith((".json", ".yaml"))]
+
+
+def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled:
+    found = os.stat(path)
+    held = cache.load(path, found)
+    if held is not None:
+        return held
+    if path.endswith(".json"):
+        from gpuhook.cdi import compile as compiler
+
+        return compiler.compile_json(path, found)
+    try:
+        compile_yaml(path)
+    except GpuhookError as error:
+        return cache.Compiled(path, cache.encoded(path, found, error))
+    held = cache.load(path, os.stat(path))
+    if held is None:
+        error = fault("GH1105", path=path, directory=os.path.dirname(cache.compiled_path(path)))
+        return cache.Compiled(path, cache.encoded(path, found, error))
+    return held
