@@ -74,6 +74,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
         "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
     ),
+    "GH1020": (
+        RequestError,
+        "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",
+        "known are {known}",
+    ),
     "GH1101": (
         RequestError,
         "{name} is no CDI device name",

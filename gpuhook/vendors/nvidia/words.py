@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words in which containers ask for NVIDIA's GPUs, and what of the driver each one needs.
+
+HOT.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.grant.request import Vocabulary
+
+VENDOR = "nvidia.com"
+VOCABULARY = Vocabulary(
+    devices_env="NVIDIA_VISIBLE_DEVICES",
+    capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
+    replicas_env="GPUHOOK_REPLICAS",
+    mount_prefix="/var/run/nvidia-container-devices",
+    default_kind=VENDOR + "/gpu",
+)
+# A config.json without any of these asks for nothing of ours.
+MARKS = (b"NVIDIA_VISIBLE_DEVICES", b"nvidia-container-devices", b"gpuhook")
+# Hooks of NVIDIA's own that would give a container its GPUs a second time.
+FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+
+CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx")
+DEFAULT_CAPABILITIES = ("utility", "compute")
+_IMPLIED = {"video": ("compute",), "display": ("graphics",)}
+
+_EVERY = frozenset(CAPABILITIES)
+_COMPUTE = frozenset(("compute",))
+_GRAPHICS = frozenset(("graphics", "display"))
+_UTILITY = frozenset(("utility",))
+_VIDEO = frozenset(("video",))
+_NGX = frozenset(("ngx",))
+
+# Library names without "lib" and everything from ".so" on. A library that is not listed is given
+# to every container: drivers grow new ones, and one too many is better than one missing.
+_LIBRARIES = {
+    "cuda": _COMPUTE,
+    "cudadebugger": _COMPUTE,
+    "nvidia-allocator": _COMPUTE | _GRAPHICS,
+    "nvidia-compiler": _COMPUTE,
+    "nvidia-compiler-next": _COMPUTE,
+    "nvidia-fatbinaryloader": _COMPUTE,
+    "nvidia-gpucomp": _COMPUTE | _GRAPHICS,
+    "nvidia-nvvm": _COMPUTE,
+    "nvidia-nvvm70": _COMPUTE,
+    "nvidia-opencl": _COMPUTE,
+    "nvidia-pkcs11": _COMPUTE,
+    "nvidia-pkcs11-openssl3": _COMPUTE,
+    "nvidia-ptxjitcompiler": _COMPUTE,
+    "nvidia-sandboxutils": _UTILITY,
+    "nvidia-tileiras": _COMPUTE,
+    "OpenCL": _COMPUTE,
+    "nvidia-cfg": _UTILITY,
+    "nvidia-ml": _UTILITY,
+    "nvidia-nscq": _UTILITY,
+    "nvcuvid": _VIDEO,
+    "nvidia-encode": _VIDEO,
+    "nvidia-opticalflow": _VIDEO,
+    "vdpau_nvidia": _VIDEO,
+    "EGL_nvidia": _GRAPHICS,
+    "GLESv1_CM_nvidia": _GRAPHICS,
+    "GLESv2_nvidia": _GRAPHICS,
+    "GLX_indirect": _GRAPHICS,
+    "GLX_nvidia": _GRAPHICS,
+    "glxserver_nvidia": _GRAPHICS,
+    "nvidia-eglcore": _GRAPHICS,
+    "nvidia-egl-gbm": _GRAPHICS,
+    "nvidia-egl-wayland": _GRAPHICS,
+    "nvidia-egl-wayland2": _GRAPHICS,
+    "nvidia-egl-xcb": _GRAPHICS,
+    "nvidia-egl-xlib": _GRAPHICS,
+    "nvidia-fbc": _GRAPHICS,
+    "nvidia-glcore": _GRAPHICS,
+    "nvidia-glsi": _GRAPHICS,
+    "nvidia-glvkspirv": _GRAPHICS,
+    "nvidia-gtk2": _GRAPHICS,
+    "nvidia-gtk3": _GRAPHICS,
+    "nvidia-ifr": _GRAPHICS,
+    "nvidia-present": _GRAPHICS,
+    "nvidia-rtcore": _GRAPHICS,
+    "nvidia-tls": _GRAPHICS,
+    "nvidia-vksc-core": _GRAPHICS,
+    "nvidia-vulkan-producer": _GRAPHICS,
+    "nvidia-wayland-client": _GRAPHICS,
+    "nvoptix": _GRAPHICS,
+    "nvidia-ngx": _NGX,
+}
+# Binaries, sockets' directories, configuration files and device nodes, by their last component.
+_FILES = {
+    "nvidia-smi": _UTILITY,
+    "nvidia-debugdump": _UTILITY,
+    "nvidia-persistenced": _UTILITY,
+    "nv-fabricmanager": _UTILITY,
+    "nvidia-fabricmanager": _UTILITY,
+    "nvidia-imex": _UTILITY,
+    "nvidia-imex-ctl": _UTILITY,
+    "nvidia-cuda-mps-control": _COMPUTE,
+    "nvidia-cuda-mps-server": _COMPUTE,
+    "nvidia-ngx-updater": _NGX,
+    "nvidia-xconfig": _GRAPHICS,
+    "nvidia.icd": _COMPUTE,
+    "nvoptix.bin": _GRAPHICS,
+    "nvidia_drv.so": _GRAPHICS,
+    "nvidia-drm_gbm.so": _GRAPHICS,
+    "nvidia-drm-outputclass.conf": _GRAPHICS,
+    "10-nvidia.conf": _GRAPHICS,
+    "nvidia-uvm": _COMPUTE,
+    "nvidia-uvm-tools": _COMPUTE,
+    "nvidia-modeset": _GRAPHICS,
+}
+_GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
+
+
+def parse_capabilities(value: str | None) -> frozenset[str]:
+    """Return the capabilities that NVIDIA_DRIVER_CAPABILITIES names, with those they imply.
+
+    None or "" means utility and compute. Raises GH1020 for a word that is no capability.
+    """
+    words = [word.strip() for word in (value or "").split(",")]
+    words = [word for word in words if word] or list(DEFAULT_CAPABILITIES)
+    if "all" in words:
+        return _EVERY
+    named = set()
+    for word in words:
+        if word not in _EVERY:
+            raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
+        named.add(word)
+        named.update(_IMPLIED.get(word, ()))
+    return frozenset(named)
+
+
+def capabilities_of(path: str) -> frozenset[str]:
+    """Return the capabilities of which any one needs the driver's file or node at `path`."""
+    name = path.rpartition("/")[2]
+    if name in _FILES:
+        return _FILES[name]
+    if name == "socket":
+        return capabilities_of(path.rpartition("/")[0])
+    if name.startswith("lib") and ".so" in name:
+        return _LIBRARIES.get(name[3:].partition(".so")[0], _EVERY)
+    if any(directory in path for directory in _GRAPHICS_DIRECTORIES):
+        return _GRAPHICS
+    return _EVERY
+
+
+def wanted(path: str, capabilities: frozenset[str]) -> bool:
+    """Return whether a container with `capabilities` gets the file or node at `path`.
+
+    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability.
+    """
+    return not capabilities.isdisjoint(capabilities_of(path))
