@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OCI bundles as containerd writes them: the config.json of a container that asks for things."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CAPABILITIES = [
+    f"CAP_{name}"
+    for name in (
+        "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP"
+        " NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE"
+    ).split()
+]
+MASKED = ["acpi", "asound", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi"]
+READONLY = ["bus", "fs", "irq", "sys", "sysrq-trigger"]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle directory and the root file system that its config.json names."""
+
+    path: Path
+    root: Path
+
+    @property
+    def file(self) -> Path:
+        """Return the path of config.json."""
+        return self.path / "config.json"
+
+    def config(self) -> dict[str, Any]:
+        """Return config.json as it is now."""
+        return dict(json.loads(self.file.read_text(encoding="utf-8")))
+
+    def write(self, config: dict[str, Any]) -> None:
+        """Write config.json anew."""
+        self.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def bundle(
+    path: Path,
+    root: Path,
+    args: Sequence[str] = ("/probe",),
+    env: Sequence[str] = (),
+    annotations: Mapping[str, str] | None = None,
+    **oci: Any,
+) -> Bundle:
+    """Write a bundle at `path` for the root file system `root`, and return it.
+
+    `env` follows a PATH. Each of `oci` replaces a top-level key of the config, or, where both are
+    objects, is laid over it key by key (`process={"user": {...}}`, `linux={"devices": [...]}`).
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    config = _config(root, args, env)
+    if annotations:
+        config["annotations"] = dict(annotations)
+    made = Bundle(path, root)
+    made.write(overlaid(config, oci))
+    return made
+
+
+def overlaid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `under` with the values of `over`, objects merged key by key; None removes a key."""
+    result = dict(under)
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = overlaid(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def device(path: str, major: int, minor: int) -> dict[str, Any]:
+    """Return a character device for linux.devices."""
+    return {"path": path, "type": "c", "major": major, "minor": minor, "fileMode": 0o666}
+
+
+def rule(major: int, minor: int, access: str = "rwm") -> dict[str, Any]:
+    """Return the rule for linux.resources.devices that allows a character device."""
+    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": access}
+
+
+def _config(root: Path, args: Sequence[str], env: Sequence[str]) -> dict[str, Any]:
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": list(args),
+            "env": [PATH, *env],
+            "cwd": "/",
+            "capabilities": {
+                kind: CAPABILITIES for kind in ("bounding", "effective", "permitted")
+            },
+            "noNewPrivileges": True,
+        },
+        "root": {"path": str(root)},
+        "hostname": "contract",
+        "mounts": _mounts(),
+        "linux": {
+            "cgroupsPath": f"/gpuhook-tests/{uuid4().hex[:12]}",
+            "resources": {"devices": [{"allow": False, "access": "rwm"}]},
+            "namespaces": [{"type": t} for t in ("pid", "ipc", "uts", "mount", "network")],
+            "maskedPaths": [f"/proc/{name}" for name in MASKED],
+            "readonlyPaths": [f"/proc/{name}" for name in READONLY],
+        },
+    }
+
+
+def _mounts() -> list[dict[str, Any]]:
+    locked = ["nosuid", "noexec", "nodev"]
+    small = ["nosuid", "strictatime", "mode=755", "size=65536k"]
+    pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]
+    return [
+        _mount("/proc", "proc", "proc", locked),
+        _mount("/dev", "tmpfs", "tmpfs", small),
+        _mount("/dev/pts", "devpts", "devpts", pts),
+        _mount("/dev/shm", "tmpfs", "shm", [*locked, "mode=1777", "size=65536k"]),
+        _mount("/dev/mqueue", "mqueue", "mqueue", locked),
+        _mount("/sys", "sysfs", "sysfs", [*locked, "ro"]),
+        _mount("/sys/fs/cgroup", "cgroup", "cgroup", [*locked, "relatime", "ro"]),
+        _mount("/run", "tmpfs", "tmpfs", small),
+    ]
+
+
+def _mount(destination: str, fstype: str, source: str, options: list[str]) -> dict[str, Any]:
+    return {"destination": destination, "type": fstype, "source": source, "options": options}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C programs of the tests, compiled once: the probes that look from inside a container."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.contract.kept import kept
+
+PROGRAMS = Path(__file__).parent / "programs"
+WARNINGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
+
+
+def probe() -> Path:
+    """Return the static program that prints what a container sees (programs/probe.c)."""
+    return _compiled("probe", "probe.c", ["gcc", "-static"])
+
+
+def dlprobe() -> Path:
+    """Return the glibc program that asks the dynamic loader (programs/dlprobe.c)."""
+    return _compiled("dlprobe", "dlprobe.c", ["gcc"])
+
+
+def dlprobe_musl() -> Path:
+    """Return dlprobe linked with musl; it starts where /lib/ld-musl-x86_64.so.1 is."""
+    return _compiled("dlprobe-musl", "dlprobe.c", ["musl-gcc"])
+
+
+def memlock() -> Path:
+    """Return the preloaded library that lets crun load a device program (programs/memlock.c)."""
+    return _compiled("memlock.so", "memlock.c", ["gcc", "-shared", "-fPIC"])
+
+
+def _compiled(name: str, source: str, compiler: list[str]) -> Path:
+    command = [*compiler, *WARNINGS, str(PROGRAMS / source), "-o"]
+
+    def build(place: Path) -> None:
+        subprocess.run([*command, str(place / name)], check=True)
+
+    recipe = " ".join(compiler + WARNINGS) + (PROGRAMS / source).read_text(encoding="utf-8")
+    return kept(name, recipe, build) / name

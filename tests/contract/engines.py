@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real container engines, each with a state of its own: containerd (through ctr) and podman."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from tests.contract.runtimes import SECONDS, Result, settled
+
+CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
+ULIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+
+
+@dataclass(frozen=True)
+class Containerd:
+    """A running containerd of the tests' own."""
+
+    place: Path
+    prefix: tuple[str, ...]
+    env: dict[str, str]
+
+    def run(
+        self,
+        root: Path,
+        args: Sequence[str] = ("/probe",),
+        runtime: Path | str = "runc",
+        env: Sequence[str] = (),
+        options: Sequence[str] = (),
+    ) -> Result:
+        """Run a container with `ctr run --rootfs --runc-binary RUNTIME` and return how it ended.
+
+        `runtime` is one path (see runtimes.launcher); `env` are NAME=VALUE of the container;
+        `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). The
+        log is what the runtime said, which containerd folds into its error.
+        """
+        words = ["run", "--rm", "--rootfs", "--runc-binary", str(runtime)]
+        words += ["--fifo-dir", str(self.place / "fifo"), *options]
+        for assignment in env:
+            words += ["--env", assignment]
+        words += [str(root), f"gpuhook-test-{uuid4().hex[:12]}", *args]
+        return self.ctr(*words)
+
+    def ctr(self, *words: str) -> Result:
+        """Call ctr with these words."""
+        command = ["ctr", "--address", str(self.place / "sock"), *words]
+        return _ended([*self.prefix, *command], {**os.environ, **self.env})
+
+
+@contextmanager
+def containerd(
+    place: Path, engine: str = "runc", env: Mapping[str, str] | None = None
+) -> Iterator[Containerd]:
+    """Give a containerd with its state in `place`, stopped in the end.
+
+    `engine` is the low-level runtime that its containers come to; `env` is what runtimes inherit.
+    """
+    around = settled(engine)
+    config = place / "config.toml"
+    place.mkdir(parents=True, exist_ok=True)
+    config.write_text(_containerd_config(place), encoding="utf-8")
+    own = {**around.env, **(env or {})}
+    with (place / "log").open("w") as log:
+        server = subprocess.Popen(
+            [*around.prefix, "containerd", "--config", str(config)],
+            env={**os.environ, **own},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            daemon = Containerd(place, (), dict(own))
+            _wait(daemon, server)
+            yield daemon
+        finally:
+            server.terminate()
+            server.wait(SECONDS)
+
+
+def podman(
+    place: Path,
+    root: Path,
+    args: Sequence[str] = ("/probe",),
+    options: Sequence[str] = (),
+    runtime: Path | str = "runc",
+    engine: str = "runc",
+    cdi: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Result:
+    """Run a container with `podman run --rootfs` and return how it ended.
+
+    `place` holds podman's state; `options` are options of `podman run` (--device, --env, ...).
+    `cdi` is a directory of CDI specs: in a private mount namespace it takes the place of /run/cdi,
+    and /etc/cdi is empty there. `env` is podman's own environment, which runtimes inherit.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    around = settled(engine, inside=_cdi_mounts(place, cdi))
+    command = ["podman", "--root", str(place / "storage"), "--runroot", str(place / "run")]
+    command += ["--cgroup-manager", "cgroupfs", "--runtime", _absolute(runtime)]
+    command += ["--storage-driver", "vfs", "run", "--rm", "--network", "none", *ULIMITS]
+    command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
+    command += ["--rootfs", str(root), *args]
+    return _ended([*around.prefix, *command], {**os.environ, **around.env, **(env or {})})
+
+
+def _cdi_mounts(place: Path, cdi: Path | None) -> list[str]:
+    """Return shell commands that show podman only the CDI specs of the directory `cdi`.
+
+    Podman 4.3 reads /etc/cdi and /var/run/cdi and cannot be told otherwise.
+    """
+    empty = place / "no-cdi"
+    empty.mkdir(exist_ok=True)
+    for directory in CDI_DIRECTORIES:
+        Path(directory).mkdir(exist_ok=True)
+    shown = dict.fromkeys(CDI_DIRECTORIES, empty)
+    if cdi is not None:
+        shown["/run/cdi"] = cdi
+    return [f"mount --bind '{source}' {target}" for target, source in shown.items()]
+
+
+def _absolute(runtime: Path | str) -> str:
+    """Return the path of `runtime`: podman takes a bare word for a name in its settings."""
+    if "/" in str(runtime):
+        return str(runtime)
+    for directory in ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"):
+        if Path(directory, runtime).exists():
+            return f"{directory}/{runtime}"
+    raise FileNotFoundError(str(runtime))
+
+
+def _containerd_config(place: Path) -> str:
+    return "\n".join(
+        [
+            "version = 2",
+            f'root = "{place}/root"',
+            f'state = "{place}/state"',
+            'disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]',
+            "[grpc]",
+            f'address = "{place}/sock"',
+            "[ttrpc]",
+            f'address = "{place}/sock.ttrpc"',
+            "",
+        ]
+    )
+
+
+def _wait(daemon: Containerd, server: subprocess.Popen[bytes]) -> None:
+    """Wait until containerd answers."""
+    for _ in range(SECONDS * 10):
+        if server.poll() is not None:
+            break
+        if (daemon.place / "sock").exists() and daemon.ctr("version").rc == 0:
+            return
+        time.sleep(0.1)
+    raise RuntimeError((daemon.place / "log").read_text(encoding="utf-8"))
+
+
+def _ended(command: Sequence[str], env: Mapping[str, str]) -> Result:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=SECONDS,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)

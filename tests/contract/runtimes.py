@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real OCI runtimes on bundles: one whole run, or a container's life step by step.
+
+runc and crun run on the machine's own cgroups ("host") and on cgroup v2 ("v2"). Where the machine
+has v1 or the hybrid layout, v2 is mounted in a private mount namespace: its device programs work
+there as they do on a v2 machine. crun refuses the hybrid layout, so the v2 tree is unmounted for
+it, in a namespace of its own too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from tests.contract.bundles import Bundle
+from tests.contract.compiled import memlock
+from tests.contract.views import View, view
+
+CGROUPS = Path("/sys/fs/cgroup")
+SECONDS = 60
+
+V2 = f"umount -R {CGROUPS} && mount -t cgroup2 none {CGROUPS}"
+WITHOUT_UNIFIED = f"umount {CGROUPS}/unified"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended; `log` is the runtime's --log file."""
+
+    rc: int
+    stdout: str
+    stderr: str
+    log: str = ""
+
+    @property
+    def view(self) -> View:
+        """Return what the probe printed; its output is shown where it did not get that far."""
+        assert self.rc == 0, self
+        return view(self.stdout)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a runtime needs around it: a prefix to its command line, and variables."""
+
+    prefix: tuple[str, ...]
+    env: dict[str, str]
+
+
+def settled(engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = ()) -> Settled:
+    """Return what `engine` (runc, crun) needs on `cgroup` (host, v2) of this machine.
+
+    `inside` are further shell commands for the private mount namespace, before the runtime starts.
+    """
+    steps = list(inside)
+    env: dict[str, str] = {}
+    machine = "v2" if (CGROUPS / "cgroup.controllers").exists() else "v1"
+    wanted = machine if cgroup == "host" else cgroup
+    if wanted != machine:
+        steps.append(V2)
+    elif engine == "crun" and (CGROUPS / "unified").is_mount():
+        steps.append(WITHOUT_UNIFIED)
+    if engine == "crun" and wanted == "v2":
+        env["LD_PRELOAD"] = str(memlock())
+    if not steps:
+        return Settled((), env)
+    script = " && ".join([*steps, 'exec "$@"'])
+    return Settled(("unshare", "--mount", "sh", "-c", script, "sh"), env)
+
+
+def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> Path:
+    """Write an executable at `path` that runs `command` with `env` and its own arguments.
+
+    For engines that take a runtime as one path and give it their environment.
+    """
+    lines = ["#!/bin/sh"]
+    lines += [f"export {name}={_quoted(value)}" for name, value in (env or {}).items()]
+    lines.append(f'exec {" ".join(_quoted(word) for word in command)} "$@"')
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def run(
+    bundle: Bundle | Path,
+    runtime: Sequence[str] = ("runc",),
+    engine: str = "runc",
+    cgroup: str = "host",
+    env: Mapping[str, str] | None = None,
+    container_id: str | None = None,
+) -> Result:
+    """Run the bundle with `RUNTIME --root R --log L run --bundle B ID` and return how it ended.
+
+    `runtime` is what is called (gpuhook-runtime and its options, or plain runc or crun); `engine`
+    is the low-level runtime that it comes to. Standard output and error are the container's.
+    """
+    directory = bundle.path if isinstance(bundle, Bundle) else bundle
+    around = settled(engine, cgroup)
+    name = container_id or _name()
+    words = ["run", "--bundle", str(directory), name]
+    return _called(around, [*runtime, *_state(directory)], words, env, directory)
+
+
+@dataclass
+class Container:
+    """A container between create and delete; each verb returns how the runtime's call ended."""
+
+    id: str
+    bundle: Path
+    command: list[str]
+    around: Settled
+    env: Mapping[str, str] | None
+
+    def create(self, *options: str) -> Result:
+        """Create it; the container's own output goes to files in the bundle."""
+        words = ["create", *options, "--bundle", str(self.bundle), self.id]
+        command = [*self.around.prefix, *self.command, *words]
+        with (
+            (self.bundle / "stdout").open("w") as out,
+            (self.bundle / "stderr").open("w") as err,
+        ):
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=_environment(self.around, self.env),
+                timeout=SECONDS,
+                check=False,
+            )
+        return Result(done.returncode, self.output, self.errors, _log(self.bundle))
+
+    def call(self, verb: str, *words: str) -> Result:
+        """Call `RUNTIME ... VERB ID WORDS`: start, state, exec, kill, delete, ps, pause, resume."""
+        return _called(self.around, self.command, [verb, self.id, *words], self.env, self.bundle)
+
+    def delete(self) -> Result:
+        """Kill and remove it."""
+        return _called(
+            self.around, self.command, ["delete", "--force", self.id], self.env, self.bundle
+        )
+
+    @property
+    def output(self) -> str:
+        """Return what the container has written to its standard output."""
+        return (self.bundle / "stdout").read_text(encoding="utf-8")
+
+    @property
+    def errors(self) -> str:
+        """Return what the runtime and the container have written to standard error."""
+        return (self.bundle / "stderr").read_text(encoding="utf-8")
+
+
+@contextmanager
+def lifecycle(
+    bundle: Bundle | Path,
+    runtime: Sequence[str] = ("runc",),
+    engine: str = "runc",
+    cgroup: str = "host",
+    env: Mapping[str, str] | None = None,
+    container_id: str | None = None,
+) -> Iterator[Container]:
+    """Give a container that is not created yet; whatever is left of it in the end is deleted."""
+    directory = bundle.path if isinstance(bundle, Bundle) else bundle
+    command = [*runtime, *_state(directory)]
+    around = settled(engine, cgroup)
+    container = Container(container_id or _name(), directory, command, around, env)
+    try:
+        yield container
+    finally:
+        container.delete()
+
+
+def _called(
+    around: Settled,
+    command: Sequence[str],
+    words: Sequence[str],
+    env: Mapping[str, str] | None,
+    directory: Path,
+) -> Result:
+    done = subprocess.run(
+        [*around.prefix, *command, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=_environment(around, env),
+        timeout=SECONDS,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr, _log(directory))
+
+
+def _environment(around: Settled, env: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **around.env, **(env or {})}
+
+
+def _state(directory: Path) -> list[str]:
+    """Return the global options: a state directory and a log beside the bundle's config."""
+    return ["--root", str(directory / "state"), "--log", str(directory / "log")]
+
+
+def _log(directory: Path) -> str:
+    file = directory / "log"
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _name() -> str:
+    return f"gpuhook-test-{uuid4().hex[:12]}"
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
