@@ -167,7 +167,7 @@ def _proc_gpu(directory: str, name: str) -> ProcGpu:
 
 
 def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
-    """Return the NUMA node that the GPU's PCI device is attached to, None if the kernel has none."""
+    """Return the NUMA node that the PCI device is attached to, None if the kernel has none."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")
