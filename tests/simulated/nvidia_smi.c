@@ -4,6 +4,7 @@
  * nodes in /dev and what opening each one says. Without a driver an allowed node answers ENXIO,
  * one that the device cgroup forbids answers EPERM.
  */
+#define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
