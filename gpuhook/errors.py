@@ -110,6 +110,70 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the CDI spec describes another state of this host ({changes})",
         "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`; specs are in {dirs}",
     ),
+    "GH1200": (
+        DriverError,
+        "no libnvidia-ml.so.1 below the driver root {root} (looked in {looked})",
+        (
+            "install the NVIDIA driver, or name where it is with --driver-root, "
+            "--library-search-path or --nvml-library"
+        ),
+    ),
+    "GH1201": (
+        DriverError,
+        "{path}: no such NVML library",
+        "give --nvml-library the path of a libnvidia-ml.so.1 on this host, or leave it out",
+    ),
+    "GH1202": (
+        DriverError,
+        "{path}: cannot be loaded: {reason}",
+        "reinstall the driver package, or name another library with --nvml-library",
+    ),
+    "GH1203": (
+        DriverError,
+        "{path} is of driver {library}, but the loaded kernel module is {module}",
+        (
+            "the driver was changed while its module was loaded: reboot, or stop all GPU programs "
+            "and run rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia, then modprobe nvidia"
+        ),
+    ),
+    "GH1204": (
+        DriverError,
+        "the nvidia kernel module is not loaded (NVML of {path}: {reason})",
+        "run modprobe nvidia and look at dmesg; on a node without a GPU this is as it should be",
+    ),
+    "GH1205": (
+        DriverError,
+        "{path}: no permission to use the driver",
+        "run as root, or give this user read and write access to /dev/nvidiactl and /dev/nvidia*",
+    ),
+    "GH1206": (
+        DriverError,
+        "{path}: NVML failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1207": (
+        DriverError,
+        "NVML answers for driver {nvml}, but the driver files below {root} are of {tree}",
+        "give --driver-root and --nvml-library of the same driver, or reinstall the driver",
+    ),
+    "GH1210": (
+        DriverError,
+        "{path}: no such device node",
+        (
+            "make it with nvidia-modprobe -c {minor} (or nvidia-smi), or name where the nodes are "
+            "with --dev-root"
+        ),
+    ),
+    "GH1211": (
+        DriverError,
+        "{path} is not a character device",
+        "remove it and make the node again with nvidia-modprobe -c {minor} (or nvidia-smi)",
+    ),
+    "GH1212": (
+        DriverError,
+        "{path} has major number {found}, but the kernel module {name} has {major}",
+        "the node is older than the module: remove it and run nvidia-modprobe -c 0 -u",
+    ),
     "GH1300": (
         FileError,
         "{path}: there is no such file",
@@ -176,6 +240,24 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "{where}: {reason}",
         "nothing was changed; see to that path and start the container again",
+    ),
+    "GH1500": (
+        FileError,
+        "{name}: neither a file nor a known profile",
+        (
+            "give --inventory a file written by gpuhook inventory -o yaml, or one of the profiles "
+            "{profiles}"
+        ),
+    ),
+    "GH1501": (
+        FileError,
+        "{file}: line {line}, column {column}: {reason}",
+        "an inventory is YAML or JSON as gpuhook inventory -o yaml writes it",
+    ),
+    "GH1502": (
+        FileError,
+        "{file}: {where}: {reason}",
+        "compare with a profile: gpuhook inventory --inventory t4 -o yaml",
     ),
     "GH1530": (
         FileError,

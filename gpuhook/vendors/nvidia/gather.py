@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole node, asked for its driver, its GPUs, its device nodes and the driver's files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the parts of a node are: its driver's user space, its /dev, its /proc and /sys."""
+
+    driver: str = "/"
+    dev: str = "/"
+    host: str = "/"
+
+
+def roots(driver_root: str = "/", dev_root: str | None = None, host_root: str = "/") -> Roots:
+    """Return absolute roots; without a dev root, the driver root if it has a /dev/nvidiactl."""
+    driver, host = os.path.abspath(driver_root), os.path.abspath(host_root)
+    if dev_root is not None:
+        return Roots(driver, os.path.abspath(dev_root), host)
+    has_nodes = os.path.exists(os.path.join(driver, "dev/nvidiactl"))
+    return Roots(driver, driver if has_nodes else host, host)
+
+
+def node(
+    where: Roots,
+    *,
+    nvml_library_path: str | None = None,
+    library_search_paths: tuple[str, ...] = (),
+    require_nodes: bool = True,
+) -> Node:
+    """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
+
+    Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
+    node, too little for giving its GPUs away.
+    """
+    from gpuhook.vendors.nvidia import files
+
+    driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
+    gpus, warnings = _completed(gpus, where.host)
+    found = files.find(
+        where.driver,
+        driver.version,
+        library_search_paths=library_search_paths,
+        host_root=where.host,
+    )
+    if driver.version is not None and found.version != driver.version:
+        raise fault("GH1207", nvml=driver.version, root=where.driver, tree=found.version)
+    numbers = nodes.majors(where.host)
+    devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
+    return Node(
+        driver=replace(driver, version=found.version),
+        gpus=gpus,
+        device_nodes=devices.nodes,
+        files=found.files,
+        links=found.links,
+        library_dirs=found.library_dirs,
+        majors=numbers,
+        driver_root=where.driver,
+        dev_root=where.dev,
+        masks_params=nodes.masks_params(where.host),
+        fingerprint=fingerprint(where.host, found.libcuda),
+        warnings=(*warnings, *found.warnings, *devices.warnings),
+    )
+
+
+def _ask_nvml(
+    where: Roots, library: str | None, search_paths: tuple[str, ...]
+) -> tuple[Driver, tuple[Gpu, ...]]:
+    path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
+    loaded = module_version(where.host) or None
+    with nvml.opened(path, loaded) as answering:
+        driver = Driver(
+            version=answering.driver_version() or nvml_library.version_of(path),
+            module_version=loaded,
+            cuda=answering.cuda_version(),
+            nvml=path,
+        )
+        return driver, answering.gpus()
+
+
+def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """Add what only the kernel tells: minors that an old NVML has no name for, and NUMA nodes."""
+    by_bus = {gpu.pci_bus_id: gpu for gpu in nodes.proc_gpus(host_root)}
+    unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
+    nameless = [gpu for gpu in gpus if gpu.pci_bus_id is None]
+    whole = []
+    for gpu in gpus:
+        known = by_bus.get(gpu.pci_bus_id or "")
+        if known is None and len(nameless) == len(unseen) == 1 and gpu is nameless[0]:
+            known = unseen[0]  # the one GPU that NVML has no handle for is the one it didn't name
+        if known is not None:
+            gpu = replace(
+                gpu,
+                pci_bus_id=known.pci_bus_id,
+                minor=known.minor if gpu.minor is None else gpu.minor,
+                uuid=gpu.uuid or known.uuid,
+                name=gpu.name or known.model,
+            )
+        whole.append(replace(gpu, numa_node=nodes.numa_node(host_root, gpu.pci_bus_id)))
+    warnings = tuple(f"GPU {gpu.index} is lost: {gpu.lost}" for gpu in whole if gpu.lost)
+    return tuple(whole), warnings

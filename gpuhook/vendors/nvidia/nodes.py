@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes of the driver: below the dev root, checked against the kernel's own numbers.
+
+Majors come from /proc/devices and minors from NVML or /proc/driver/nvidia; a node is only reported
+as found by stat. What is not as it should be is a fault for those who give GPUs away, and a
+warning for those who only look.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu
+
+# Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
+# "nvidia-frontend". Source: nvidia-modprobe-utils.
+_FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
+_UVM = ("nvidia-uvm",)
+_MODESET = ("nvidia-modeset", *_FRONTEND)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesFound:
+    """The device nodes that are there, and what was wrong with the others."""
+
+    nodes: tuple[DeviceNode, ...]
+    warnings: tuple[str, ...]
+
+
+def majors(host_root: str) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in <host_root>/proc/devices."""
+    numbers: dict[str, int] = {}
+    for line in _lines(os.path.join(host_root, "proc/devices")):
+        if line.startswith("Block devices"):
+            break
+        number, _, name = line.strip().partition(" ")
+        if name.startswith("nvidia") and number.isdigit():
+            numbers[name] = int(number)
+    return numbers
+
+
+def find(
+    dev_root: str, numbers: dict[str, int], gpus: tuple[Gpu, ...], *, require: bool
+) -> NodesFound:
+    """Return the control nodes and those of the GPUs that are not lost, below `dev_root`.
+
+    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210 to GH1212,
+    as does a wrong /dev/nvidia-uvm. A node that the driver may do without is only missed with a
+    warning.
+    """
+    search = _Search(dev_root, numbers, require=require)
+    search.add("/dev/nvidiactl", _FRONTEND)
+    search.add("/dev/nvidia-uvm", _UVM, absent="CUDA will not start; run nvidia-modprobe -c 0 -u")
+    search.add("/dev/nvidia-uvm-tools", _UVM, absent="run nvidia-modprobe -c 0 -u")
+    search.add("/dev/nvidia-modeset", _MODESET, absent="")
+    for gpu in gpus:
+        if gpu.lost is not None:
+            continue
+        if gpu.minor is None:
+            search.warnings.append(f"GPU {gpu.index}: unknown minor number, so no device node")
+            continue
+        search.add(f"/dev/nvidia{gpu.minor}", _FRONTEND, minor=gpu.minor)
+    return NodesFound(tuple(search.nodes), tuple(search.warnings))
+
+
+class _Search:
+    """Nodes and warnings in the making."""
+
+    def __init__(self, dev_root: str, numbers: dict[str, int], *, require: bool) -> None:
+        self._root = dev_root
+        self._numbers = numbers
+        self._require = require
+        self.nodes: list[DeviceNode] = []
+        self.warnings: list[str] = []
+
+    def add(
+        self, path: str, names: tuple[str, ...], *, minor: int = 255, absent: str | None = None
+    ) -> None:
+        """Look for the node; `absent` says what it means when an optional one is missing."""
+        host_path = os.path.join(self._root, path.lstrip("/"))
+        try:
+            status = os.stat(host_path)
+        except FileNotFoundError:
+            self._missing(host_path, minor, absent)
+            return
+        wrong = _wrong(host_path, status, names, self._numbers, minor)
+        if wrong is not None:
+            self._refuse(wrong)
+            return
+        self.nodes.append(
+            DeviceNode(
+                path=path,
+                host_path=host_path,
+                major=os.major(status.st_rdev),
+                minor=os.minor(status.st_rdev),
+                mode=stat.S_IMODE(status.st_mode),
+                uid=status.st_uid,
+                gid=status.st_gid,
+            )
+        )
+
+    def _missing(self, host_path: str, minor: int, absent: str | None) -> None:
+        if absent is None:
+            self._refuse(fault("GH1210", path=host_path, minor=minor))
+        elif absent:
+            self.warnings.append(f"{host_path}: no such device node: {absent}")
+
+    def _refuse(self, wrong: GpuhookError) -> None:
+        if self._require:
+            raise wrong
+        self.warnings.append(wrong.message)
+
+
+def _wrong(
+    host_path: str,
+    status: os.stat_result,
+    names: tuple[str, ...],
+    numbers: dict[str, int],
+    minor: int,
+) -> GpuhookError | None:
+    """Return the fault of a node that is none, or one of another major than the module's."""
+    if not stat.S_ISCHR(status.st_mode):
+        return fault("GH1211", path=host_path, minor=minor)
+    name = next((name for name in names if name in numbers), None)
+    found = os.major(status.st_rdev)
+    if name is None or found == numbers[name]:
+        return None
+    return fault("GH1212", path=host_path, found=found, name=name, major=numbers[name])
+
+
+@dataclass(frozen=True, slots=True)
+class ProcGpu:
+    """A GPU as /proc/driver/nvidia/gpus/<bus id>/information describes it."""
+
+    pci_bus_id: str  # NVML's form
+    minor: int | None
+    uuid: str | None
+    model: str | None
+
+
+def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
+    """Return the GPUs that the kernel module knows, by bus id; NVML need not answer for it."""
+    directory = os.path.join(host_root, "proc/driver/nvidia/gpus")
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return ()
+    return tuple(_proc_gpu(os.path.join(directory, name), name) for name in names)
+
+
+def _proc_gpu(directory: str, name: str) -> ProcGpu:
+    facts = {}
+    for line in _lines(os.path.join(directory, "information")):
+        key, _, value = line.partition(":")
+        facts[key.strip()] = value.strip()
+    domain, _, rest = name.partition(":")
+    minor, uuid = facts.get("Device Minor", ""), facts.get("GPU UUID", "")
+    return ProcGpu(
+        pci_bus_id=f"{domain:0>8}:{rest}".upper(),
+        minor=int(minor) if minor.isdigit() else None,
+        uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None,
+        model=facts.get("Model") or None,
+    )
+
+
+def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
+    """Return the NUMA node that the PCI device is attached to, None if the kernel has none."""
+    if pci_bus_id is None:
+        return None
+    domain, _, rest = pci_bus_id.lower().partition(":")
+    name = f"{int(domain, 16):04x}:{rest}"
+    lines = _lines(os.path.join(host_root, "sys/bus/pci/devices", name, "numa_node"))
+    number = lines[0].strip() if lines else ""
+    return int(number) if number.isdigit() else None  # "-1": the platform has no NUMA nodes
+
+
+def masks_params(host_root: str) -> bool:
+    """Return whether the driver lets its libraries make device nodes (ModifyDeviceFiles: 1)."""
+    lines = _lines(os.path.join(host_root, "proc/driver/nvidia/params"))
+    return any(line.strip() == "ModifyDeviceFiles: 1" for line in lines)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read().splitlines()
+    except OSError:
+        return []

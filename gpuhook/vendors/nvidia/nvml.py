@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVML says of the driver and its GPUs, through pynvml on a library that the caller names.
+
+pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so its module variable
+is set to a library opened by full path. Every field that the GPU or an old library cannot tell is
+None; a GPU that is lost in the middle of it is listed with the reason. Source: nvml.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import pynvml
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import nvml_words
+from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia.nvml_library import version_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+# What a name was called in older libraries. The older PCI structures are the front part of
+# pynvml's, and an argument too many is not looked at by a C function.
+OLDER_NAMES = {
+    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
+    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+    "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
+}
+
+# Errors after which nothing that the GPU says can be relied on: nvml.h, nvmlReturn_enum.
+_LOST = {
+    pynvml.NVML_ERROR_GPU_IS_LOST: "fallen off the bus or otherwise inaccessible",
+    pynvml.NVML_ERROR_RESET_REQUIRED: "needs a reset before it can be used again",
+    pynvml.NVML_ERROR_IRQ_ISSUE: "its interrupts do not arrive",
+    pynvml.NVML_ERROR_INSUFFICIENT_POWER: "its power cables are not properly attached",
+}
+
+
+class Nvml(Protocol):
+    """What gpuhook asks NVML."""
+
+    def driver_version(self) -> str | None:
+        """Return the version of the driver, "580.95.05"."""
+
+    def cuda_version(self) -> str | None:
+        """Return the highest CUDA version that the driver supports, "13.0"."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return all GPUs by index, the lost ones too."""
+
+
+class Symbols:
+    """A loaded library in which a missing name is looked up under its older ones."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> object:
+        names = (name, *OLDER_NAMES.get(name, ()))
+        present = next((known for known in names if hasattr(self._library, known)), name)
+        return getattr(self._library, present)
+
+
+@contextmanager
+def opened(path: str, module_version: str | None = None) -> Iterator[Nvml]:
+    """Load the NVML library at `path`, start it, and shut it down at the end.
+
+    `module_version` (of the loaded kernel module) makes a mismatch understandable. Raises GH1202
+    to GH1206.
+    """
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise fault("GH1202", path=path, reason=error) from error
+    _use(library)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise _start_fault(error, path, module_version) from error
+    try:
+        yield Library(path)
+    finally:
+        _shut_down()
+
+
+def _use(library: ctypes.CDLL) -> None:
+    """Make pynvml call `library`: it has no argument for that, only these two variables."""
+    pynvml.nvmlLib = Symbols(library)
+    functions: dict[str, object] = getattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    functions.clear()
+
+
+def _shut_down() -> None:
+    try:
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return  # a library that cannot stop has nothing left that we need
+
+
+def _start_fault(error: Any, path: str, module_version: str | None) -> Exception:
+    code = error.value
+    if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return fault(
+            "GH1203",
+            path=path,
+            library=version_of(path) or "unknown version",
+            module=module_version or "of another version",
+        )
+    if code in (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND):
+        return fault("GH1204", path=path, reason=error)
+    if code == pynvml.NVML_ERROR_NO_PERMISSION:
+        return fault("GH1205", path=path)
+    if code == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+        return fault("GH1202", path=path, reason="it has no nvmlInit: not an NVML library")
+    return fault("GH1206", path=path, reason=error)
+
+
+class Library:
+    """The NVML that pynvml talks to, started."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def driver_version(self) -> str | None:
+        """Return the version of the driver, "580.95.05"."""
+        return _field(pynvml.nvmlSystemGetDriverVersion)
+
+    def cuda_version(self) -> str | None:
+        """Return the highest CUDA version that the driver supports, "13.0"."""
+        number = _field(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return all GPUs by index, the lost ones too. Raises GH1206."""
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            raise fault("GH1206", path=self._path, reason=error) from error
+        return tuple(_gpu(index) for index in range(count))
+
+
+class _LostError(Exception):
+    """The GPU went away between two questions."""
+
+
+def _gpu(index: int) -> Gpu:
+    facts: dict[str, Any] = {}
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        return Gpu(index=index, lost=_LOST.get(error.value) or f"NVML says: {error}")
+    try:
+        for name, question in _QUESTIONS.items():
+            facts[name] = question(handle)
+    except _LostError as error:
+        facts["lost"] = str(error)
+    return Gpu(index=index, **facts)
+
+
+def _asked(call: Callable[..., T], *arguments: object) -> T | None:
+    """Return the answer, None where there is none; raises _LostError."""
+    try:
+        return call(*arguments)
+    except pynvml.NVMLError as error:
+        code = error.value
+        if code in _LOST:
+            raise _LostError(_LOST[code]) from error
+        return None
+    except UnicodeDecodeError:  # a library's garbage is not worth a crash
+        return None
+
+
+def _field(call: Callable[..., T]) -> T | None:
+    try:
+        return _asked(call)
+    except _LostError:
+        return None
+
+
+def _uuid(handle: object) -> str | None:
+    return _asked(pynvml.nvmlDeviceGetUUID, handle)
+
+
+def _pci_bus_id(handle: object) -> str | None:
+    info = _asked(pynvml.nvmlDeviceGetPciInfo, handle)
+    if info is None:
+        return None
+    # busId came with the third version of the structure; before it, the domain had four digits.
+    text = bytes(info.busId or info.busIdLegacy).decode("ascii", "replace")
+    domain, _, rest = text.partition(":")
+    return f"{domain:0>8}:{rest}".upper()
+
+
+def _minor(handle: object) -> int | None:
+    return _asked(pynvml.nvmlDeviceGetMinorNumber, handle)
+
+
+def _name(handle: object) -> str | None:
+    return _asked(pynvml.nvmlDeviceGetName, handle)
+
+
+def _brand(handle: object) -> str | None:
+    return nvml_words.BRANDS.get(_asked(pynvml.nvmlDeviceGetBrand, handle))
+
+
+def _architecture(handle: object) -> str | None:
+    return nvml_words.ARCHITECTURES.get(_asked(pynvml.nvmlDeviceGetArchitecture, handle))
+
+
+def _compute_capability(handle: object) -> str | None:
+    pair = _asked(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return None if pair is None else f"{pair[0]}.{pair[1]}"
+
+
+def _memory_bytes(handle: object) -> int | None:
+    memory = _asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None else int(memory.total)
+
+
+def _mig_mode(handle: object) -> str | None:
+    try:
+        current, _pending = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+            return "unsupported"
+        if error.value in _LOST:
+            raise _LostError(_LOST[error.value]) from error
+        return None
+    return "enabled" if current == pynvml.NVML_DEVICE_MIG_ENABLE else "disabled"
+
+
+# In the order in which they are asked: what names the GPU first, should it go away in between.
+_QUESTIONS: dict[str, Callable[[object], Any]] = {
+    "uuid": _uuid,
+    "pci_bus_id": _pci_bus_id,
+    "minor": _minor,
+    "name": _name,
+    "brand": _brand,
+    "architecture": _architecture,
+    "compute_capability": _compute_capability,
+    "memory_bytes": _memory_bytes,
+    "mig_mode": _mig_mode,
+}

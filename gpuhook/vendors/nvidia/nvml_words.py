@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVML's numbers for brands and architectures, as words. Source: nvml.h.
+
+The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
+"""
+
+from __future__ import annotations
+
+BRANDS: dict[int | None, str] = {
+    1: "quadro",
+    2: "tesla",
+    3: "nvs",
+    4: "grid",
+    5: "geforce",
+    6: "titan",
+    7: "nvidiavapps",
+    8: "nvidiavpc",
+    9: "nvidiavcs",
+    10: "nvidiavws",
+    11: "nvidiacloudgaming",
+    12: "quadrortx",
+    13: "nvidiartx",
+    14: "nvidia",
+    15: "geforcertx",
+    16: "titanrtx",
+}
+
+ARCHITECTURES: dict[int | None, str] = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C parts of a simulated node, compiled once for each text and set of options."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+
+def cache_directory() -> Path:
+    """Return the directory for what tests build once: $GPUHOOK_TEST_CACHE or build/test-cache."""
+    named = os.environ.get("GPUHOOK_TEST_CACHE")
+    path = Path(named) if named else _HERE.parents[1] / "build/test-cache"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def nvml_stub(*, old: bool = False) -> Path:
+    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only."""
+    options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
+    return _compiled("nvml_stub.c", (*options, *(["-DNVML_STUB_OLD"] if old else []), "-ldl"))
+
+
+def nvidia_smi() -> Path:
+    """Return a built static stand-in for nvidia-smi."""
+    return _compiled("nvidia_smi.c", ("-static", "-s"))
+
+
+def _compiled(source: str, options: tuple[str, ...]) -> Path:
+    text = (_HERE / source).read_bytes()
+    key = hashlib.sha256(text + "\0".join(options).encode()).hexdigest()[:16]
+    built = cache_directory() / f"{source.partition('.')[0]}-{key}"
+    if built.exists():
+        return built
+    # Other test workers may be at it too: each compiles its own, and the last rename wins.
+    with tempfile.TemporaryDirectory(dir=cache_directory()) as directory:
+        output = Path(directory) / "output"
+        command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(output)]
+        subprocess.run([*command, str(_HERE / source), *options], check=True)
+        output.rename(built)
+    return built

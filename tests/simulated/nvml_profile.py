@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the NVML stub is to answer for a node, in the stub's own format (see nvml_stub.c)."""
+
+from __future__ import annotations
+
+from gpuhook.vendors.nvidia.nvml_words import ARCHITECTURES, BRANDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+
+GPU_IS_LOST, NOT_SUPPORTED = 15, 3
+_MIG_MODES = {"unsupported": "-1", "disabled": "0", "enabled": "1"}
+
+
+def text(node: Node) -> str:
+    """Return the profile of `node`; a lost GPU answers GPU_IS_LOST from the first question on."""
+    lines = [f"driver {node.driver.version}"]
+    if node.driver.cuda is not None:
+        major, minor = node.driver.cuda.split(".")
+        lines.append(f"cuda {int(major) * 1000 + int(minor) * 10}")
+    for gpu in node.gpus:
+        lines += _gpu(gpu)
+    return "\n".join(lines) + "\n"
+
+
+def _gpu(gpu: Gpu) -> list[str]:
+    capability = gpu.compute_capability
+    answers: dict[str, tuple[str, object]] = {
+        "uuid": ("uuid", gpu.uuid),
+        "name": ("name", gpu.name),
+        "minor": ("minor", gpu.minor),
+        "pci": ("bus", gpu.pci_bus_id),
+        "brand": ("brand", _number(BRANDS, gpu.brand)),
+        "arch": ("arch", _number(ARCHITECTURES, gpu.architecture)),
+        "cc": ("cc", capability.replace(".", " ") if capability else None),
+        "memory": ("memory", gpu.memory_bytes),
+        "mig": ("mig", _MIG_MODES.get(gpu.mig_mode or "")),
+    }
+    lines = ["gpu"]
+    if gpu.lost is not None:
+        lines.append(f"fail handle {GPU_IS_LOST}")
+    for question, (key, value) in answers.items():
+        unsupported = f"fail {question} {NOT_SUPPORTED}"
+        lines.append(unsupported if value is None else f"{key} {value}")
+    return lines
+
+
+def _number(words: dict[int | None, str], word: str | None) -> int | None:
+    return next((number for number, known in words.items() if known == word), None)

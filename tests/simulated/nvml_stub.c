@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A small real libnvidia-ml.so.1 that answers from a text file: the file named by the environment
+ * variable NVML_STUB_PROFILE, else nvml-stub.profile beside the library. Without one, the driver
+ * is not loaded. Lines of the file, "#" starts a comment:
+ *
+ *   driver 580.95.05        version the library answers
+ *   cuda 13000              1000 * major + 10 * minor
+ *   init 18                 nvmlInit fails with this nvmlReturn_t
+ *   gpu                     a GPU begins; the lines below belong to it
+ *   uuid GPU-...            and so on: name, minor, bus, brand, arch, cc ("7 5"), memory, mig
+ *   fail uuid 15            this question fails with this nvmlReturn_t: handle, uuid, name, minor,
+ *                           pci, brand, arch, cc, memory, mig
+ *   lost_after 3            after so many questions, every one fails with NVML_ERROR_GPU_IS_LOST
+ *
+ * Compiled with -DNVML_STUB_OLD it has only the names of a library from before 2014.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SUCCESS = 0,
+	UNINITIALIZED = 1,
+	INVALID_ARGUMENT = 2,
+	NOT_SUPPORTED = 3,
+	INSUFFICIENT_SIZE = 7,
+	DRIVER_NOT_LOADED = 9,
+	GPU_IS_LOST = 15,
+};
+
+enum question { HANDLE, UUID, NAME, MINOR, PCI, BRAND, ARCH, CC, MEMORY, MIG, QUESTIONS };
+
+static const char *const question_names[QUESTIONS] = {
+	"handle", "uuid", "name", "minor", "pci", "brand", "arch", "cc", "memory", "mig",
+};
+
+#define MAX_GPUS 64
+#define TEXT 96
+
+struct gpu {
+	char uuid[TEXT], name[TEXT], bus[32];
+	int minor, brand, arch, cc_major, cc_minor, mig, lost_after, asked;
+	int fail[QUESTIONS];
+	unsigned long long memory;
+};
+
+static struct gpu gpus[MAX_GPUS];
+static unsigned gpu_count;
+static char driver[TEXT];
+static int cuda, init_fails, started;
+
+static void gpu_line(struct gpu *gpu, const char *key, const char *value)
+{
+	char word[16];
+	int number;
+
+	if (!strcmp(key, "uuid"))
+		snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
+	else if (!strcmp(key, "name"))
+		snprintf(gpu->name, sizeof gpu->name, "%s", value);
+	else if (!strcmp(key, "bus"))
+		snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
+	else if (!strcmp(key, "minor"))
+		gpu->minor = atoi(value);
+	else if (!strcmp(key, "brand"))
+		gpu->brand = atoi(value);
+	else if (!strcmp(key, "arch"))
+		gpu->arch = atoi(value);
+	else if (!strcmp(key, "cc"))
+		sscanf(value, "%d %d", &gpu->cc_major, &gpu->cc_minor);
+	else if (!strcmp(key, "memory"))
+		gpu->memory = strtoull(value, NULL, 10);
+	else if (!strcmp(key, "mig"))
+		gpu->mig = atoi(value);
+	else if (!strcmp(key, "lost_after"))
+		gpu->lost_after = atoi(value);
+	else if (!strcmp(key, "fail") && sscanf(value, "%15s %d", word, &number) == 2)
+		for (int i = 0; i < QUESTIONS; i++)
+			if (!strcmp(word, question_names[i]))
+				gpu->fail[i] = number;
+}
+
+static void line_read(char *line)
+{
+	char *key = strtok(line, " \t\n"), *value = strtok(NULL, "\n");
+
+	if (!key || key[0] == '#')
+		return;
+	if (!value)
+		value = "";
+	if (!strcmp(key, "driver"))
+		snprintf(driver, sizeof driver, "%s", value);
+	else if (!strcmp(key, "cuda"))
+		cuda = atoi(value);
+	else if (!strcmp(key, "init"))
+		init_fails = atoi(value);
+	else if (!strcmp(key, "gpu") && gpu_count < MAX_GPUS)
+		gpus[gpu_count++] = (struct gpu){ .lost_after = -1 };
+	else if (gpu_count)
+		gpu_line(&gpus[gpu_count - 1], key, value);
+}
+
+static FILE *profile_open(void)
+{
+	static int anchor;
+	const char *named = getenv("NVML_STUB_PROFILE");
+	char path[4096];
+	Dl_info info;
+	const char *slash;
+
+	if (named)
+		return fopen(named, "re");
+	if (!dladdr(&anchor, &info) || !(slash = strrchr(info.dli_fname, '/')))
+		return NULL;
+	snprintf(path, sizeof path, "%.*s/nvml-stub.profile", (int)(slash - info.dli_fname),
+		 info.dli_fname);
+	return fopen(path, "re");
+}
+
+static int start(void)
+{
+	char line[256];
+	FILE *profile = profile_open();
+
+	if (!profile)
+		return DRIVER_NOT_LOADED;
+	gpu_count = 0;
+	init_fails = 0;
+	while (fgets(line, sizeof line, profile))
+		line_read(line);
+	fclose(profile);
+	started = !init_fails;
+	return init_fails;
+}
+
+static int ask(const struct gpu *const_gpu, enum question question)
+{
+	struct gpu *gpu = (struct gpu *)const_gpu;
+
+	if (!started)
+		return UNINITIALIZED;
+	if (gpu < gpus || gpu >= gpus + gpu_count)
+		return INVALID_ARGUMENT;
+	if (gpu->lost_after >= 0 && gpu->asked++ >= gpu->lost_after)
+		return GPU_IS_LOST;
+	return gpu->fail[question];
+}
+
+static int text(const char *value, char *buffer, unsigned size)
+{
+	if (strlen(value) >= size)
+		return INSUFFICIENT_SIZE;
+	strcpy(buffer, value);
+	return SUCCESS;
+}
+
+static int count(unsigned *number)
+{
+	*number = gpu_count;
+	return started ? SUCCESS : UNINITIALIZED;
+}
+
+static int handle(unsigned index, struct gpu **gpu)
+{
+	if (index >= gpu_count)
+		return INVALID_ARGUMENT;
+	*gpu = &gpus[index];
+	return ask(*gpu, HANDLE);
+}
+
+/* nvmlPciInfo_t: the first version ends after pci_device_id, the third has all of it. */
+struct pci_v1 {
+	char bus_id_legacy[16];
+	unsigned domain, bus, device, pci_device_id;
+};
+
+struct pci_v3 {
+	struct pci_v1 v1;
+	unsigned pci_subsystem_id;
+	char bus_id[32];
+};
+
+static int pci(const struct gpu *gpu, struct pci_v1 *info)
+{
+	int failed = ask(gpu, PCI);
+
+	if (failed)
+		return failed;
+	memset(info, 0, sizeof *info);
+	/* The legacy form has a domain of four digits. */
+	snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%.15s",
+		 strlen(gpu->bus) > 4 ? gpu->bus + 4 : gpu->bus);
+	sscanf(gpu->bus, "%x:%x:%x", &info->domain, &info->bus, &info->device);
+	return SUCCESS;
+}
+
+#ifdef NVML_STUB_OLD
+int nvmlInit(void) { return start(); }
+int nvmlDeviceGetCount(unsigned *number) { return count(number); }
+int nvmlDeviceGetHandleByIndex(unsigned index, struct gpu **gpu) { return handle(index, gpu); }
+int nvmlDeviceGetPciInfo(const struct gpu *gpu, struct pci_v1 *info) { return pci(gpu, info); }
+#else
+int nvmlInit_v2(void) { return start(); }
+int nvmlInitWithFlags(unsigned flags) { return flags ? INVALID_ARGUMENT : start(); }
+int nvmlDeviceGetCount_v2(unsigned *number) { return count(number); }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **gpu) { return handle(index, gpu); }
+
+int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci_v3 *info)
+{
+	int failed = pci(gpu, &info->v1);
+
+	info->pci_subsystem_id = 0;
+	snprintf(info->bus_id, sizeof info->bus_id, "%s", failed ? "" : gpu->bus);
+	return failed;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+	*version = cuda;
+	return cuda ? SUCCESS : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetMinorNumber(const struct gpu *gpu, unsigned *minor)
+{
+	int failed = ask(gpu, MINOR);
+
+	*minor = gpu->minor;
+	return failed;
+}
+
+int nvmlDeviceGetCudaComputeCapability(const struct gpu *gpu, int *major, int *minor)
+{
+	int failed = ask(gpu, CC);
+
+	*major = gpu->cc_major;
+	*minor = gpu->cc_minor;
+	return failed;
+}
+
+int nvmlDeviceGetArchitecture(const struct gpu *gpu, unsigned *architecture)
+{
+	int failed = ask(gpu, ARCH);
+
+	*architecture = gpu->arch;
+	return failed;
+}
+
+int nvmlDeviceGetMigMode(const struct gpu *gpu, unsigned *current, unsigned *pending)
+{
+	int failed = ask(gpu, MIG);
+
+	if (!failed && gpu->mig < 0)
+		failed = NOT_SUPPORTED;
+	*current = *pending = gpu->mig;
+	return failed;
+}
+
+const char *nvmlErrorString(int code)
+{
+	return code ? "an error of the simulated driver" : "Success";
+}
+#endif
+
+int nvmlShutdown(void)
+{
+	int was = started;
+
+	started = 0;
+	return was ? SUCCESS : UNINITIALIZED;
+}
+
+int nvmlSystemGetDriverVersion(char *buffer, unsigned size)
+{
+	return started ? text(driver, buffer, size) : UNINITIALIZED;
+}
+
+int nvmlDeviceGetUUID(const struct gpu *gpu, char *buffer, unsigned size)
+{
+	int failed = ask(gpu, UUID);
+
+	return failed ? failed : text(gpu->uuid, buffer, size);
+}
+
+int nvmlDeviceGetName(const struct gpu *gpu, char *buffer, unsigned size)
+{
+	int failed = ask(gpu, NAME);
+
+	return failed ? failed : text(gpu->name, buffer, size);
+}
+
+int nvmlDeviceGetBrand(const struct gpu *gpu, int *brand)
+{
+	int failed = ask(gpu, BRAND);
+
+	*brand = gpu->brand;
+	return failed;
+}
+
+struct memory {
+	unsigned long long total, free, used;
+};
+
+int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *memory)
+{
+	int failed = ask(gpu, MEMORY);
+
+	*memory = (struct memory){ gpu->memory, gpu->memory, 0 };
+	return failed;
+}
