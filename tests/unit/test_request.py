@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container asks for, from which source, and what policy says to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import policy, replicas, request
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia.words import VOCABULARY
+
+PREFIXES = ["cdi.k8s.io/"]
+
+
+def spec(value: str | None = None, **more: Any) -> dict[str, Any]:
+    env = [] if value is None else [f"NVIDIA_VISIBLE_DEVICES={value}"]
+    return {"process": {"env": env}, **more}
+
+
+def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(s.kind, s.names) for s in request.sources(config, VOCABULARY, PREFIXES)]
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("all", ["all"]),
+        ("0", ["0"]),
+        ("0,1", ["0", "1"]),
+        (" 1 , 0 ,1,,", ["1", "0"]),
+        ("0,all", ["all"]),
+        ("none", ["none"]),
+        ("GPU-1::2,GPU-1::3", ["GPU-1::2", "GPU-1::3"]),
+        ("nvidia.com/gpu=0", ["nvidia.com/gpu=0"]),
+        ("00000000:3B:00.0", ["00000000:3B:00.0"]),
+    ],
+)
+def test_variable(value: str, names: list[str]) -> None:
+    """The variable is a comma list: trimmed, each name once, in order; `all` swallows the rest."""
+    assert asked(spec(value)) == [("env", names)]
+
+
+@pytest.mark.parametrize("value", [None, "", ",", "void", "0,void"])
+def test_nothing(value: str | None) -> None:
+    """Unset, empty and void ask for nothing."""
+    assert asked(spec(value)) == []
+
+
+def test_last_of_duplicate_variables_counts() -> None:
+    """Of two entries of one name the last counts, as in the container."""
+    config = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"]}}
+    assert asked(config) == []
+
+
+def test_entries_without_equals_are_ignored() -> None:
+    """An env entry without '=' is nobody's variable, and no fault."""
+    assert asked({"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}})
+
+
+@pytest.mark.parametrize("config", [{}, {"process": None}, {"process": {"env": None}}, {"mounts": None}])
+def test_absent_parts(config: dict[str, Any]) -> None:
+    """A spec without process, env, mounts or annotations asks for nothing."""
+    assert asked(config) == []
+
+
+def test_annotations_win_over_mounts_over_env() -> None:
+    """Every source is found, in the order of precedence."""
+    config = spec(
+        "all",
+        annotations={"cdi.k8s.io/b": "nvidia.com/gpu=1", "cdi.k8s.io/a": "nvidia.com/gpu=0", "x": "y"},
+        mounts=[
+            {"destination": "/var/run/nvidia-container-devices/GPU-7", "source": "/dev/null"},
+            {"destination": "/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/5", "source": "/dev/null"},
+            {"destination": "/var/run/nvidia-container-devices/8", "source": "/tmp"},
+        ],
+    )
+    assert asked(config) == [
+        ("annotations", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]),
+        ("mounts", ["GPU-7", "nvidia.com/gpu=5"]),
+        ("env", ["all"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [("a\x1b[31mb", "GH1004"), ("x" * 256, "GH1004"), (",".join(map(str, range(10000))), "GH1005")],
+)
+def test_hostile_values(value: str, code: str) -> None:
+    """Control characters, endless names and endless lists are refused in one printable line."""
+    with pytest.raises(GpuhookError) as caught:
+        asked(spec(value))
+    assert caught.value.code == code
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 600
+
+
+@pytest.mark.parametrize("name", ["GPU-1::", "::1", "GPU-1::-1", "GPU-1::1::2", "GPU-1::x", "G::1234567"])
+def test_malformed_replicas(name: str) -> None:
+    """A replica number is a short decimal number behind a device."""
+    with pytest.raises(GpuhookError) as caught:
+        replicas.split(name)
+    assert caught.value.code == "GH1003"
+
+
+def test_replicas() -> None:
+    """A replica id is its device and itself; other names have no replica."""
+    assert replicas.split("MIG-a::0") == ("MIG-a", "MIG-a::0")
+    assert replicas.split("0:1") == ("0:1", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "is_grant"),
+    [
+        ("env", ["all"], False),
+        ("env", ["none"], False),
+        ("env", ["GPU-1"], True),
+        ("env", ["0"], True),
+        ("annotations", ["nvidia.com/gpu=all"], True),
+        ("mounts", ["all"], True),
+    ],
+)
+def test_what_is_a_grant(kind: str, names: list[str], is_grant: bool) -> None:  # noqa: FBT001
+    """Only an image's `all` is no grant."""
+    assert request.Source(kind, "", names).is_grant is is_grant
+
+
+def judged(config: dict[str, Any], settings: Settings) -> policy.Verdict:
+    return policy.judge(request.sources(config, VOCABULARY, PREFIXES), config, settings)
+
+
+def test_policy_on_the_variable() -> None:
+    """With the setting off, the variable counts in privileged containers only."""
+    settings = Settings()
+    settings.accept_env_when_unprivileged = False
+    verdict = judged(spec("all"), settings)
+    assert verdict.chosen is None
+    assert [s.kind for s, _ in verdict.refused] == ["env"]
+    privileged = spec("all")
+    privileged["process"]["capabilities"] = {"bounding": ["CAP_SYS_ADMIN"]}
+    assert judged(privileged, settings).chosen is not None
+
+
+def test_policy_on_mounts() -> None:
+    """Mounts count only where the setting says so; then they beat the variable."""
+    mount = {"destination": "/var/run/nvidia-container-devices/0", "source": "/dev/null"}
+    config = spec("all", mounts=[mount])
+    settings = Settings()
+    verdict = judged(config, settings)
+    assert verdict.chosen is not None
+    assert verdict.chosen.kind == "env"
+    settings.accept_volume_mounts = True
+    verdict = judged(config, settings)
+    assert verdict.chosen is not None
+    assert (verdict.chosen.kind, [s.kind for s in verdict.beaten]) == ("mounts", ["env"])

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a root file system holds, nothing outside it is read or written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.rootfs import Crossing, Root
+from gpuhook.errors import GpuhookError
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a directory with a root file system `root` and a host directory `host` beside it."""
+    (tmp_path / "root/usr/lib").mkdir(parents=True)
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/secret").write_text("secret")
+    return tmp_path
+
+
+def test_links_and_files(place: Path) -> None:
+    """Links and files are made with their parents, and made once."""
+    with Root(str(place / "root")) as root:
+        assert root.link("libcuda.so.1", "/usr/lib/deep/er/libcuda.so")
+        assert not root.link("libcuda.so.1", "/usr/lib/deep/er/libcuda.so")
+        assert root.write("/etc/ld.so.conf", b"x")
+        assert not root.write("/etc/ld.so.conf", b"x")
+        assert root.read("/etc/ld.so.conf", 10) == b"x"
+    assert os.readlink(place / "root/usr/lib/deep/er/libcuda.so") == "libcuda.so.1"
+    assert sorted(os.listdir(place / "root/etc")) == ["ld.so.conf"]
+
+
+@pytest.mark.parametrize("target", ["HOST", "../../host", "../../../../../../../HOST", "/../../HOST"])
+def test_directory_links_stay_inside(place: Path, target: str) -> None:
+    """A directory that is a link to a host path is resolved inside the root."""
+    host = str(place / "host")
+    os.symlink(target.replace("HOST", host), place / "root/usr/lib/x")
+    with Root(str(place / "root")) as root:
+        root.link("a", "/usr/lib/x/link")
+        root.write("/usr/lib/x/file", b"data")
+        assert root.read("/usr/lib/x/secret", 10) is None
+    assert os.listdir(place / "host") == ["secret"]
+
+
+def test_final_links_are_replaced_or_resolved_inside(place: Path) -> None:
+    """A file that is a link to a host path is read inside the root and replaced, not followed."""
+    os.mkdir(place / "root/etc")
+    os.symlink(place / "host/secret", place / "root/etc/ld.so.cache")
+    with Root(str(place / "root")) as root:
+        assert root.read("/etc/ld.so.cache", 100) is None
+        root.write("/etc/ld.so.cache", b"ours")
+    assert (place / "host/secret").read_text() == "secret"
+    assert not os.path.islink(place / "root/etc/ld.so.cache")
+
+
+def test_link_in_place_of_a_file_and_of_a_directory(place: Path) -> None:
+    """A file of the image gives way to the link; a directory does not."""
+    (place / "root/usr/lib/a").write_text("image")
+    os.mkdir(place / "root/usr/lib/b")
+    with Root(str(place / "root")) as root:
+        assert root.link("t", "/usr/lib/a")
+        with pytest.raises(IsADirectoryError):
+            root.link("t", "/usr/lib/b")
+    assert sorted(os.listdir(place / "root/usr/lib")) == ["a", "b"]
+
+
+def test_loops_end(place: Path) -> None:
+    """A loop of links is an error, not a hang."""
+    os.symlink("/usr/lib/y", place / "root/usr/lib/x")
+    os.symlink("/usr/lib/x", place / "root/usr/lib/y")
+    with Root(str(place / "root")) as root, pytest.raises(OSError, match="symbolic links"):
+        root.write("/usr/lib/x/file", b"")
+
+
+def test_special_files_are_not_opened(place: Path) -> None:
+    """A pipe or an endless file in place of the cache is refused, not waited for."""
+    os.mkdir(place / "root/etc")
+    os.mkfifo(place / "root/etc/ld.so.cache")
+    (place / "root/etc/big").write_bytes(b"x" * 100)
+    with Root(str(place / "root")) as root:
+        for path in ("/etc/ld.so.cache", "/etc/big"):
+            with pytest.raises(GpuhookError) as caught:
+                root.read(path, 10)
+            assert caught.value.code == "GH1310"
+        root.write("/etc/ld.so.cache", b"ours")
+    assert (place / "root/etc/ld.so.cache").read_bytes() == b"ours"
+
+
+def test_the_host_root_is_refused() -> None:
+    """Nothing is ever done in the host's own root."""
+    with pytest.raises(GpuhookError) as caught:
+        Root("/")
+    assert caught.value.code == "GH1304"
+
+
+def test_mount_points_are_not_crossed(place: Path) -> None:
+    """What is mounted inside the root is not touched, unless it was admitted."""
+    inside = place / "root/mnt"
+    inside.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", inside], check=False).returncode:
+        pytest.skip("needs root to mount")
+    try:
+        with Root(str(place / "root")) as root:
+            with pytest.raises(Crossing):
+                root.write("/mnt/file", b"x")
+            root.admit("/mnt")
+            assert root.write("/mnt/file", b"x")
+    finally:
+        subprocess.run(["umount", inside], check=True)
+
+
+def test_real(place: Path) -> None:
+    """A path's real place is found as far as it exists."""
+    os.symlink("usr/lib", place / "root/lib")
+    os.symlink("/lib/../../nowhere/x", place / "root/l")
+    with Root(str(place / "root")) as root:
+        assert root.real("/lib/a/b") == "/usr/lib/a/b"
+        assert root.real("/lib/") == "/usr/lib"
+        assert root.real("/../..") == "/"
+        assert root.real("/l/y") == "/nowhere/x/y"
+
+
+def test_stale_temporary_files_are_removed(place: Path) -> None:
+    """What a killed writer left behind goes with the next change; a living one's stays."""
+    (place / "root/usr/lib/.gpuhook-999999999-x").write_text("")
+    (place / f"root/usr/lib/.gpuhook-{os.getppid()}-x").write_text("")
+    with Root(str(place / "root")) as root:
+        root.link("t", "/usr/lib/l")
+    assert sorted(os.listdir(place / "root/usr/lib")) == [f".gpuhook-{os.getppid()}-x", "l"]
