@@ -65,12 +65,16 @@ class LazyGroup(click.Group):
     """A group whose commands are imported by name, and which words the faults of all of them."""
 
     @override
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
         """Return the names of the commands, sorted."""
         return sorted(COMMANDS)
 
     @override
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 # click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
         """Return the command, None for a name that there is none of."""
         module, _, attribute = COMMANDS.get(cmd_name, "").partition(":")
         if not module or importlib.util.find_spec(module) is None:
