@@ -74,7 +74,8 @@ def make_node(
     stub_profile.write_text(nvml_profile.text(facts), encoding="utf-8")
     library_dirs = _library_dirs(files)
     if layout != "gke":
-        _write_loader_cache(driver_root, library_dirs)
+        # Debian's loader knows nvidia/current by its alternatives only.
+        _write_loader_cache(driver_root, [d for d in library_dirs if "current" not in d])
     _write_proc_and_sys(host_root, facts)
     devices = _write_devices(dev_root, facts) if real_nodes else ()
     node = replace(
@@ -158,7 +159,7 @@ def _link(path: Path, target: str) -> None:
         path.symlink_to(target)
 
 
-def _write_loader_cache(root: Path, library_dirs: tuple[str, ...]) -> None:
+def _write_loader_cache(root: Path, library_dirs: list[str]) -> None:
     etc = root / "etc"
     etc.mkdir(exist_ok=True)
     (etc / "ld.so.conf").write_text("\n".join(library_dirs) + "\n", encoding="utf-8")

@@ -1,1 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command `gpuhook`: data on standard output, talk on standard error.
+
+Exit status: 0 done, 1 failed, 2 wrong usage. A command's module is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.util
+import sys
+from typing import IO, Any, TypeVar
+
+import click
+
+from gpuhook import __version__
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import override
+else:
+    _T = TypeVar("_T")
+
+    def override(method: _T) -> _T:
+        """Return `method`: typing has this name from Python 3.12 on."""
+        return method
+
+
+COMMANDS = {
+    "cdi": "gpuhook.programs.cli.cdi:cdi",
+    "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
+    "inventory": "gpuhook.programs.cli.inventory:inventory",
+    "ps": "gpuhook.programs.cli.ps:ps",
+}
+
+
+class Failure(click.ClickException):
+    """A fault as a person sees it: `Error GH1234: what`, then `hint: the way out`."""
+
+    exit_code = 1
+
+    def __init__(self, error: GpuhookError | OSError) -> None:
+        super().__init__(_sentence(error))
+        self.label = f"Error {error.code}" if isinstance(error, GpuhookError) else "Error"
+        self.hint = error.hint if isinstance(error, GpuhookError) else ""
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the fault on standard error."""
+        click.echo(f"{self.label}: {self.message}", file=file, err=file is None)
+        if self.hint:
+            click.echo(f"hint: {self.hint}", file=file, err=file is None)
+
+
+def _sentence(error: GpuhookError | OSError) -> str:
+    if isinstance(error, GpuhookError):
+        return error.message
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name, and which words the faults of all of them."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
+        """Return the names of the commands, sorted."""
+        return sorted(COMMANDS)
+
+    @override
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 # click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Return the command, None for a name that there is none of."""
+        module, _, attribute = COMMANDS.get(cmd_name, "").partition(":")
+        if not module or importlib.util.find_spec(module) is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a GpuhookError or OSError becomes a Failure."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `gpuhook inventory | head`: click ends it quietly
+                raise
+            raise _failure(ctx, error) from error
+        except GpuhookError as error:
+            raise _failure(ctx, error) from error
+
+
+def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
+    if ctx.params.get("debug"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return Failure(error)
+
+
+@click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})
+@click.version_option(__version__, prog_name="gpuhook")
+@click.option("--debug", is_flag=True, help="Log what is done, and where a fault comes from.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The format of the log on standard error.",
+)
+def main(debug: bool, log_format: str) -> None:
+    """Gives containers their NVIDIA GPUs, and tells who has them."""
+    if debug:
+        from gpuhook import logs
+
+        logs.configure(log_format, debug=True)

@@ -42,10 +42,10 @@ def node(
     Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
     node, too little for giving its GPUs away.
     """
-    from gpuhook.vendors.nvidia import files
-
     driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
+    from gpuhook.vendors.nvidia import files
+
     found = files.find(
         where.driver,
         driver.version,

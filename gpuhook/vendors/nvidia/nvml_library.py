@@ -43,17 +43,24 @@ def find(
     then the root's ld.so.cache. Raises GH1200 or GH1201.
     """
     if library is not None:
-        found = os.path.realpath(library)
-        if not os.path.isfile(found):
+        named = os.path.realpath(library)
+        if not os.path.isfile(named):
             raise fault("GH1201", path=library)
-        return found
+        return named
     directories = (*search_paths, *DIRECTORIES)
-    candidates = [os.path.join(directory, SONAME) for directory in directories]
-    for candidate in (*candidates, *_from_cache(driver_root)):
-        path = inside(driver_root, candidate)
+    found = _first(driver_root, [os.path.join(directory, SONAME) for directory in directories])
+    found = found or _first(driver_root, _from_cache(driver_root))
+    if found is not None:
+        return found
+    raise fault("GH1200", root=driver_root, looked=", ".join((*directories, _CACHE)))
+
+
+def _first(root: str, candidates: list[str]) -> str | None:
+    for candidate in candidates:
+        path = inside(root, candidate)
         if path is not None and os.path.isfile(path):
             return path
-    raise fault("GH1200", root=driver_root, looked=", ".join((*directories, _CACHE)))
+    return None
 
 
 def inside(root: str, path: str) -> str | None:
@@ -108,7 +115,12 @@ def _from_cache(root: str) -> list[str]:
         with open(path, "rb") as stream:
             data = stream.read(_CACHE_LIMIT)
         entries = cache.parse(data)
+        flags = cache.flags_for(os.uname().machine)  # not the 32-bit library of the same name
     except (OSError, GpuhookError):
         return []  # the fault that follows names the cache as searched
     wanted = os.fsencode(SONAME)
-    return [os.fsdecode(entry.path) for entry in entries if entry.soname == wanted]
+    return [
+        os.fsdecode(entry.path)
+        for entry in entries
+        if entry.soname == wanted and entry.flags == flags
+    ]

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that say which node a command is about, and the node itself.
+
+Each has one environment variable for all commands, so that a node is described once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import click
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.vendors.nvidia.inventory import Node
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_DIRECTORY = click.Path(file_okay=False)
+_OPTIONS = (
+    click.option(
+        "--inventory",
+        metavar="FILE|PROFILE",
+        help="Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships "
+        "with gpuhook (t4, h100x8, ...) instead of from this machine.",
+    ),
+    click.option(
+        "--driver-root",
+        type=_DIRECTORY,
+        default="/",
+        show_default=True,
+        help="Where the driver's user space is installed.",
+    ),
+    click.option(
+        "--dev-root",
+        type=_DIRECTORY,
+        help="Where the driver's /dev is. Default: the driver root if it has a /dev/nvidiactl, "
+        "else the host root.",
+    ),
+    click.option(
+        "--host-root",
+        type=_DIRECTORY,
+        default="/",
+        show_default=True,
+        help="Where the node's /proc and /sys are.",
+    ),
+    click.option(
+        "--nvml-library",
+        type=click.Path(dir_okay=False),
+        help="The libnvidia-ml.so.1 to ask. Default: that of the driver root.",
+    ),
+    click.option(
+        "--library-search-path",
+        type=_DIRECTORY,
+        multiple=True,
+        help="A directory below the driver root to look for libraries in first; repeatable, "
+        "in the environment separated by colons.",
+    ),
+)
+
+
+def node_options(command: F) -> F:
+    """Add the node options to a click command; they are the arguments of load_node by name."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    for parameter in getattr(command, "__click_params__", []):
+        # The first long option names the variable: GPUHOOK_DRIVER_ROOT for every command.
+        if parameter.envvar is None and parameter.name in NAMES:
+            parameter.envvar = "GPUHOOK_" + parameter.name.upper()
+            parameter.show_envvar = True
+    return command
+
+
+NAMES = (
+    "inventory",
+    "driver_root",
+    "dev_root",
+    "host_root",
+    "nvml_library",
+    "library_search_path",
+)
+
+
+def load_node(
+    inventory: str | None = None,
+    *,
+    driver_root: str = "/",
+    dev_root: str | None = None,
+    host_root: str = "/",
+    nvml_library: str | None = None,
+    library_search_path: tuple[str, ...] = (),
+    require_nodes: bool = True,
+) -> Node:
+    """Return the node that the options describe, and print its warnings on standard error.
+
+    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults. A dump
+    is taken as it is.
+    """
+    if inventory is not None:
+        from gpuhook.vendors.nvidia import dump_file
+
+        node = dump_file.load(inventory)
+    else:
+        from gpuhook.vendors.nvidia import gather
+
+        node = gather.node(
+            gather.roots(driver_root, dev_root, host_root),
+            nvml_library_path=nvml_library,
+            library_search_paths=library_search_path,
+            require_nodes=require_nodes,
+        )
+    for warning in node.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return node
