@@ -43,8 +43,7 @@ class HostError(GpuhookError):
 
 # Code blocks: GH10 request, GH11 CDI specs, GH12 driver and inventory, GH13 container and
 # config.json, GH14 runtime and state, GH15 settings and command line, GH16 hook and loader files.
-TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
-}
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {}
 
 
 def fault(code: str, **facts: object) -> GpuhookError:
