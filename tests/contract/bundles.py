@@ -11,13 +11,9 @@ from typing import Any
 from uuid import uuid4
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CAPABILITIES = [
-    f"CAP_{name}"
-    for name in (
-        "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP"
-        " NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE"
-    ).split()
-]
+CAPABILITIES = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD"]
+CAPABILITIES += ["CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP"]
+CAPABILITIES += ["CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"]
 MASKED = ["acpi", "asound", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi"]
 READONLY = ["bus", "fs", "irq", "sys", "sysrq-trigger"]
 
@@ -97,9 +93,7 @@ def _config(root: Path, args: Sequence[str], env: Sequence[str]) -> dict[str, An
             "args": list(args),
             "env": [PATH, *env],
             "cwd": "/",
-            "capabilities": {
-                kind: CAPABILITIES for kind in ("bounding", "effective", "permitted")
-            },
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES),
             "noNewPrivileges": True,
         },
         "root": {"path": str(root)},

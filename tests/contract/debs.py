@@ -70,9 +70,7 @@ def _options(suite: str) -> list[str]:
         (place / "sources.list").write_text(
             f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n", encoding="utf-8"
         )
-        subprocess.run(
-            ["apt-get", *_state(place), "update"], check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(["apt-get", *_state(place), "update"], check=True, stdout=subprocess.DEVNULL)
 
     return _state(kept(f"apt-{suite}", mirror(), build))
 

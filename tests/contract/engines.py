@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from tests.contract.runtimes import SECONDS, Result, settled
@@ -37,8 +38,8 @@ class Containerd:
         """Run a container with `ctr run --rootfs --runc-binary RUNTIME` and return how it ended.
 
         `runtime` is one path (see runtimes.launcher); `env` are NAME=VALUE of the container;
-        `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). The
-        log is what the runtime said, which containerd folds into its error.
+        `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). Of a
+        runtime that fails, containerd tells the last error of its --log (JSON) and nothing else.
         """
         words = ["run", "--rm", "--rootfs", "--runc-binary", str(runtime)]
         words += ["--fifo-dir", str(self.place / "fifo"), *options]
@@ -100,12 +101,19 @@ def podman(
     """
     place.mkdir(parents=True, exist_ok=True)
     around = settled(engine, inside=_cdi_mounts(place, cdi))
-    command = ["podman", "--root", str(place / "storage"), "--runroot", str(place / "run")]
+    # Podman takes no run root of more than 50 characters.
+    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as run_root:
+        command = _podman(place, Path(run_root), runtime)
+        command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
+        command += ["--rootfs", str(root), *args]
+        return _ended([*around.prefix, *command], {**os.environ, **around.env, **(env or {})})
+
+
+def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
+    command = ["podman", "--root", str(place / "storage"), "--runroot", str(run_root)]
     command += ["--cgroup-manager", "cgroupfs", "--runtime", _absolute(runtime)]
     command += ["--storage-driver", "vfs", "run", "--rm", "--network", "none", *ULIMITS]
-    command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
-    command += ["--rootfs", str(root), *args]
-    return _ended([*around.prefix, *command], {**os.environ, **around.env, **(env or {})})
+    return command
 
 
 def _cdi_mounts(place: Path, cdi: Path | None) -> list[str]:

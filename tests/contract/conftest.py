@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the contract tests: bundles, copies of root file systems, a containerd."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract import bundles, engines, roots
+from tests.contract.bundles import Bundle
+from tests.contract.engines import Containerd
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this directory: it needs root, and one worker runs it, test after test."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.contract)
+            item.add_marker(pytest.mark.xdist_group("contract"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def as_root() -> None:
+    """Skip where the tests cannot make namespaces, device nodes and cgroups."""
+    if os.geteuid() != 0:
+        pytest.skip("contract tests need root")
+
+
+@pytest.fixture
+def root_of(tmp_path: Path) -> Callable[[str], Path]:
+    """Return a function: kind of image -> a fresh root file system that may be written to."""
+
+    def made(kind: str) -> Path:
+        return roots.copy(kind, tmp_path / kind)
+
+    return made
+
+
+@pytest.fixture
+def bundle_of(tmp_path: Path) -> Callable[..., Bundle]:
+    """Return bundles.bundle with its path chosen: call it with a root and the rest."""
+    made = 0
+
+    def bundled(root: Path, *args: object, **oci: object) -> Bundle:
+        nonlocal made
+        made += 1
+        place = tmp_path / f"bundle{made}"
+        return bundles.bundle(place, root, *args, **oci)  # type: ignore[arg-type]  # as it is
+
+    return bundled
+
+
+@pytest.fixture(scope="module")
+def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    """Give a containerd that the tests of a module share; its containers come to runc."""
+    with engines.containerd(tmp_path_factory.mktemp("containerd")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Callable[[int, int], Path]:
+    """Return a function that makes a character device on the host's side: (major, minor)."""
+
+    def made(major: int, minor: int) -> Path:
+        path = tmp_path / f"node-{major}-{minor}"
+        subprocess.run(["mknod", str(path), "c", str(major), str(minor)], check=True)
+        return path
+
+    return made

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines alone, as the harness drives them, on plain runc and crun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract import engines
+from tests.contract.engines import Containerd
+from tests.contract.runtimes import launcher
+from tests.contract.views import questions
+
+ASKED = ["/probe", *questions("/etc/hostname", tries=["195:7"])]
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+
+
+def test_containerd_calls_the_given_runtime(
+    containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """`ctr run` starts a container through the runtime binary that it is told."""
+    mark = tmp_path / "called"
+    script = f'echo "$@" >> {mark}; exec runc "$@"'
+    runtime = launcher(tmp_path / "runtime", ["/bin/sh", "-c", script, "sh"])
+    view = containerd.run(root_of("debian"), ASKED, runtime, env=["A=b"]).view
+    assert view.values("A") == ["b"]
+    assert view.tries["195:7"] == "EPERM"
+    assert " create --bundle " in mark.read_text(encoding="utf-8")
+
+
+def test_containerd_with_crun(tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """A containerd can stand where crun runs too."""
+    with engines.containerd(tmp_path / "containerd", "crun") as daemon:
+        view = daemon.run(root_of("debian"), ASKED, "crun").view
+    assert view.tries["195:7"] == "EPERM"
+
+
+def test_containerd_reports_a_failed_create(
+    containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """`ctr run` tells the last error of the runtime's --log, which is JSON, and no other output."""
+    line = json.dumps({"level": "error", "msg": "no GPU today", "time": "2024-01-01T00:00:00Z"})
+    script = f"""
+        case "$*" in *" create "*) ;; *) exec runc "$@" ;; esac
+        while [ "$1" != --log ]; do shift; done
+        echo '{line}' >> "$2"
+        echo unheard >&2
+        exit 1"""
+    runtime = launcher(tmp_path / "runtime", ["/bin/sh", "-c", script, "sh"])
+    result = containerd.run(root_of("debian"), ASKED, runtime)
+    assert result.rc != 0
+    assert "no GPU today" in result.stderr
+    assert "unheard" not in result.stderr
+
+
+@ENGINES
+def test_podman_applies_cdi(
+    engine: str,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    node: Callable[[int, int], Path],
+) -> None:
+    """Podman gives the device of a CDI spec in the given directory, and only that."""
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": str(node(195, 0))}]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": edits}],
+        "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+    }
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    (specs / "nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
+    asked = ["--device", "nvidia.com/gpu=0", "--cap-add", "MKNOD"]
+    result = engines.podman(
+        tmp_path / "podman", root_of("debian"), ASKED, asked, engine, engine, specs
+    )
+    view = result.view
+    assert [n.open for n in view.gpus().values()] == ["ENXIO"]
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+    assert view.tries == {"195:7": "EPERM"}
+
+
+def test_podman_sees_no_spec_of_the_machine(tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """Without a directory of specs every CDI device is unknown, whatever the machine has."""
+    asked = ["--device", "nvidia.com/gpu=all"]
+    result = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, asked)
+    assert result.rc != 0
+    assert "nvidia.com/gpu=all" in result.stderr
