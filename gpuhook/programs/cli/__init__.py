@@ -30,6 +30,7 @@ else:
 
 COMMANDS = {
     "cdi": "gpuhook.programs.cli.cdi:cdi",
+    "config": "gpuhook.programs.cli.config:config",
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
     "ps": "gpuhook.programs.cli.ps:ps",

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timing of programs: cases take turns, so that a slow moment of the machine hits all alike."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Case:
+    """A command to time: `around` prepares it, yields it, and cleans up after it, untimed."""
+
+    name: str
+    around: Callable[[], AbstractContextManager[Sequence[str]]]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def once(self) -> float:
+        """Return how many milliseconds one run took; raises CalledProcessError if it failed."""
+        with self.around() as command:
+            return milliseconds(command, self.env)
+
+
+def plain(name: str, command: Sequence[str], **env: str) -> Case:
+    """Return a case that needs nothing around it."""
+    return Case(name, lambda: nullcontext(command), env)
+
+
+def milliseconds(command: Sequence[str], env: Mapping[str, str]) -> float:
+    """Run `command` and return its wall time in milliseconds."""
+    whole = {**os.environ, **env}
+    with open(os.devnull, "r+b") as null, tempfile.TemporaryFile() as err:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, env=whole, stdin=null, stdout=null, stderr=err)
+        status = process.wait()
+        took = (time.perf_counter() - start) * 1000
+        if status != 0:
+            err.seek(0)
+            raise subprocess.CalledProcessError(status, command, stderr=err.read().decode())
+    return took
+
+
+def interleaved(cases: Sequence[Case], rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of each case over `rounds` rounds, one warm-up first."""
+    taken: dict[str, list[float]] = {case.name: [] for case in cases}
+    for number in range(rounds + 1):
+        for case in cases:
+            took = case.once()
+            if number:
+                taken[case.name].append(took)
+    return {name: statistics.median(values) for name, values in taken.items()}
