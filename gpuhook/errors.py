@@ -44,6 +44,21 @@ class HostError(GpuhookError):
 # Code blocks: GH10 request, GH11 CDI specs, GH12 driver and inventory, GH13 container and
 # config.json, GH14 runtime and state, GH15 settings and command line, GH16 hook and loader files.
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1600": (
+        FileError,
+        "the image's /etc/ld.so.cache cannot be read: {reason}",
+        "run ldconfig in the image, or delete the file there",
+    ),
+    "GH1601": (
+        FileError,
+        "the image's /etc/ld.so.cache is {size} bytes long, more than {limit}",
+        "run ldconfig in the image, or delete the file there",
+    ),
+    "GH1602": (
+        HostError,
+        "machine {machine} has no loader cache flags here",
+        "known machines: {known}",
+    ),
 }
 
 
