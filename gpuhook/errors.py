@@ -269,6 +269,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: its compiled form cannot be kept below the state directory",
         "make /run/gpuhook writable for root; no container gets a GPU until then",
     ),
+    "GH1600": (
+        FileError,
+        "the image's /etc/ld.so.cache cannot be read: {reason}",
+        "run ldconfig in the image, or delete the file there",
+    ),
+    "GH1601": (
+        FileError,
+        "the image's /etc/ld.so.cache is {size} bytes long, more than {limit}",
+        "run ldconfig in the image, or delete the file there",
+    ),
+    "GH1602": (
+        HostError,
+        "machine {machine} has no loader cache flags here",
+        "known machines: {known}",
+    ),
     "GH1640": (
         FileError,
         "gpuhook-hook was called with {argument}, but {reason}",
