@@ -105,6 +105,36 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: its compiled form cannot be kept in {directory}",
         "make that directory writable for root, or write the spec as JSON",
     ),
+    "GH1106": (
+        FileError,
+        "{path}: {pointer}: {reason}",
+        "correct the CDI spec; `gpuhook cdi validate {path}` checks it",
+    ),
+    "GH1107": (
+        FileError,
+        "{path}: cdiVersion {version} is newer than {newest}, the newest that gpuhook knows",
+        "write the spec in an older version of CDI, or install a newer gpuhook",
+    ),
+    "GH1108": (
+        FileError,
+        "{path}: cdiVersion is {version}, but {reason} needs {needed}",
+        "declare cdiVersion {needed}",
+    ),
+    "GH1109": (
+        FileError,
+        "{path}: {place}: {reason}",
+        "correct the syntax of the CDI spec, or generate it anew",
+    ),
+    "GH1110": (
+        FileError,
+        "{path}: the CDI spec cannot be read: {reason}",
+        "make it a readable regular file, or remove it",
+    ),
+    "GH1111": (
+        HostError,
+        "{path}: the CDI spec cannot be written: {reason}",
+        "name a path on a writable file system with space left; nothing was changed",
+    ),
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",
@@ -258,6 +288,36 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         FileError,
         "{file}: {where}: {reason}",
         "compare with a profile: gpuhook inventory --inventory t4 -o yaml",
+    ),
+    "GH1510": (
+        RequestError,
+        "--{option} {value}: not a {option} name of CDI",
+        "it starts with a letter, ends with a letter or digit, and holds letters, digits, _ - .",
+    ),
+    "GH1511": (
+        RequestError,
+        "--device-id {value}: this node has no such GPU; it has {have}",
+        "name a GPU by its index, UUID or PCI bus id, or `all`",
+    ),
+    "GH1512": (
+        RequestError,
+        "--device-id {value}: this GPU cannot be used: {reason}",
+        "choose another GPU, or leave --device-id out: such a GPU is skipped then",
+    ),
+    "GH1513": (
+        DriverError,
+        "this node has no GPU that a CDI spec could describe{reasons}",
+        "`gpuhook inventory` shows what was found",
+    ),
+    "GH1514": (
+        RequestError,
+        "--output {path}: {reason}",
+        "name the file *.yaml or *.json, as its format is: container engines read nothing else",
+    ),
+    "GH1515": (
+        RequestError,
+        "--hook-path {path}: not an absolute path",
+        "give the path of gpuhook-hook on the host, as container engines see it",
     ),
     "GH1530": (
         FileError,
