@@ -103,10 +103,10 @@ class Root:
         _rename(temporary, name, fd)
         return True
 
-    def read(self, path: str, limit: int) -> bytes | None:
-        """Return the content of the regular file `path`, links followed inside the root.
+    def open_file(self, path: str) -> int | None:
+        """Return a readable descriptor (the caller's) of the regular file `path`, None if absent.
 
-        None if there is none; GH1310 if it is larger than `limit` or not a regular file.
+        Links are followed inside the root; GH1310 for what is no regular file.
         """
         try:
             fd = _Walk(self._fd, self._devices, create=False).to(path, last_is_file=True)
@@ -116,13 +116,22 @@ class Root:
             raise
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise fault("GH1310", path=path, limit=limit)
+                raise fault("GH1310", path=path, limit="any number of")
             # Through /proc/self/fd: the very file that was checked, whatever the path is by now.
-            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return files.read_descriptor(readable, path, limit)
-            finally:
-                os.close(readable)
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """Return the content of the regular file `path`, None if there is none.
+
+        GH1310 if it is larger than `limit` bytes, or not a regular file.
+        """
+        fd = self.open_file(path)
+        if fd is None:
+            return None
+        try:
+            return files.read_descriptor(fd, path, limit)
         finally:
             os.close(fd)
 

@@ -7,6 +7,8 @@ says in an ELF note which driver branches it works on.
 
 from __future__ import annotations
 
+import os
+
 from gpuhook import fastjson
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import elf
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.container.rootfs import Root
 
 NOTE_SECTION = b".note.cuda.fwd_compatibility"
-_MAX_LIBRARY = 512 << 20
+NOTE_OWNER = b"NVIDIA Corporation"
 
 
 def libraries(root: Root, directory: str, driver: str) -> tuple[list[tuple[str, str]], str]:
@@ -32,17 +34,22 @@ def libraries(root: Root, directory: str, driver: str) -> tuple[list[tuple[str, 
         return [], f"{directory} holds {len(found)} versions of libcuda" if found else ""
     path = f"{directory}/{found[0]}"
     try:
-        data = root.read(path, _MAX_LIBRARY)
+        library = root.open_file(path)
+        if library is None:
+            return [], ""
+        try:
+            note = elf.note(library, NOTE_SECTION, NOTE_OWNER)
+        finally:
+            os.close(library)
     except (GpuhookError, OSError) as error:
         return [], f"{path}: {error}"
-    if data is None or not _fits(data, found[0][len("libcuda.so.") :], driver):
+    if not _fits(note, found[0][len("libcuda.so.") :], driver):
         return [], ""
     fitting = [name for name in names if name.startswith("lib") and name.endswith(".so.1")]
     return [(name, f"{directory}/{name}") for name in fitting], ""
 
 
-def _fits(library: bytes, version: str, driver: str) -> bool:
-    note = elf.note_in(library, NOTE_SECTION)
+def _fits(note: bytes | None, version: str, driver: str) -> bool:
     if note is None:
         return _numbers(version)[0] > _numbers(driver)[0]
     try:
