@@ -25,7 +25,7 @@ class EngineLog:
         self._path = path
         self._format = log_format
 
-    def error(self, error: GpuhookError) -> None:
+    def failure(self, error: GpuhookError) -> None:
         """Report a fault: one line in the log; the hint on a line of its own on standard error."""
         line = f"{error.code}: {error.message}"
         self._write("error", f"{self._program}: {line} ({error.hint})")

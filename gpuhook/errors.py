@@ -87,8 +87,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1102": (
         RequestError,
         "{name}: no such device; {files} has {have}{broken}",
-        "ask for one of these; if the GPU is new, run"
-        " `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`",
+        (
+            "ask for one of these; if the GPU is new, run"
+            " `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`"
+        ),
     ),
     "GH1103": (
         FileError,
@@ -217,8 +219,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1302": (
         DriverError,
         "device node {node}: {reason}",
-        "load the driver's modules so that the node exists (`nvidia-modprobe -u -c=0`), or run"
-        " `gpuhook generate-cdi` again if the GPU is gone",
+        (
+            "load the driver's modules so that the node exists (`nvidia-modprobe -u -c=0`), or run"
+            " `gpuhook generate-cdi` again if the GPU is gone"
+        ),
     ),
     "GH1303": (
         FileError,
@@ -248,8 +252,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1401": (
         HostError,
         "no low-level runtime found: looked for {names} in {dirs}",
-        "install runc or crun, or name another in runtime.lowLevelRuntimes of"
-        " /etc/gpuhook/config.yaml",
+        (
+            "install runc or crun, or name another in runtime.lowLevelRuntimes of"
+            " /etc/gpuhook/config.yaml"
+        ),
     ),
     "GH1402": (
         HostError,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 try:
@@ -44,13 +43,13 @@ class _Plain:
     object_hook = None
     object_pairs_hook = None
     array_hook = None
-    parse_float: Callable[[str], object] = float
+    parse_float: type[object] = float
     parse_int = int
     parse_constant = _CONSTANTS.__getitem__
 
 
 class _Exact(_Plain):
-    parse_float = Number
+    parse_float: type[object] = Number
 
 
 def loads(data: bytes, *, exact: bool = False) -> Any:
@@ -88,7 +87,7 @@ def _scanner(context: type[_Plain]) -> Any:
         return make_scanner(context)  # type: ignore[arg-type]
     from json import JSONDecoder
 
-    return JSONDecoder(parse_float=context.parse_float).scan_once
+    return JSONDecoder(parse_float=context.parse_float).scan_once  # type: ignore[attr-defined]
 
 
 def _encoded(value: object, *, ascii_only: bool) -> str:
@@ -112,7 +111,7 @@ def _refuse(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _slow(value: object, *, ascii_only: bool) -> str:
+def _slow(value: object, *, ascii_only: bool) -> str:  # noqa: PLR0911 # a type each
     """Return the text of `value`, a Number as it was written."""
     if isinstance(value, Number):
         return value.text

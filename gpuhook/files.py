@@ -29,7 +29,7 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
         raise fault("GH1310", path=name, limit=limit)
-    chunks = []
+    chunks: list[bytes] = []
     left = limit + 1
     while left > 0:
         chunk = os.read(fd, min(left, max(found.st_size + 1, 65536)))

@@ -59,7 +59,7 @@ def _write_program(path: str, text: str) -> None:
     temporary = path + ".new"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
-    os.chmod(temporary, 0o755)
+    os.chmod(temporary, 0o755)  # noqa: S103 # a program for everybody
     os.rename(temporary, path)
 
 

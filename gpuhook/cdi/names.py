@@ -30,7 +30,7 @@ def is_kind(kind: str) -> bool:
 
 
 def is_device(name: str) -> bool:
-    """Return whether `name` is a device name: letters, digits and `_-.:`, alphanumeric at the ends."""
+    """Return whether `name` is a device name: letters, digits, `_-.:`, alphanumeric at the ends."""
     return (
         bool(name)
         and name[0] in _ENDS

@@ -119,6 +119,6 @@ def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled:
         return cache.Compiled(path, cache.encoded(path, found, error))
     held = cache.load(path, os.stat(path))
     if held is None:
-        error = fault("GH1105", path=path, directory=os.path.dirname(cache.compiled_path(path)))
-        return cache.Compiled(path, cache.encoded(path, found, error))
+        unkept = fault("GH1105", path=path, directory=os.path.dirname(cache.compiled_path(path)))
+        return cache.Compiled(path, cache.encoded(path, found, unkept))
     return held

@@ -36,8 +36,11 @@ def directory() -> str:
 
 def is_id(text: str) -> bool:
     """Return whether `text` is a container id as runc and crun take it."""
-    return bool(text) and text not in (".", "..") and len(text) <= 255 and (
-        _ID_CHARACTERS.issuperset(text)
+    return (
+        bool(text)
+        and text not in (".", "..")
+        and len(text) <= 255
+        and (_ID_CHARACTERS.issuperset(text))
     )
 
 
@@ -115,7 +118,7 @@ def start_time(pid: int) -> int | None:
 
 
 def _file_name(root: str, identity: str) -> str:
-    return "{:08x}-{}.json".format(crc32(os.fsencode(root)), identity[:200])
+    return f"{crc32(os.fsencode(root)):08x}-{identity[:200]}.json"
 
 
 def _read(path: str) -> dict[str, Any] | None:

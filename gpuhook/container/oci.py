@@ -39,11 +39,11 @@ def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
         section(spec, "linux")["intelRdt"] = edits["intelRdt"]
     for device in edits.get("netDevices") or ():
         facts = dict(device)
-        section(section(spec, "linux"), "netDevices")[facts.pop("hostInterfaceName")] = facts
+        section(section(spec, "linux"), "netDevices")[str(facts.pop("hostInterfaceName"))] = facts
 
 
 def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the object `key` of `parent`, made if it is absent or null; GH1303 if it is not one."""
+    """Return the object `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = {}
@@ -53,7 +53,7 @@ def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def items(parent: dict[str, Any], key: str) -> list[Any]:
-    """Return the array `key` of `parent`, made if it is absent or null; GH1303 if it is not one."""
+    """Return the array `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = []
@@ -89,7 +89,7 @@ def _add_device(spec: dict[str, Any], node: DeviceNode) -> None:
     user = section(spec, "process").get("user")
     for key in ("uid", "gid"):
         if key in node:
-            device[key] = node[key]  # type: ignore[literal-required]
+            device[key] = node[key]
         elif isinstance(user, dict) and user.get(key):
             device[key] = user[key]
     linux = section(spec, "linux")

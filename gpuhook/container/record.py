@@ -112,9 +112,7 @@ def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:
 def _drop(held: object, key: str, values: list[str]) -> None:
     if isinstance(held, list):
         gone = frozenset(values)
-        held[:] = [
-            item for item in held if not (isinstance(item, dict) and item.get(key) in gone)
-        ]
+        held[:] = [item for item in held if not (isinstance(item, dict) and item.get(key) in gone)]
 
 
 def _drop_rules(linux: dict[str, Any], rules: object) -> None:

@@ -22,7 +22,7 @@ _MAX_LINKS = 40
 _MAX_DEPTH = 128
 
 
-class Crossing(OSError):
+class CrossingError(OSError):
     """A path leads through a mount point inside the root."""
 
 
@@ -40,7 +40,7 @@ class Root:
             raise fault("GH1304", path=path)
         self._known: dict[str, int] = {}
 
-    def __enter__(self) -> Root:
+    def __enter__(self) -> Root:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -56,7 +56,7 @@ class Root:
         """Return an O_PATH descriptor (owned by the Root) of the directory `path`.
 
         Missing directories are made, 0755, if `create`. Raises OSError: ENOENT, ENOTDIR, ELOOP,
-        or Crossing where a mount point is on the way.
+        or CrossingError where a mount point is on the way.
         """
         known = self._known.get(path)
         if known is not None:
@@ -282,7 +282,7 @@ class _Walk:
         try:
             os.mkdir(name, 0o755, dir_fd=here)
         except FileExistsError:
-            pass  # another create of the same container was faster
+            return os.open(name, _DIRECTORY, dir_fd=here)  # another create was faster
         return os.open(name, _DIRECTORY, dir_fd=here)
 
     def _follow(self, name: str, pending: list[str]) -> None:
@@ -307,7 +307,7 @@ class _Walk:
             return
         # Directories only: overlay file systems give regular files other device numbers.
         if stat.S_ISDIR(found.st_mode):
-            raise Crossing(errno.EXDEV, "a mount lies over it", name)
+            raise CrossingError(errno.EXDEV, "a mount lies over it", name)
 
 
 def _components(path: str) -> list[str]:

@@ -74,15 +74,12 @@ def sources(spec: dict[str, Any], words: Vocabulary, prefixes: list[str]) -> lis
 
     `prefixes` are those of the annotation keys that carry CDI names.
     """
-    found = []
-    for source in (
+    found = (
         _from_annotations(spec, prefixes),
         _from_mounts(spec, words.mount_prefix),
         _from_environment(spec, words.devices_env),
-    ):
-        if source is not None:
-            found.append(source)
-    return found
+    )
+    return [source for source in found if source is not None]
 
 
 def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | None:

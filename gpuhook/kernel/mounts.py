@@ -28,7 +28,7 @@ LIBC.mount.argtypes = (
 
 
 def mount(source: str, target: str, fstype: str, flags: int) -> None:
-    """mount(2); raises OSError with the target."""
+    """Mount `source` at `target`, as mount(2) does; raises OSError with the target."""
     arguments = (os.fsencode(source), os.fsencode(target), os.fsencode(fstype))
     if LIBC.mount(*arguments, flags, None) != 0:
         raise os_error(target)

@@ -54,7 +54,5 @@ class Compiler:
 def _environment() -> dict[str, str]:
     """Return the engine's environment without what could load foreign code into Python."""
     return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "LD_"))
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))
     }

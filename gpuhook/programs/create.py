@@ -74,7 +74,7 @@ class Create:
         for hook in hooks:
             # An engine has applied our CDI spec already: the edits are there, the jobs are not.
             spec["hooks"]["createContainer"].remove(hook)
-            grant.edits.setdefault("hooks", []).append({"hookName": "createContainer", **hook})
+            grant.edits.setdefault("hooks", []).append(_cdi_hook(hook))
         todo = _jobs_of(grant.edits, words.parse_capabilities(self._capabilities(spec)))
         for job in todo:
             _require_fresh(job, self.settings.spec_dirs)
@@ -155,9 +155,7 @@ class Create:
         except OSError as error:
             where = error.filename or ledger.directory()
             reason = error.strerror or str(error)
-            self.log.warning(
-                fault("GH1410", container=command.identity, path=where, reason=reason)
-            )
+            self.log.warning(fault("GH1410", container=command.identity, path=where, reason=reason))
 
 
 def _parsed(path: str, raw: bytes) -> dict[str, Any]:
@@ -174,6 +172,13 @@ def _our_hooks(spec: dict[str, Any]) -> list[Any]:
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
     return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
+
+
+def _cdi_hook(hook: dict[str, Any]) -> Hook:
+    """Return a createContainer hook of config.json in CDI's shape."""
+    cdi: Any = {"hookName": "createContainer", **hook}
+    shaped: Hook = cdi
+    return shaped
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:

@@ -57,11 +57,11 @@ def main() -> None:
             raise fault("GH1640", argument=words[0], reason="there is no such verb")
         _apply(jobs.parse(words[1:]), _state(), log)
     except GpuhookError as error:
-        log.error(error)
+        log.failure(error)
         os._exit(1)
     except OSError as error:
         where = error.filename or error.filename2 or "the container"
-        log.error(fault("GH1690", where=where, reason=error.strerror or str(error)))
+        log.failure(fault("GH1690", where=where, reason=error.strerror or str(error)))
         os._exit(1)
     os._exit(0)
 

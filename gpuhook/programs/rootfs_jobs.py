@@ -13,7 +13,7 @@ import os
 from gpuhook.container.oci import user_namespace
 from gpuhook.container.provide import provide, require_writable
 from gpuhook.container.record import HOOK_MARK
-from gpuhook.container.rootfs import Crossing, Root
+from gpuhook.container.rootfs import CrossingError, Root
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import params, provision
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -70,7 +70,7 @@ def _do_one(
         return
     with _Identity(spec):
         failures = provide(root, whole)
-    if any(isinstance(failure, Crossing) for failure in failures):
+    if any(isinstance(failure, CrossingError) for failure in failures):
         outcome.hooks.append(_python_hook(job))
         return
     if reason:

@@ -37,11 +37,11 @@ def main() -> None:
     try:
         low_level = _prepare(command, launcher, log)
     except GpuhookError as error:
-        log.error(error)
+        log.failure(error)
         status = REFUSED
     except OSError as error:
         where = error.filename or error.filename2 or "the host"
-        log.error(fault("GH1490", where=where, reason=error.strerror or str(error)))
+        log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
         status = REFUSED
     else:
         os.write(1, os.fsencode(low_level) + b"\n")
@@ -95,7 +95,7 @@ def find_low_level(names: list[str], launcher: str) -> str:
 
 
 def _remember(low_level: str) -> None:
-    """Note the low-level runtime where the launcher looks, so that other commands need no Python."""
+    """Note the low-level runtime where the launcher looks: other commands then need no Python."""
     if os.environ.get(LOW_LEVEL_ENV):
         return
     path = os.path.join(state.directory(), "low-level-runtime")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tests.contract import roots
@@ -49,9 +50,9 @@ def stage(place: Path, profile: str = "h100x8", layout: str = "flat") -> Stage:
     """Build a stage below `place`: node, installation, CDI spec, settings."""
     bindir = installed(place / "prefix")
     node = make_node(place / "node", profile, layout=layout)  # type: ignore[arg-type]
-    simulate_params(Path(node.host_root))
     specs = place / "cdi"
     specs.mkdir()
+    simulate_host(place, Path(node.host_root), specs)
     env = {
         "GPUHOOK_CONFIG": str(place / "config.yaml"),
         "GPUHOOK_HOST_ROOT": node.host_root,
@@ -60,22 +61,35 @@ def stage(place: Path, profile: str = "h100x8", layout: str = "flat") -> Stage:
     settings = {"cdi": {"specDirs": [str(specs)]}}
     (place / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")
     generate = [str(bindir / "gpuhook"), "generate-cdi", *node.options]
-    generate += ["--hook-path", str(bindir / "gpuhook-hook"), "--output", str(specs / "nvidia.yaml")]
+    generate += [
+        "--hook-path",
+        str(bindir / "gpuhook-hook"),
+        "--output",
+        str(specs / "nvidia.yaml"),
+    ]
     subprocess.run(generate, check=True, env={**os.environ, **env}, capture_output=True)
     return Stage(place, node, str(bindir / "gpuhook-runtime"), specs, env)
 
 
-def simulate_params(host_root: Path) -> None:
-    """Lay the node's driver parameters over this machine's /proc, in a private mount namespace.
+def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
+    """Make this mount namespace look like the node: parameters in /proc, CDI specs in /run/cdi.
 
-    So the container has the file that the parameters hook covers.
+    The container then has the file that the parameters hook covers. The unified cgroup hierarchy
+    beside v1's goes: crun refuses that mixture.
     """
     driver = Path("/proc/driver")
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", driver], check=True)
     shutil.copytree(host_root / "proc/driver/nvidia", driver / "nvidia")
+    (place / "no-cdi").mkdir()
+    for source, target in ((specs, "/run/cdi"), (place / "no-cdi", "/etc/cdi")):
+        os.makedirs(target, exist_ok=True)
+        subprocess.run(["mount", "--bind", source, target], check=True)
+    unified = Path("/sys/fs/cgroup/unified")
+    if unified.is_mount():
+        subprocess.run(["umount", unified], check=True)
 
 
-def gpu_bundle(stage: Stage, name: str, value: str = "all", **oci: object) -> Bundle:
+def gpu_bundle(stage: Stage, name: str, value: str = "all", **oci: Any) -> Bundle:
     """Return a bundle on a Debian root that asks for GPUs with all driver capabilities."""
     root = roots.copy("debian", stage.place / name / "root")
     env = [f"NVIDIA_VISIBLE_DEVICES={value}", "NVIDIA_DRIVER_CAPABILITIES=all"]
@@ -87,15 +101,16 @@ def gpu_bundle(stage: Stage, name: str, value: str = "all", **oci: object) -> Bu
 
 
 @contextmanager
-def fresh(made: Bundle, command: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield `command create` for a new container of the bundle as it was written; delete it after."""
+def fresh(made: Bundle, command: Sequence[str], low_level: str) -> Iterator[Sequence[str]]:
+    """Yield `command create` for a new container of the bundle as it was written.
+
+    In the end the container is deleted with `low_level`, and config.json is what it was.
+    """
     original = made.file.read_bytes()
     identity = f"gpuhook-bench-{uuid4().hex[:12]}"
     root = ["--root", str(made.path / "state")]
     try:
         yield [*command, *root, "create", "--bundle", str(made.path), identity]
     finally:
-        if (made.path / "state" / identity).exists():
-            low = [command[0] if "gpuhook" not in command[0] else "runc"]
-            subprocess.run([*low, *root, "delete", "--force", identity], check=False)
+        subprocess.run([low_level, *root, "delete", "--force", identity], check=True)
         made.file.write_bytes(original)

@@ -54,7 +54,9 @@ def test_bytes_that_are_no_utf8_survive(junk: bytes) -> None:
     assert fastjson.dumps(fastjson.loads(document, exact=True)) == document
 
 
-@pytest.mark.parametrize("number", ["1.0", "1e5", "1E+05", "-0.0", "123456789012345678901234567890"])
+@pytest.mark.parametrize(
+    "number", ["1.0", "1e5", "1E+05", "-0.0", "123456789012345678901234567890"]
+)
 def test_numbers_keep_their_text(number: str) -> None:
     """Read exactly, a number is written as it was."""
     document = f'{{"a":[{number},"x"]}}'.encode()
@@ -83,7 +85,7 @@ def test_works_without_the_accelerator() -> None:
     code = (
         "import sys; sys.modules['_json'] = None\n"
         "from gpuhook import fastjson as f\n"
-        "d = rb'{\"a\":[1.50,true,null,\"\\u00e9\\n\\u0001\"],\"b\":-2}'\n"
+        'd = rb\'{"a":[1.50,true,null,"\\u00e9\\n\\u0001"],"b":-2}\'\n'
         "assert f.make_scanner is None\n"
         "v = f.loads(d, exact=True); assert v['a'][0].text == '1.50'\n"
         "assert f.loads(f.dumps(v), exact=True) == v\n"

@@ -60,7 +60,9 @@ def test_entries_without_equals_are_ignored() -> None:
     assert asked({"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}})
 
 
-@pytest.mark.parametrize("config", [{}, {"process": None}, {"process": {"env": None}}, {"mounts": None}])
+@pytest.mark.parametrize(
+    "config", [{}, {"process": None}, {"process": {"env": None}}, {"mounts": None}]
+)
 def test_absent_parts(config: dict[str, Any]) -> None:
     """A spec without process, env, mounts or annotations asks for nothing."""
     assert asked(config) == []
@@ -70,10 +72,17 @@ def test_annotations_win_over_mounts_over_env() -> None:
     """Every source is found, in the order of precedence."""
     config = spec(
         "all",
-        annotations={"cdi.k8s.io/b": "nvidia.com/gpu=1", "cdi.k8s.io/a": "nvidia.com/gpu=0", "x": "y"},
+        annotations={
+            "cdi.k8s.io/b": "nvidia.com/gpu=1",
+            "cdi.k8s.io/a": "nvidia.com/gpu=0",
+            "x": "y",
+        },
         mounts=[
             {"destination": "/var/run/nvidia-container-devices/GPU-7", "source": "/dev/null"},
-            {"destination": "/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/5", "source": "/dev/null"},
+            {
+                "destination": "/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/5",
+                "source": "/dev/null",
+            },
             {"destination": "/var/run/nvidia-container-devices/8", "source": "/tmp"},
         ],
     )
@@ -97,7 +106,9 @@ def test_hostile_values(value: str, code: str) -> None:
     assert len(caught.value.message) < 600
 
 
-@pytest.mark.parametrize("name", ["GPU-1::", "::1", "GPU-1::-1", "GPU-1::1::2", "GPU-1::x", "G::1234567"])
+@pytest.mark.parametrize(
+    "name", ["GPU-1::", "::1", "GPU-1::-1", "GPU-1::1::2", "GPU-1::x", "G::1234567"]
+)
 def test_malformed_replicas(name: str) -> None:
     """A replica number is a short decimal number behind a device."""
     with pytest.raises(GpuhookError) as caught:
@@ -122,7 +133,7 @@ def test_replicas() -> None:
         ("mounts", ["all"], True),
     ],
 )
-def test_what_is_a_grant(kind: str, names: list[str], is_grant: bool) -> None:  # noqa: FBT001
+def test_what_is_a_grant(kind: str, names: list[str], is_grant: bool) -> None:
     """Only an image's `all` is no grant."""
     assert request.Source(kind, "", names).is_grant is is_grant
 

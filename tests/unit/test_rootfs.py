@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.rootfs import Crossing, Root
+from gpuhook.container.rootfs import CrossingError, Root
 from gpuhook.errors import GpuhookError
 
 
@@ -34,7 +34,9 @@ def test_links_and_files(place: Path) -> None:
     assert sorted(os.listdir(place / "root/etc")) == ["ld.so.conf"]
 
 
-@pytest.mark.parametrize("target", ["HOST", "../../host", "../../../../../../../HOST", "/../../HOST"])
+@pytest.mark.parametrize(
+    "target", ["HOST", "../../host", "../../../../../../../HOST", "/../../HOST"]
+)
 def test_directory_links_stay_inside(place: Path, target: str) -> None:
     """A directory that is a link to a host path is resolved inside the root."""
     host = str(place / "host")
@@ -105,7 +107,7 @@ def test_mount_points_are_not_crossed(place: Path) -> None:
         pytest.skip("needs root to mount")
     try:
         with Root(str(place / "root")) as root:
-            with pytest.raises(Crossing):
+            with pytest.raises(CrossingError):
                 root.write("/mnt/file", b"x")
             root.admit("/mnt")
             assert root.write("/mnt/file", b"x")

@@ -17,7 +17,7 @@ from gpuhook.programs.cli.tables import table
 @click.command()
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")
-def ps(output: str, no_headers: bool) -> None:  # noqa: FBT001: click passes it by name
+def ps(output: str, no_headers: bool) -> None:
     """List the containers that hold GPUs: pod, GPUs, replicas, route, since when.
 
     Reads the ledger that the runtime wrapper and the hook keep; entries of containers that are

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench`: what a container start costs, as ratios of the design's budgets, in one table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuhook.programs.cli.tables import table
+from tests.bench import cases
+from tests.bench.measure import Case, interleaved
+from tests.bench.stage import stage
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line: the milliseconds of `what`, in units of those of `of`, and its budget."""
+
+    what: str
+    of: str
+    budget: float | None
+
+
+PYTHON, RUNC, CRUN = "bare interpreter", "bare runc create", "bare crun create"
+LINES = (
+    Ratio("pass-through", PYTHON, 0.4),
+    Ratio("create, no GPU asked for", PYTHON, None),
+    Ratio("create alone, 8 GPUs", PYTHON, 1.8),
+    Ratio("whole create, runc", RUNC, 2.0),
+    Ratio("whole create, crun", CRUN, 2.5),
+    Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 2.5),
+    Ratio("32 creates at once", "32 bare creates at once", 2.1),
+    Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.2),
+    Ratio("podman, our CDI spec", "podman, no device", None),
+    Ratio("life of a container", "life under bare runc", None),
+)
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=25, help="runs of each case (default 25)")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("real runtimes need root")
+    if os.environ.get("GPUHOOK_BENCH_NAMESPACE") != "1":
+        # A mount namespace of our own: the simulated driver is laid over /proc there.
+        os.environ["GPUHOOK_BENCH_NAMESPACE"] = "1"
+        os.execvp(
+            "unshare", ["unshare", "--mount", sys.executable, "-m", "tests.bench", *sys.argv[1:]]
+        )
+    with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
+        took: dict[str, float] = {}
+        for group, rounds in _groups(Path(place), options.rounds):
+            print(f"measuring {', '.join(case.name for case in group)}", file=sys.stderr)
+            took.update(interleaved(group, rounds))
+    print(report(took), end="")
+
+
+def _groups(place: Path, rounds: int) -> Iterator[tuple[list[Case], int]]:
+    ready = stage(place)
+    yield cases.interpreter(ready), rounds * 4
+    yield cases.scaling(ready), rounds * 2
+    yield cases.runc(ready), rounds
+    yield cases.crun(ready), rounds
+    yield cases.limited(ready), max(5, rounds // 3)
+    yield cases.crowd(ready), 3
+    yield cases.life(ready), max(5, rounds // 3)
+    yield cases.podman(ready), max(5, rounds // 4)
+
+
+def report(took: dict[str, float]) -> str:
+    """Return the table of what was measured."""
+    rows = []
+    for line in LINES:
+        if line.what in took and line.of in took:
+            ratio = took[line.what] / took[line.of]
+            met = "" if line.budget is None else "yes" if ratio <= line.budget else "NO"
+            rows.append(
+                (
+                    line.what,
+                    f"{took[line.what]:.1f} ms",
+                    f"{ratio:.2f} x",
+                    f"{line.of} ({took[line.of]:.1f} ms)",
+                    "" if line.budget is None else f"<= {line.budget}",
+                    met,
+                )
+            )
+    return table(("WHAT", "MEDIAN", "RATIO", "OF", "BUDGET", "MET"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of the benchmark, in groups whose members take turns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tests.bench.measure import Case, plain
+from tests.bench.stage import Stage, fresh, gpu_bundle
+from tests.contract.bundles import Bundle
+from tests.contract.engines import ULIMITS
+
+PYTHON = "/usr/bin/python3"
+TRUE_PROGRAM = "/bin/true"
+TRUE = {"GPUHOOK_LOW_LEVEL_RUNTIME": TRUE_PROGRAM}
+TENTH = {"linux": {"resources": {"cpu": {"quota": 10000, "period": 100000}}}}
+
+
+def interpreter(ready: Stage) -> list[Case]:
+    """Return what the wrapper itself costs: the low-level runtime is /bin/true."""
+    env = {**ready.env, **TRUE}
+    made = gpu_bundle(ready, "alone")
+    none = gpu_bundle(ready, "none", value="void")
+    config = none.config()
+    config["process"]["env"] = ["PATH=/bin"]
+    none.write(config)
+    runtime = [ready.runtime]
+    return [
+        plain("bare interpreter", [PYTHON, "-IS", "-c", "pass"]),
+        plain("pass-through", [ready.runtime, "state", "x"], **env),
+        Case("create, no GPU asked for", lambda: fresh(none, runtime, TRUE_PROGRAM), env),
+        Case("create alone, 8 GPUs", lambda: fresh(made, runtime, TRUE_PROGRAM), env),
+    ]
+
+
+def scaling(ready: Stage) -> list[Case]:
+    """Return the wrapper on one GPU, and on 16 GPUs of 7 MIG instances with 64 replicas each."""
+    one, many = ready.place / "cdi-one", ready.place / "cdi-many"
+    compiled = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", _TO_JSON, str(ready.specs / "nvidia.yaml")],
+            check=True,
+            capture_output=True,
+        ).stdout
+    )
+    first = next(d for d in compiled["devices"] if d["name"].startswith("GPU-"))
+    _write_spec(one, compiled, [first])
+    instances = [
+        {"name": name, "containerEdits": first["containerEdits"]}
+        for gpu in range(16)
+        for instance in range(7)
+        for name in (
+            f"{gpu}:{instance}",
+            f"mig{gpu}:{instance}",
+            f"MIG-{gpu:08x}-{instance:04x}-4000-8000-000000000000",
+        )
+    ]
+    _write_spec(many, compiled, instances)
+    return [
+        _scaled(ready, one, "create alone, 1 GPU", f"{first['name']}::0"),
+        _scaled(ready, many, "create alone, 16 x 7 MIG", f"{instances[-1]['name']}::63"),
+    ]
+
+
+_TO_JSON = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))"
+
+
+def _write_spec(directory: Path, whole: dict[str, object], devices: Sequence[object]) -> None:
+    directory.mkdir()
+    text = json.dumps({**whole, "devices": devices})
+    (directory / "nvidia.json").write_text(text, encoding="utf-8")
+
+
+def _scaled(ready: Stage, specs: Path, name: str, value: str) -> Case:
+    made = gpu_bundle(ready, specs.name + "-bundle", value=value)
+    settings = ready.place / f"{specs.name}.yaml"
+    settings.write_text(json.dumps({"cdi": {"specDirs": [str(specs)]}}), encoding="utf-8")
+    env = {**ready.env, **TRUE, "GPUHOOK_CONFIG": str(settings)}
+    return Case(name, lambda: fresh(made, [ready.runtime], TRUE_PROGRAM), env)
+
+
+def runc(ready: Stage) -> list[Case]:
+    """Return a whole create with runc, the parameters hook included."""
+    return _pair(ready, "runc", "bare runc create", "whole create, runc", {})
+
+
+def limited(ready: Stage) -> list[Case]:
+    """Return the same under a CPU limit of 0.1, in which createContainer hooks run."""
+    return _pair(ready, "tenth", "bare runc create, 0.1 CPU", "whole create, 0.1 CPU", TENTH)
+
+
+def _pair(ready: Stage, place: str, bare: str, ours: str, oci: Mapping[str, Any]) -> list[Case]:
+    made = gpu_bundle(ready, place, **oci)
+    low = _program("crun" if place == "crun" else "runc")
+    return [
+        Case(bare, lambda: fresh(made, [low], low)),
+        Case(ours, lambda: fresh(made, [ready.runtime], low), _on(ready, low)),
+    ]
+
+
+def _program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(name)
+    return path
+
+
+def _on(ready: Stage, low: str) -> dict[str, str]:
+    return {**ready.env, "GPUHOOK_LOW_LEVEL_RUNTIME": low}
+
+
+def crun(ready: Stage) -> list[Case]:
+    """Return the same with crun, which starts faster than runc."""
+    return _pair(ready, "crun", "bare crun create", "whole create, crun", {})
+
+
+def crowd(ready: Stage, size: int = 32) -> list[Case]:
+    """Return many creates at once, each of a container of its own."""
+    bundles = [gpu_bundle(ready, f"crowd-{number}") for number in range(size)]
+    env = _on(ready, _program("runc"))
+    return [
+        Case("32 bare creates at once", lambda: _at_once(ready, bundles, "runc")),
+        Case("32 creates at once", lambda: _at_once(ready, bundles, ready.runtime), env),
+    ]
+
+
+@contextmanager
+def _at_once(ready: Stage, bundles: list[Bundle], runtime: str) -> Iterator[Sequence[str]]:
+    originals = [made.file.read_bytes() for made in bundles]
+    name = f"gpuhook-bench-{uuid4().hex[:8]}"
+    root = str(ready.place / "crowd-state")
+    lines = [
+        f"{runtime} --root {root} create --bundle {made.path} {name}-{number} & p{number}=$!"
+        for number, made in enumerate(bundles)
+    ]
+    waits = [f"wait $p{number} || exit 1" for number in range(len(bundles))]
+    try:
+        yield ["sh", "-c", "\n".join([*lines, *waits])]
+    finally:
+        for number, made in enumerate(bundles):
+            subprocess.run(["runc", "--root", root, "delete", "-f", f"{name}-{number}"], check=True)
+            made.file.write_bytes(originals[number])
+
+
+def life(ready: Stage) -> list[Case]:
+    """Return create, start, exec, kill and delete of one container."""
+    made = gpu_bundle(ready, "life")
+    env = _on(ready, _program("runc"))
+    return [
+        Case("life under bare runc", lambda: _lived(made, "runc")),
+        Case("life of a container", lambda: _lived(made, ready.runtime), env),
+    ]
+
+
+@contextmanager
+def _lived(made: Bundle, runtime: str) -> Iterator[Sequence[str]]:
+    original = made.file.read_bytes()
+    name = f"gpuhook-bench-{uuid4().hex[:8]}"
+    call = f"{runtime} --root {made.path}/state"
+    script = (
+        f"set -e; {call} create --bundle {made.path} {name}; {call} start {name};"
+        f" {call} exec {name} true; {call} kill {name} KILL;"
+        f" until {call} delete {name} 2>/dev/null; do sleep 0.005; done"
+    )
+    try:
+        yield ["sh", "-c", script]
+    finally:
+        made.file.write_bytes(original)
+
+
+def podman(ready: Stage) -> list[Case]:
+    """Return podman without and with a device of our CDI spec, which it applies by itself."""
+    root = gpu_bundle(ready, "podman").root
+    return [
+        plain("podman, no device", _podman(ready, root, [])),
+        plain("podman, our CDI spec", _podman(ready, root, ["--device", "nvidia.com/gpu=0"])),
+    ]
+
+
+def _podman(ready: Stage, root: Path, options: list[str]) -> list[str]:
+    place = ready.place / "podman-state"
+    command = ["podman", "--root", f"{place}/storage", "--runroot", f"{place}/run"]
+    command += ["--cgroup-manager", "cgroupfs", "--runtime", _program("runc")]
+    command += ["--storage-driver", "vfs", "run", "--rm", "--network", "none", *ULIMITS]
+    return [*command, *options, "--rootfs", str(root), "true"]
