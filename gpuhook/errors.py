@@ -350,6 +350,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "machine {machine} has no loader cache flags here",
         "known machines: {known}",
     ),
+    "GH1603": (
+        FileError,
+        "the image's musl path file is {size} bytes long, more than {limit}",
+        "shorten /etc/ld-musl-*.path in the image",
+    ),
+    "GH1604": (
+        FileError,
+        "the directory {directory} cannot be written in {file}",
+        "keep the driver's libraries in an absolute path without white space, '#', '=' and ':'",
+    ),
     "GH1640": (
         FileError,
         "gpuhook-hook was called with {argument}, but {reason}",
