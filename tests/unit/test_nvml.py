@@ -22,6 +22,7 @@ T4 = nvml_profile.text(dump_file.load("t4"))
 def stub(directory: Path, profile: str | None, *, old: bool = False) -> str:
     """Put a stub library with `profile` beside it into `directory` and return its path."""
     library = directory / "libnvidia-ml.so.580.95.05"
+    library.unlink(missing_ok=True)  # it may still be mapped
     shutil.copy(build.nvml_stub(old=old), library)
     if profile is not None:
         (directory / "nvml-stub.profile").write_text(profile, encoding="utf-8")
