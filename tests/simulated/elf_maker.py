@@ -41,7 +41,8 @@ def write(
     machine: int = EM_X86_64,
     note: Note | None = None,
 ) -> None:
-    """Write a shared object with these names to `path`, mode 0644."""
+    """Write a shared object with these names to `path`, a new file of mode 0644."""
+    Path(path).unlink(missing_ok=True)  # it may be mapped by a program: never write into it
     Path(path).write_bytes(shared_object(soname, needed=needed, machine=machine, note=note))
     Path(path).chmod(0o644)
 

@@ -69,7 +69,7 @@ def make_node(
         _write_file(file)
     links = _write_links(facts, files, layout, driver_root)
     nvml = Path(_the(files, "libnvidia-ml.so.1").host_path)
-    shutil.copy(build.nvml_stub(), nvml)
+    _copy(build.nvml_stub(), nvml)
     stub_profile = nvml.with_name("nvml-stub.profile")
     stub_profile.write_text(nvml_profile.text(facts), encoding="utf-8")
     library_dirs = _library_dirs(files)
@@ -115,13 +115,18 @@ def _write_file(file: DriverFile) -> None:
     elif file.kind == "socket":
         _write_socket(path)
     elif path.name == "nvidia-smi":
-        shutil.copy(build.nvidia_smi(), path)
-        path.chmod(0o755)
+        _copy(build.nvidia_smi(), path)
     elif file.kind == "binary":
         path.write_text(f"#!/bin/sh\necho {path.name}: simulated\n", encoding="utf-8")
         path.chmod(0o755)
     else:
         path.write_text(f"simulated {path.name}\n", encoding="utf-8")
+
+
+def _copy(built: Path, path: Path) -> None:
+    path.unlink(missing_ok=True)  # it may be in use: never write into a running program
+    shutil.copy(built, path)
+    path.chmod(0o755)
 
 
 def _write_socket(path: Path) -> None:

@@ -194,7 +194,9 @@ def _pci_bus_id(handle: object) -> str | None:
     if info is None:
         return None
     # busId came with the third version of the structure; before it, the domain had four digits.
-    text = bytes(info.busId or info.busIdLegacy).decode("ascii", "replace")
+    text = info.busId or info.busIdLegacy
+    if isinstance(text, bytes):  # pynvml's structures decode it or not, by release
+        text = text.decode("ascii", "replace")
     domain, _, rest = text.partition(":")
     return f"{domain:0>8}:{rest}".upper()
 

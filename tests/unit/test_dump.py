@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps of nodes: written, read back, and refused when they are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import gpuhook
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump, dump_file
+from tests.simulated import profiles
+
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("inventory.json").read_text("utf-8")
+)
+
+
+def refused(document: object) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught:
+        dump_file.parse(json.dumps(document).encode(), "node.json")
+    return caught.value
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """Return the T4's dump with `value` at the JSON pointer `path`."""
+    document = dump.as_dict(dump_file.load("t4"))
+    place: Any = document
+    *steps, last = path.strip("/").split("/")
+    for step in steps:
+        place = place[int(step)] if isinstance(place, list) else place[step]
+    place[last] = value
+    return document
+
+
+@pytest.mark.parametrize("name", sorted(profiles.PROFILES))
+def test_profiles_are_as_written(name: str) -> None:
+    """The shipped profiles are what their generator writes, and hold its facts."""
+    assert Path(dump_file.PROFILES, name + ".yaml").read_text("utf-8") == profiles.document(name)
+    assert dump_file.load(name) == profiles.PROFILES[name]()
+
+
+def test_the_list_of_profiles() -> None:
+    """Every profile is found by name."""
+    assert dump_file.profiles() == sorted(profiles.PROFILES)
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+@pytest.mark.parametrize("name", sorted(profiles.PROFILES))
+def test_a_dump_reads_back(name: str, form: str) -> None:
+    """A node survives its dump in both formats, and the dump fits the schema."""
+    node = dump_file.load(name)
+    text = dump_file.text(node, form)
+    assert dump_file.parse(text.encode(), "x") == node
+    jsonschema.Draft202012Validator(SCHEMA).validate(yaml.safe_load(text))
+
+
+def test_the_schema_is_a_schema() -> None:
+    """The shipped schema itself is valid."""
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_unknown_is_written_out() -> None:
+    """What a node could not tell is 'unknown' in the dump; a GPU in order has no 'lost'."""
+    gpu = dump.as_dict(dump_file.load("t4"))["gpus"][0]
+    assert gpu["numa_node"] == "unknown"
+    assert "lost" not in gpu
+
+
+def test_a_neither_file_nor_profile() -> None:
+    """A name that is nothing is refused with the names of the profiles."""
+    with pytest.raises(GpuhookError) as caught:
+        dump_file.load("t5")
+    assert caught.value.code == "GH1500"
+    assert "h100x8, lost-gpu, t4" in caught.value.hint
+
+
+def test_a_file_wins_over_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a profile's name in the current directory is that file."""
+    monkeypatch.chdir(tmp_path)
+    Path("t4").write_text(dump_file.text(dump_file.load("h100x8"), "yaml"), encoding="utf-8")
+    assert len(dump_file.load("t4").gpus) == 8
+
+
+def test_broken_yaml_has_a_place() -> None:
+    """Text that is no YAML is refused with file, line and column."""
+    with pytest.raises(GpuhookError) as caught:
+        dump_file.parse(b"schema: x\ngpus: [1\n", "node.yaml")
+    assert caught.value.code == "GH1501"
+    assert caught.value.message.startswith("node.yaml: line 3, column 1: ")
+
+
+@pytest.mark.parametrize("content", [b"\x00", b"\xff\xfe\xff", b"a: !!python/object:os.system x"])
+def test_odd_bytes(content: bytes) -> None:
+    """Bytes that YAML does not allow, and tags of Python, are refused as such."""
+    with pytest.raises(GpuhookError) as caught:
+        dump_file.parse(content, "node.yaml")
+    assert caught.value.code == "GH1501"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"just text", b"3"])
+def test_not_a_mapping(content: bytes) -> None:
+    """A document that is no mapping is refused in plain words."""
+    with pytest.raises(GpuhookError) as caught:
+        dump_file.parse(content, "node.yaml")
+    assert caught.value.code == "GH1502"
+    assert "expected a mapping" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("/schema", "gpuhook/inventory/v9", "/schema: expected 'gpuhook/inventory/v1'"),
+        ("/gpu", [], "/: unknown key 'gpu'; known are dev_root"),
+        ("/gpus/0/index", "first", "/gpus/0/index: expected a whole number, found 'first'"),
+        ("/gpus/0/index", -1, "/gpus/0/index: expected a number with the minimum 0, found -1"),
+        ("/gpus/0/minor", "x", "/gpus/0/minor: expected a whole number or 'unknown', found 'x'"),
+        ("/gpus/0/minor", [], "/gpus/0/minor: expected a whole number or a text, found []"),
+        ("/gpus/0/mig_mode", "on", "/gpus/0/mig_mode: expected one of enabled, disabled"),
+        ("/gpus/0/vram", 1, "/gpus/0: unknown key 'vram'"),
+        ("/gpus", "none", "/gpus: expected a list, found 'none'"),
+        ("/driver", {"version": "1.2"}, "/driver: 'module_version' is missing"),
+        ("/driver/version", "new", "expected a version like '580.95.05', or 'unknown'"),
+        ("/files/0/kind", "driver", "/files/0/kind: expected one of library"),
+        ("/files/0/container_path", "lib", "expected an absolute path, found 'lib'"),
+        ("/device_nodes/0/mode", 438, "/device_nodes/0/mode: expected a text, found 438"),
+    ],
+)
+def test_what_is_wrong_is_said(path: str, value: object, message: str) -> None:
+    """A wrong value is refused with file, place and what was expected."""
+    error = refused(changed(path, value))
+    assert error.code == "GH1502"
+    assert error.message.startswith("node.json: /")
+    assert message in error.message
+
+
+@pytest.mark.parametrize("key", ["index", "uuid", "minor", "pci_bus_id"])
+def test_two_gpus_cannot_share(key: str) -> None:
+    """Two GPUs with the same index, UUID, minor or bus id are refused."""
+    document = dump.as_dict(dump_file.load("h100x8"))
+    document["gpus"][4][key] = document["gpus"][1][key]
+    error = refused(document)
+    assert error.code == "GH1502"
+    assert f"/gpus/4/{key}" in error.message
+    assert "/gpus/1" in error.message
+
+
+def test_two_gpus_may_be_unknown() -> None:
+    """Two GPUs of which nothing is known are no contradiction."""
+    document = dump.as_dict(dump_file.load("t4"))
+    document["gpus"] = [{"index": 0}, {"index": 1, "uuid": "unknown", "lost": "gone"}]
+    node = dump_file.parse(json.dumps(document).encode(), "x")
+    assert [gpu.uuid for gpu in node.gpus] == [None, None]

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NVML facade, with the real pynvml on a small real libnvidia-ml.so.1."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump_file, nvml
+from gpuhook.vendors.nvidia.inventory import Gpu
+from tests.simulated import build, elf_maker, nvml_profile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T4 = nvml_profile.text(dump_file.load("t4"))
+
+
+def stub(directory: Path, profile: str | None, *, old: bool = False) -> str:
+    """Put a stub library with `profile` beside it into `directory` and return its path."""
+    library = directory / "libnvidia-ml.so.580.95.05"
+    library.unlink(missing_ok=True)  # it may still be mapped
+    shutil.copy(build.nvml_stub(old=old), library)
+    if profile is not None:
+        (directory / "nvml-stub.profile").write_text(profile, encoding="utf-8")
+    return str(library)
+
+
+def code_of_start(path: str, module_version: str | None = None) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught, nvml.opened(path, module_version):
+        pass
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["t4", "h100x8"])
+def test_all_facts_of_a_gpu(tmp_path: Path, name: str) -> None:
+    """Every fact that NVML tells of a GPU arrives, the minor too where it isn't the index."""
+    node = dump_file.load(name)
+    with nvml.opened(stub(tmp_path, nvml_profile.text(node))) as answering:
+        assert answering.driver_version() == node.driver.version
+        assert answering.cuda_version() == node.driver.cuda
+        for gpu, expected in zip(answering.gpus(), node.gpus, strict=True):
+            for fact in nvml._QUESTIONS:
+                assert getattr(gpu, fact) == getattr(expected, fact), fact
+            assert gpu.lost is None
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("uuid", "uuid"),
+        ("name", "name"),
+        ("minor", "minor"),
+        ("pci", "pci_bus_id"),
+        ("brand", "brand"),
+        ("arch", "architecture"),
+        ("cc", "compute_capability"),
+        ("memory", "memory_bytes"),
+    ],
+)
+@pytest.mark.parametrize("error", [3, 13, 999])
+def test_a_field_that_is_not_supported_is_unknown(
+    tmp_path: Path, question: str, fact: str, error: int
+) -> None:
+    """A question that fails leaves its fact unknown and all others known."""
+    with nvml.opened(stub(tmp_path, f"{T4}fail {question} {error}\n")) as answering:
+        (gpu,) = answering.gpus()
+    unknown = [name for name in nvml._QUESTIONS if getattr(gpu, name) is None]
+    assert unknown == [fact]
+    assert gpu.lost is None
+
+
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [("mig 1", "enabled"), ("mig 0", "disabled"), ("mig -1", "unsupported"), ("fail mig 13", None)],
+)
+def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
+    """A GPU that cannot do MIG is told from a library that doesn't know the question."""
+    with nvml.opened(stub(tmp_path, f"{T4}{line}\n")) as answering:
+        assert answering.gpus()[0].mig_mode == mode
+
+
+@pytest.mark.parametrize("answered", range(len(nvml._QUESTIONS) + 1))
+def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None:
+    """A GPU that falls off the bus after some answers keeps them, and the others are listed."""
+    h100 = nvml_profile.text(dump_file.load("h100x8"))
+    first, rest = h100.split("gpu\n", 2)[1:]
+    profile = f"driver 580.95.05\ngpu\n{first}lost_after {answered}\ngpu\n{rest}"
+    with nvml.opened(stub(tmp_path, profile)) as answering:
+        gpus = answering.gpus()
+    known = [name for name in nvml._QUESTIONS if getattr(gpus[0], name) is not None]
+    assert known == list(nvml._QUESTIONS)[: max(answered - 1, 0)]
+    assert gpus[0].lost == "fallen off the bus or otherwise inaccessible"
+    assert [gpu.lost for gpu in gpus[1:]] == [None] * 7
+
+
+def test_a_gpu_without_a_handle_says_why(tmp_path: Path) -> None:
+    """A GPU that NVML refuses to hand out is listed with NVML's own words."""
+    with nvml.opened(stub(tmp_path, f"{T4}fail handle 4\n")) as answering:
+        (gpu,) = answering.gpus()
+    assert gpu.lost == "NVML says: Insufficient Permissions"
+    assert gpu.index == 0
+
+
+def test_an_old_library(tmp_path: Path) -> None:
+    """A library without the _v2 and _v3 names answers what it knows; the rest is unknown."""
+    with nvml.opened(stub(tmp_path, T4, old=True)) as answering:
+        assert answering.cuda_version() is None
+        (gpu,) = answering.gpus()
+    assert gpu.uuid == "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"
+    assert gpu.pci_bus_id == "00000000:00:1E.0"
+    assert (gpu.minor, gpu.mig_mode, gpu.architecture) == (None, None, None)
+
+
+def test_two_libraries_in_turn(tmp_path: Path) -> None:
+    """Each library answers for itself, though pynvml keeps its library in a global variable."""
+    for name in ("t4", "h100x8", "t4"):
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        with nvml.opened(stub(directory, nvml_profile.text(dump_file.load(name)))) as answering:
+            assert len(answering.gpus()) == len(dump_file.load(name).gpus)
+
+
+def test_version_mismatch_names_both(tmp_path: Path) -> None:
+    """A library of another driver than the loaded module is refused with both versions."""
+    error = code_of_start(stub(tmp_path, "init 18\n"), "570.86.15")
+    assert error.code == "GH1203"
+    assert "580.95.05" in error.message
+    assert "570.86.15" in error.message
+
+
+@pytest.mark.parametrize(
+    ("profile", "code"),
+    [(None, "GH1204"), ("init 9\n", "GH1204"), ("init 4\n", "GH1205"), ("init 999\n", "GH1206")],
+)
+def test_nvml_that_does_not_start(tmp_path: Path, profile: str | None, code: str) -> None:
+    """Driver not loaded, no permission and all else have a code each, and name the library."""
+    path = stub(tmp_path, profile)
+    error = code_of_start(path)
+    assert error.code == code
+    assert path in error.message
+
+
+def test_not_an_elf_file(tmp_path: Path) -> None:
+    """A file that the loader cannot open is named with the loader's reason."""
+    path = tmp_path / "libnvidia-ml.so.1"
+    path.write_text("no library\n" * 1000, encoding="utf-8")
+    error = code_of_start(str(path))
+    assert error.code == "GH1202"
+    assert "invalid ELF header" in error.message
+
+
+def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
+    """A real library without NVML's functions is called that."""
+    path = tmp_path / "libother.so.1"
+    elf_maker.write(path, "libother.so.1")
+    error = code_of_start(str(path))
+    assert error.code == "GH1202"
+    assert "not an NVML library" in error.message
+
+
+def test_questions_cover_the_facts() -> None:
+    """Every fact of a GPU is asked of NVML, given by the kernel, or is the index or the loss."""
+    fields = set(Gpu.__dataclass_fields__)
+    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost"}
