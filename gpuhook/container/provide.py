@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.container.rootfs import Root
 
 CACHE = "/etc/ld.so.cache"
-CONF = "/etc/ld.so.conf"
-DROP_INS = "/etc/ld.so.conf.d"
-OUR_DROP_IN = DROP_INS + "/00-gpuhook.conf"
 _MAX_CACHE = 16 << 20
-_MAX_TEXT = 1 << 20
 
 
 class Provision:
@@ -51,7 +47,7 @@ class Provision:
 
     def paths(self) -> list[str]:
         """Return the container paths that `provide` writes."""
-        loader = [CACHE, CONF, OUR_DROP_IN] if self.libraries else []
+        loader = [CACHE, conf.MAIN, conf.DROP_IN] if self.libraries else []
         return [path for _, path in self.links] + loader
 
     def entries(self) -> list[tuple[bytes, bytes]]:
@@ -88,19 +84,22 @@ def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
     names = root.names("/lib")
-    if musl.recognised(names):
-        path = musl.path_file(machine)
-        root.write(path, musl.merged(root.read(path, _MAX_TEXT), dirs))
-        if not _has_glibc(root, names):
-            return
-    recorded = conf.recorded(root.read(OUR_DROP_IN, _MAX_TEXT) or b"")
+    architectures = musl.architectures(names)
+    for architecture in architectures:
+        path = musl.path_file(architecture)
+        root.write(path, musl.merged(root.read(path, musl.MAX_BYTES), dirs))
+    if architectures and not _has_glibc(root, names):
+        return
+    recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
     stale = [entry for entry in recorded if entry not in entries]
     old = root.read(CACHE, _MAX_CACHE)
     root.write(CACHE, cache.merged(old, entries, stale, flags=cache.flags_for(machine)))
     # Without the drop-in a later ldconfig in the container would drop the driver again.
-    root.write(OUR_DROP_IN, conf.render(dirs, entries))
-    if root.read(CONF, _MAX_TEXT) is None:
-        root.write(CONF, conf.INCLUDE)
+    root.write(conf.DROP_IN, conf.render(dirs, entries))
+    text = root.read(conf.MAIN, conf.MAX_BYTES) or b""
+    if not conf.includes_drop_ins(text):
+        separator = b"" if text.endswith(b"\n") or not text else b"\n"
+        root.write(conf.MAIN, text + separator + conf.INCLUDE)
 
 
 def _has_glibc(root: Root, lib_names: list[str]) -> bool:
