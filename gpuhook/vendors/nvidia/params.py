@@ -23,7 +23,13 @@ _MAX_SIZE = 1 << 16
 
 
 def masked(host_root: str) -> bytes | None:
-    """Return the parameters with ModifyDeviceFiles: 0, None where the host's need no mask."""
+    """Return the parameters with ModifyDeviceFiles: 0, None where the host's need no mask.
+
+    Neither do they where this kernel has no such file, whatever another `host_root` holds: then a
+    container's /proc has none to put a mask over.
+    """
+    if not os.path.exists(PATH):
+        return None
     try:
         text = files.read(host_root.rstrip("/") + PATH, _MAX_SIZE)
     except OSError:
