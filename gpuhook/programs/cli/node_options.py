@@ -111,6 +111,25 @@ def load_node(
             library_search_paths=library_search_path,
             require_nodes=require_nodes,
         )
+    _log(node, inventory or driver_root)
     for warning in node.warnings:
         click.echo(f"warning: {warning}", err=True)
     return node
+
+
+def _log(node: Node, source: str) -> None:
+    context = click.get_current_context(silent=True)
+    if context is None or not context.find_root().params.get("debug"):
+        return  # structlog costs 50 ms: it is for those who asked
+    from gpuhook import logs
+
+    logs.logger().debug(
+        "node read",
+        source=source,
+        driver=node.driver.version,
+        nvml=node.driver.nvml,
+        gpus=len(node.gpus),
+        device_nodes=len(node.device_nodes),
+        files=len(node.files),
+        fingerprint=node.fingerprint,
+    )
