@@ -15,11 +15,15 @@ from gpuhook.vendors.nvidia import gather
 from tests.simulated import build, layouts
 from tests.simulated.node import SimulatedNode, make_node
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Node
+
 pytest.importorskip("gpuhook.vendors.nvidia.files")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
 
-def asked(made: SimulatedNode, *, require: bool = True) -> gather.Node:
+def asked(made: SimulatedNode, *, require: bool = True) -> Node:
     where = gather.roots(made.driver_root, made.dev_root, made.host_root)
     return gather.node(where, require_nodes=require)
 
