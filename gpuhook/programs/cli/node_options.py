@@ -19,40 +19,48 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
+
+
+def _option(name: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for --name, which GPUHOOK_NAME sets for every command."""
+    variable = "GPUHOOK_" + name.upper().replace("-", "_")
+    return click.option("--" + name, envvar=variable, show_envvar=True, **settings)
+
+
 _OPTIONS = (
-    click.option(
-        "--inventory",
+    _option(
+        "inventory",
         metavar="FILE|PROFILE",
         help="Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships "
         "with gpuhook (t4, h100x8, ...) instead of from this machine.",
     ),
-    click.option(
-        "--driver-root",
+    _option(
+        "driver-root",
         type=_DIRECTORY,
         default="/",
         show_default=True,
         help="Where the driver's user space is installed.",
     ),
-    click.option(
-        "--dev-root",
+    _option(
+        "dev-root",
         type=_DIRECTORY,
         help="Where the driver's /dev is. Default: the driver root if it has a /dev/nvidiactl, "
         "else the host root.",
     ),
-    click.option(
-        "--host-root",
+    _option(
+        "host-root",
         type=_DIRECTORY,
         default="/",
         show_default=True,
         help="Where the node's /proc and /sys are.",
     ),
-    click.option(
-        "--nvml-library",
+    _option(
+        "nvml-library",
         type=click.Path(dir_okay=False),
         help="The libnvidia-ml.so.1 to ask. Default: that of the driver root.",
     ),
-    click.option(
-        "--library-search-path",
+    _option(
+        "library-search-path",
         type=_DIRECTORY,
         multiple=True,
         help="A directory below the driver root to look for libraries in first; repeatable, "
@@ -65,22 +73,7 @@ def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    for parameter in getattr(command, "__click_params__", []):
-        # The first long option names the variable: GPUHOOK_DRIVER_ROOT for every command.
-        if parameter.envvar is None and parameter.name in NAMES:
-            parameter.envvar = "GPUHOOK_" + parameter.name.upper()
-            parameter.show_envvar = True
     return command
-
-
-NAMES = (
-    "inventory",
-    "driver_root",
-    "dev_root",
-    "host_root",
-    "nvml_library",
-    "library_search_path",
-)
 
 
 def load_node(
@@ -111,6 +104,25 @@ def load_node(
             library_search_paths=library_search_path,
             require_nodes=require_nodes,
         )
+    _log(node, inventory or driver_root)
     for warning in node.warnings:
         click.echo(f"warning: {warning}", err=True)
     return node
+
+
+def _log(node: Node, source: str) -> None:
+    context = click.get_current_context(silent=True)
+    if context is None or not context.find_root().params.get("debug"):
+        return  # structlog costs 50 ms: it is for those who asked
+    from gpuhook import logs
+
+    logs.logger().debug(
+        "node read",
+        source=source,
+        driver=node.driver.version,
+        nvml=node.driver.nvml,
+        gpus=len(node.gpus),
+        device_nodes=len(node.device_nodes),
+        files=len(node.files),
+        fingerprint=node.fingerprint,
+    )

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of the command line and `gpuhook inventory`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook import __version__
+from gpuhook.programs.cli import COMMANDS, main
+from gpuhook.vendors.nvidia import dump_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def gpuhook(*arguments: str, **env: str) -> Result:
+    """Run the command line in this process, as from a shell with `env` added."""
+    return CliRunner().invoke(main, arguments, prog_name="gpuhook", env=env)
+
+
+def test_version() -> None:
+    """`--version` prints name and version."""
+    assert gpuhook("--version").stdout == f"gpuhook, version {__version__}\n"
+
+
+def test_help_lists_the_commands() -> None:
+    """`--help` has a line for each command that is there."""
+    shown = gpuhook("--help")
+    assert shown.exit_code == 0
+    assert "inventory     Show the driver" in shown.stdout or "inventory  Show" in shown.stdout
+
+
+def test_unknown_command() -> None:
+    """An unknown command is wrong usage: status 2, nothing on standard output."""
+    failed = gpuhook("inventroy")
+    assert failed.exit_code == 2
+    assert failed.stdout == ""
+
+
+def test_a_start_imports_one_command_only() -> None:
+    """`gpuhook --version` loads no command, no YAML, no NVML."""
+    program = (
+        "import sys; from gpuhook.programs.cli import main; main(['--version'], standalone_mode="
+        "False); print(sorted({'yaml', 'pynvml', 'structlog', 'jsonschema'} & set(sys.modules)),"
+        "[name for name in sys.modules if name.startswith('gpuhook.programs.cli.')])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.splitlines()[-1] == "[] []"
+
+
+def test_commands_name_their_modules() -> None:
+    """Every command's module is one of the command line's own."""
+    for name, target in COMMANDS.items():
+        assert target.startswith("gpuhook.programs.cli." + name.replace("-", "_") + ":")
+
+
+def test_a_fault_in_words() -> None:
+    """A fault is one line with its code, one with the way out, status 1, no data."""
+    failed = gpuhook("inventory", "--inventory", "t5")
+    assert failed.exit_code == 1
+    assert failed.stdout == ""
+    message, hint = failed.stderr.splitlines()
+    assert message == "Error GH1500: t5: neither a file nor a known profile"
+    assert hint.startswith("hint: give --inventory a file")
+    assert "h100x8, lost-gpu, t4" in hint
+
+
+def test_a_system_error_in_words(tmp_path: Path) -> None:
+    """A file that cannot be read is named with the reason, without a traceback."""
+    failed = gpuhook("inventory", "--inventory", str(tmp_path))
+    assert failed.exit_code == 1
+    assert failed.stderr == f"Error: {tmp_path}: Is a directory\n"
+
+
+def test_debug_shows_where_a_fault_comes_from() -> None:
+    """With --debug the traceback comes before the sentence."""
+    failed = gpuhook("--debug", "inventory", "--inventory", "t5")
+    assert failed.exit_code == 1
+    assert "dump_file.py" in failed.stderr
+    assert failed.stderr.splitlines()[-2].startswith("Error GH1500: ")
+
+
+def test_debug_logs_what_is_read() -> None:
+    """With --debug and --log-format json each step is a JSON line on standard error."""
+    shown = gpuhook("--debug", "--log-format", "json", "inventory", "--inventory", "t4")
+    lines = [json.loads(line) for line in shown.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["node read"]
+    assert (lines[0]["source"], lines[0]["gpus"]) == ("t4", 1)
+
+
+def test_the_table() -> None:
+    """The table has the driver on top, headers in capitals and a line for each GPU."""
+    driver, empty, header, *rows = gpuhook("inventory", "--inventory", "h100x8").stdout.splitlines()
+    assert driver == "Driver 580.95.05, kernel module 580.95.05, CUDA 13.0"
+    assert empty == ""
+    assert header == header.upper()
+    names = "INDEX NAME UUID MINOR BUS-ID ARCH CC MEMORY NUMA MIG STATE"
+    assert " ".join(header.split()) == names
+    assert len(rows) == 8
+    place = header.index("MINOR")
+    assert [row[place] for row in rows] == list("01324576")
+    assert all(row[place - 2 : place] == "  " for row in (header, *rows))
+
+
+def test_a_lost_gpu_in_the_table() -> None:
+    """A lost GPU is listed as LOST with the reason, and warned of on standard error."""
+    shown = gpuhook("inventory", "--inventory", "lost-gpu")
+    states = [line.rpartition("  ")[2] for line in shown.stdout.splitlines()[3:]]
+    assert states == ["ok", "ok", "LOST: fallen off the bus or otherwise inaccessible", "ok"]
+    assert shown.stderr.startswith("warning: GPU 2 is lost: ")
+
+
+def test_no_gpus(tmp_path: Path) -> None:
+    """A node without GPUs says so."""
+    document = yaml.safe_load(dump_file.text(dump_file.load("t4"), "yaml")) | {"gpus": []}
+    dumped = tmp_path / "none.json"
+    dumped.write_text(json.dumps(document), encoding="utf-8")
+    assert gpuhook("inventory", "--inventory", str(dumped)).stdout.endswith("\nNo GPUs.\n")
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_dump_is_an_inventory(tmp_path: Path, form: str) -> None:
+    """What `-o` prints can be given to --inventory, and shows the same."""
+    dumped = tmp_path / "node"
+    dumped.write_text(gpuhook("inventory", "--inventory", "h100x8", "-o", form).stdout, "utf-8")
+    assert dump_file.load(str(dumped)) == dump_file.load("h100x8")
+    again = gpuhook("inventory", "--inventory", str(dumped))
+    assert again.stdout == gpuhook("inventory", "--inventory", "h100x8").stdout
+
+
+def test_an_option_by_its_variable() -> None:
+    """Every node option has one variable for all commands; the option wins over it."""
+    assert "Tesla T4" in gpuhook("inventory", GPUHOOK_INVENTORY="t4").stdout
+    both = gpuhook("inventory", "--inventory", "h100x8", GPUHOOK_INVENTORY="t4")
+    assert "H100" in both.stdout
+    shown = gpuhook("inventory", "--help").stdout
+    for name in ("DRIVER_ROOT", "DEV_ROOT", "HOST_ROOT", "NVML_LIBRARY", "LIBRARY_SEARCH_PATH"):
+        assert "GPUHOOK_" + name in " ".join(shown.split())
+
+
+def test_a_machine_without_a_driver(tmp_path: Path) -> None:
+    """A driver root without a driver is a fault that says where was looked."""
+    failed = gpuhook("inventory", f"--driver-root={tmp_path}", f"--host-root={tmp_path}")
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("Error GH1200: no libnvidia-ml.so.1 below the driver root")
+
+
+def test_a_closed_pipe_is_no_fault() -> None:
+    """`gpuhook inventory | head -0` ends without a traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = "from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+    command = [sys.executable, "-c", program, "inventory", "--inventory", "t4"]
+    ended = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert "Traceback" not in ended.stderr

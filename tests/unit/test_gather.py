@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole node is asked, with the real pynvml, ELF files and device nodes of a simulated one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.errors import GpuhookError
+from gpuhook.programs.cli import main
+from gpuhook.vendors.nvidia import gather
+from tests.simulated import build, layouts
+from tests.simulated.node import SimulatedNode, make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Node
+
+pytest.importorskip("gpuhook.vendors.nvidia.files")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+
+
+def asked(made: SimulatedNode, *, require: bool = True) -> Node:
+    where = gather.roots(made.driver_root, made.dev_root, made.host_root)
+    return gather.node(where, require_nodes=require)
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu"])
+def test_a_node_tells_what_it_was_made_of(
+    tmp_path: Path, layout: layouts.Layout, profile: str
+) -> None:
+    """Driver, GPUs, device nodes, majors and fingerprint are the simulated node's own."""
+    made = make_node(tmp_path, profile, layout=layout)
+    node = asked(made)
+    assert node.driver == made.node.driver
+    assert node.gpus == made.node.gpus
+    assert set(node.device_nodes) == set(made.node.device_nodes)
+    assert node.majors == made.node.majors
+    assert node.fingerprint == made.node.fingerprint
+    assert node.masks_params is True
+    assert (node.driver_root, node.dev_root) == (made.driver_root, made.dev_root)
+    libraries = {Path(f.host_path).name: f.soname for f in node.files if f.kind == "library"}
+    expected = {Path(f.host_path).name: f.soname for f in made.node.files if f.kind == "library"}
+    assert libraries == expected
+
+
+def test_the_profile_is_what_the_flat_layout_gives(tmp_path: Path) -> None:
+    """The shipped profile has the files, links and directories that asking such a node finds."""
+    made = make_node(tmp_path, "t4")
+    node = asked(made)
+    assert set(node.files) == set(made.node.files)
+    assert set(node.links) == set(made.node.links)
+    assert node.library_dirs == made.node.library_dirs
+
+
+def test_the_dev_root_is_guessed_from_its_nodes(tmp_path: Path) -> None:
+    """Without a dev root, the driver root is it if it has the control node, else the host root."""
+    made = make_node(tmp_path / "container", "t4", layout="driver-container")
+    assert gather.roots(made.driver_root, None, made.host_root).dev == made.driver_root
+    made = make_node(tmp_path / "gke", "t4", layout="gke")
+    assert gather.roots(made.driver_root, None, made.host_root).dev == made.host_root
+
+
+def test_an_old_nvml_without_minors(tmp_path: Path) -> None:
+    """Minors that an old NVML cannot tell come from /proc/driver/nvidia."""
+    made = make_node(tmp_path, "h100x8")
+    library = Path(made.nvml_library)
+    library.unlink()
+    library.write_bytes(build.nvml_stub(old=True).read_bytes())
+    node = asked(made)
+    assert [gpu.minor for gpu in node.gpus] == [0, 1, 3, 2, 4, 5, 7, 6]
+    assert node.driver.cuda is None
+
+
+def test_nvml_of_another_driver(tmp_path: Path) -> None:
+    """An NVML that answers for another driver than the tree's is refused."""
+    made = make_node(tmp_path, "t4")
+    profile = Path(made.nvml_profile)
+    profile.write_text(profile.read_text("utf-8").replace("580.95.05", "570.86.15"), "utf-8")
+    with pytest.raises(GpuhookError) as caught:
+        asked(made)
+    assert "570.86.15" in caught.value.message
+
+
+def test_a_missing_node_only_warns_an_onlooker(tmp_path: Path) -> None:
+    """A missing GPU node stops those who give GPUs away; `gpuhook inventory` warns of it."""
+    made = make_node(tmp_path, "t4")
+    Path(made.dev_root, "dev/nvidia0").unlink()
+    with pytest.raises(GpuhookError) as caught:
+        asked(made)
+    assert caught.value.code == "GH1210"
+    shown = CliRunner().invoke(main, ["inventory", *made.options])
+    assert shown.exit_code == 0, shown.stderr
+    assert "Tesla T4" in shown.stdout
+    assert "dev/nvidia0: no such device node" in shown.stderr

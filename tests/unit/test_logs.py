@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of the cold programs."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import structlog
+
+from gpuhook import logs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_text_lines() -> None:
+    """A line for people is logfmt, with the time, level and event in front."""
+    stream = io.StringIO()
+    logs.configure("text", stream=stream)
+    logs.logger(gpu="GPU-1").info("node read", container="a b")
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("timestamp=")
+    assert line.endswith(' level=info event="node read" container="a b" gpu=GPU-1')
+
+
+def test_json_lines() -> None:
+    """A line for machines is one JSON object with the same fields."""
+    stream = io.StringIO()
+    logs.configure("json", stream=stream)
+    logs.logger(code="GH1200").warning("no driver")
+    found = json.loads(stream.getvalue())
+    assert (found["event"], found["level"], found["code"]) == ("no driver", "warning", "GH1200")
+
+
+@pytest.mark.parametrize(("debug", "lines"), [(False, 0), (True, 1)])
+def test_debug_lines(debug: bool, lines: int) -> None:
+    """Debug lines are written only when they are asked for."""
+    stream = io.StringIO()
+    logs.configure("text", debug=debug, stream=stream)
+    logs.logger().debug("detail")
+    assert len(stream.getvalue().splitlines()) == lines
+
+
+def test_newlines_stay_in_the_line() -> None:
+    """A value with a line break does not make a second line."""
+    stream = io.StringIO()
+    logs.configure("text", stream=stream)
+    logs.logger().info("x", pod="a\nlevel=error")
+    assert len(stream.getvalue().splitlines()) == 1
