@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CGROUP = "gpuhook-tests"
 CAPABILITIES = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD"]
 CAPABILITIES += ["CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP"]
 CAPABILITIES += ["CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"]
@@ -33,6 +34,13 @@ class Bundle:
     def config(self) -> dict[str, Any]:
         """Return config.json as it is now."""
         return dict(json.loads(self.file.read_text(encoding="utf-8")))
+
+    def mount(self, source: Path, destination: str, *options: str) -> None:
+        """Add a bind mount, read-only and without set-uid bits and devices unless `options` say."""
+        config = self.config()
+        words = list(options) or ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+        config["mounts"].append(_mount(destination, "bind", str(source), words))
+        self.write(config)
 
     def write(self, config: dict[str, Any]) -> None:
         """Write config.json anew."""
@@ -100,7 +108,7 @@ def _config(root: Path, args: Sequence[str], env: Sequence[str]) -> dict[str, An
         "hostname": "contract",
         "mounts": _mounts(),
         "linux": {
-            "cgroupsPath": f"/gpuhook-tests/{uuid4().hex[:12]}",
+            "cgroupsPath": f"/{CGROUP}/{uuid4().hex[:12]}",
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             "namespaces": [{"type": t} for t in ("pid", "ipc", "uts", "mount", "network")],
             "maskedPaths": [f"/proc/{name}" for name in MASKED],

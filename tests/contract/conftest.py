@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.engines import Containerd
+from tests.contract.runtimes import CGROUPS
 
 HERE = Path(__file__).parent
 
@@ -27,10 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def as_root() -> None:
-    """Skip where the tests cannot make namespaces, device nodes and cgroups."""
+def as_root() -> Iterator[None]:
+    """Skip where the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
     if os.geteuid() != 0:
         pytest.skip("contract tests need root")
+    yield
+    for hierarchy in (CGROUPS, *CGROUPS.iterdir()):
+        with suppress(OSError):  # not there, or another run's containers are in it
+            (hierarchy / bundles.CGROUP).rmdir()
 
 
 @pytest.fixture

@@ -59,6 +59,11 @@ KINDS: dict[str, Callable[[], Path]] = {
 }
 
 
+def ldconfig() -> Path:
+    """Return Debian's ldconfig, a static program: bind-mounted, it runs where there is none."""
+    return debian() / "usr/sbin/ldconfig"
+
+
 def copy(kind: str, into: Path) -> Path:
     """Copy the root file system of this kind to `into` and return that; it may be written to."""
     into.parent.mkdir(parents=True, exist_ok=True)

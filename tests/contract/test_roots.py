@@ -64,6 +64,18 @@ def test_distroless_has_no_loader_configuration(root_of: Callable[[str], Path]) 
     assert not names & {"ldconfig", "ld.so.conf", "ld.so.conf.d", "ld.so.cache", "sh", "bash"}
 
 
+@pytest.mark.parametrize("kind", ["distroless", "musl"])
+def test_ldconfig_can_be_brought_along(
+    kind: str, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Where an image has no ldconfig, a bind-mounted one tells that there is no cache."""
+    bundle = bundle_of(root_of(kind), ["/probe", *questions(runs=[["/ldconfig", "-p"]])])
+    bundle.mount(roots.ldconfig(), "/ldconfig")
+    (ran,) = run(bundle).view.runs
+    assert ran.rc == 1
+    assert "ld.so.cache" in ran.output
+
+
 def test_copies_are_equal_and_apart(root_of: Callable[[str], Path]) -> None:
     """A copy lists like its original until it is written to; the original stays."""
     before = roots.listing(roots.musl())

@@ -52,17 +52,13 @@ def test_view(
     shown.write_bytes(b"a\0\xff\n")
     root = root_of("distroless")
     (root / "link").symlink_to("etc/shown")
-    options = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-    mount = {"destination": "/etc/shown", "type": "bind", "source": str(shown), "options": options}
     bundle = bundle_of(
         root,
         ["/probe", *questions("/link", "/nowhere", "/etc")],
         env=["A=b=c"],
         process={"user": {"uid": 0, "gid": 0, "additionalGids": [44]}},
     )
-    config = bundle.config()
-    config["mounts"].append(mount)
-    bundle.write(config)
+    bundle.mount(shown, "/etc/shown")
     view = run(bundle, [engine], engine, cgroup).view
     assert view.env[0] == PATH
     assert view.values("A") == ["b=c"]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# On a fresh Debian machine, as root: `make demo` and `make test` set up all that they need.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Runs the wrapper and the hook: any Python from 3.9 on, with nothing but its standard library.
+PYTHON ?= /usr/bin/python3
+# Runs the gpuhook command: Python 3.10 or newer with the package's dependencies.
+CLI_PYTHON ?=
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
+ENGINES := runc crun containerd podman
+COMPILERS := gcc libc6-dev musl-tools
+SYSTEM := python3 util-linux mount ca-certificates
+
+.PHONY: help test check bench demo install clean packages
+
+help: ## Print what can be made
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+test: packages $(READY) ## Run every test that needs no GPU; contract tests need root
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m "not gpu" $(PYTEST)
+
+check: $(READY) ## Check style, types, the import rules and the shell scripts
+	@.ci/packages shellcheck
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	shellcheck $$(.ci/scripts)
+
+bench: packages $(READY) ## Print what a container's start costs, and the budgets
+	$(BIN)/python -m tests.bench
+
+demo: packages $(READY) ## Show a container getting its GPUs, through several doors
+	@$(BIN)/python -m tests.demo
+
+install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
+	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
+		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)")
+
+clean: ## Remove what was made here, the kept root file systems of the tests too
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find gpuhook tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
+
+packages:
+	@.ci/packages $(ENGINES) $(COMPILERS) $(SYSTEM)
+
+$(READY): pyproject.toml .ci/venv
+	@.ci/venv $(VENV)
+	@touch $@

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules of a container's start on the Pythons that nodes have: 3.9 and 3.13."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.contract import pythons
+from tests.imports.marks import excess, marked, path_of
+
+MARKS = marked()
+VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
+COMPILED = """
+import sys
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        compile(file.read(), path, "exec")
+"""
+
+
+@VERSIONS
+def test_interpreter(version: str) -> None:
+    """The interpreter is of the version asked for, isolated, and has what hooks may import."""
+    code = "import sys, ctypes, fcntl, _json; print('%d.%d' % sys.version_info[:2], sys.flags[7])"
+    command = [str(pythons.interpreter(version)), "-IS", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [version, "1"]
+
+
+@VERSIONS
+def test_interpreter_in_a_shebang(version: str, tmp_path: Path) -> None:
+    """The launcher works as a script's interpreter and leaves no variable to what it starts."""
+    program = tmp_path / "program"
+    code = "import os\nos.execv('/usr/bin/env', ['env'])\n"
+    program.write_text(f"#!{pythons.interpreter(version)} -IS\n{code}", encoding="utf-8")
+    program.chmod(0o755)
+    done = subprocess.run([program], env={"A": "b"}, capture_output=True, text=True, check=True)
+    assert "A=b" in done.stdout.splitlines()
+    assert "LD_LIBRARY_PATH" not in done.stdout
+
+
+@VERSIONS
+def test_modules_compile(version: str) -> None:
+    """Every HOT and WARM module is valid source for the interpreter."""
+    paths = [str(path_of(module)) for module in MARKS]
+    command = [str(pythons.interpreter(version)), "-ISB", "-c", COMPILED, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@VERSIONS
+@pytest.mark.parametrize("module", MARKS)
+def test_modules_import(version: str, module: str) -> None:
+    """Each HOT and WARM module can be imported there, and loads no more than it may."""
+    assert excess(str(pythons.interpreter(version)), module, MARKS[module]) == set()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container's start imports: no clock is involved, only sys.modules and an allow-list."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.imports.marks import PACKAGE, excess, loaded, marked, name_of, path_of
+
+SYSTEM = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+MARKS = marked()
+ENTRIES = {"gpuhook.programs.runtime": "HOT", "gpuhook.programs.hook": "WARM"}
+ALWAYS = {"grant": {"HOT"}, "loader": {"HOT"}, "container": {"HOT", "WARM"}, "kernel": {"WARM"}}
+
+
+@pytest.mark.parametrize("module", MARKS)
+def test_loads_only_what_is_allowed(module: str) -> None:
+    """A module loads nothing beyond the allow-list of its mark and modules that are as hot."""
+    assert excess(SYSTEM, module, MARKS[module]) == set()
+
+
+@pytest.mark.parametrize("module", ENTRIES)
+def test_programs_are_marked(module: str) -> None:
+    """The wrapper's program is HOT and the hook's is WARM."""
+    assert MARKS.get(module) == ENTRIES[module]
+
+
+def test_rooms_are_marked() -> None:
+    """Every module of the rooms that a container's start walks through carries its mark."""
+    unmarked = [
+        name_of(path)
+        for room, may in ALWAYS.items()
+        for path in sorted((PACKAGE / room).glob("*.py"))
+        if path.name != "__init__.py" and MARKS.get(name_of(path)) not in may
+    ]
+    assert unmarked == []
+
+
+@pytest.mark.parametrize("module", [m for m, mark in MARKS.items() if mark == "HOT"])
+def test_hot_functions_import_hot_modules(module: str) -> None:
+    """What a function of a HOT module imports late from the package is HOT as well."""
+    tree = ast.parse(path_of(module).read_text(encoding="utf-8"))
+    late = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            late |= {name for node in ast.walk(function) for name in _imported(node)}
+    assert {name for name in late if MARKS.get(name) != "HOT"} == set()
+
+
+def test_the_list_would_notice() -> None:
+    """The comparison sees a forbidden import: json and what it drags in, ctypes in HOT."""
+    assert {"json", "re", "enum"} <= loaded(SYSTEM, "json")
+    assert "ctypes" in excess(SYSTEM, "ctypes", "HOT")
+    assert excess(SYSTEM, "ctypes", "WARM") == set()
+    assert excess(SYSTEM, "struct", "HOT") == set()
+
+
+def _imported(node: ast.AST) -> set[str]:
+    """Return the modules of the package that an import statement names."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return {n for n in names if n.startswith("gpuhook.") and path_of(n).exists()}

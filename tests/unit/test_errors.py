@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of faults and every place that raises one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from gpuhook import errors
+from gpuhook.errors import TEXTS, GpuhookError, fault, printable
+
+PACKAGE = Path(errors.__file__).parent
+CODE = re.compile(r"GH\d{4}")
+
+
+def _calls() -> list[tuple[str, str, set[str], bool]]:
+    """Return every fault(...) of the package: place, code, names of its facts, open-ended."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and _name(node.func) == "fault"):
+                continue
+            place = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+            assert node.args, place
+            for code in _codes(node.args[0], place):
+                facts = {k.arg for k in node.keywords if k.arg}
+                found.append((place, code, facts, any(k.arg is None for k in node.keywords)))
+    return found
+
+
+def _codes(node: ast.expr, place: str) -> list[str]:
+    """Return the codes that the first argument of fault() may be: a literal, or one of two."""
+    if isinstance(node, ast.IfExp):
+        return _codes(node.body, place) + _codes(node.orelse, place)
+    assert isinstance(node, ast.Constant), f"{place}: the code of a fault is a literal"
+    return [str(node.value)]
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _placeholders(code: str) -> set[str]:
+    _, message, hint = TEXTS[code]
+    parts = [*string.Formatter().parse(message), *string.Formatter().parse(hint)]
+    return {name.partition(".")[0].partition("[")[0] for _, name, _, _ in parts if name}
+
+
+def test_every_fault_is_in_the_table() -> None:
+    """Each code that the package raises has its texts."""
+    assert [(place, code) for place, code, _, _ in _calls() if code not in TEXTS] == []
+
+
+def test_every_fault_is_given_its_facts() -> None:
+    """Each raise supplies exactly the facts that its texts name."""
+    wrong = [
+        (place, code, sorted(facts ^ _placeholders(code)))
+        for place, code, facts, more in _calls()
+        if code in TEXTS and not more and facts != _placeholders(code)
+    ]
+    assert wrong == []
+
+
+def test_every_code_is_used() -> None:
+    """The table has no text that nothing raises."""
+    assert sorted(set(TEXTS) - {code for _, code, _, _ in _calls()}) == []
+
+
+def test_codes_are_unique_and_sorted() -> None:
+    """Each code has its form, stands once in the source, and they are in order."""
+    tree = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))
+    tables = [n for n in ast.walk(tree) if isinstance(n, ast.Dict)]
+    literals = [k.value for t in tables for k in t.keys if isinstance(k, ast.Constant)]
+    codes = [str(value) for value in literals]
+    assert codes == sorted(set(codes))
+    assert all(CODE.fullmatch(code) for code in codes)
+    assert set(codes) == set(TEXTS)
+
+
+@pytest.mark.parametrize("code", sorted(TEXTS))
+def test_texts_read_alike(code: str) -> None:
+    """A message is one line without a dot at its end, and a hint says something."""
+    kind, message, hint = TEXTS[code]
+    assert issubclass(kind, GpuhookError)
+    assert message == message.strip()
+    assert not message.endswith(".")
+    assert "\n" not in message + hint
+    assert hint
+
+
+def test_facts_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control characters of a fact are escaped, long ones cut, and the exception keeps the code."""
+    monkeypatch.setitem(TEXTS, "GH0000", (GpuhookError, "no {name}", "see {name}"))
+    raised = fault("GH0000", name="a\nb\x1b[31m")
+    assert (raised.code, str(raised)) == ("GH0000", "no a\\nb\\x1b[31m")
+    assert raised.hint == "see a\\nb\\x1b[31m"
+    assert printable("x" * 1000) == "x" * 400 + "..."
+    assert printable("é\u202e") == "é\\u202e"
