@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ld.so.cache: compared with what the real ldconfig writes and lists."""
+
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import cache, cache_format
+
+X86_64 = 0x0303
+LINE = re.compile(r'^\t(\S+) \((.*?)(?:, hwcap: "(.*?)")?\) => (\S+)$', re.MULTILINE)
+DRIVER = [
+    (b"libcuda.so.1", b"/opt/driver/libcuda.so.1"),
+    (b"libnvidia-ml.so.1", b"/opt/driver/libnvidia-ml.so.1"),
+    (b"libnvidia-nvvm70.so.4", b"/opt/driver/libnvidia-nvvm70.so.4"),
+    (b"libaaa.so.1", b"/opt/driver/libaaa.so.1"),
+    (b"libzzz.so.10", b"/opt/driver/libzzz.so.10"),
+]
+
+pytestmark = pytest.mark.skipif(not shutil.which("ldconfig"), reason="there is no ldconfig")
+
+
+def listed(data: bytes, where: Path) -> list[tuple[str, str, str]]:
+    """Return what the real `ldconfig -p` reads from `data`: soname, path, hwcaps directory."""
+    (where / "listed.cache").write_bytes(data)
+    command = ["ldconfig", "-p", "-C", str(where / "listed.cache")]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [(soname, path, hwcaps) for soname, _, hwcaps, path in LINE.findall(text)]
+
+
+def ours(data: bytes) -> list[tuple[str, str, str]]:
+    return [
+        (e.soname.decode(), e.path.decode(), (e.hwcaps or b"").decode()) for e in cache.parse(data)
+    ]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with libraries whose names are hard to sort, some in glibc-hwcaps directories."""
+    root = tmp_path_factory.mktemp("root")
+    (root / "etc").mkdir()
+    (root / "x.c").write_text("int x;")
+    (root / "etc/ld.so.conf").write_text("/l\n")
+    sonames = ["a.so.9", "a.so.10", "cuda.so.1", "x264.so.164", "x264.so.2", "stdc++.so.6", "z.so"]
+    sonames += ["a2.so.1", "a10.so.1", "A.so.1", "a_b.so.1", "a-b.so.1", "a.so"]
+    for folder in ("l", "l/glibc-hwcaps/x86-64-v2", "l/glibc-hwcaps/x86-64-v3"):
+        (root / folder).mkdir(parents=True)
+        for name in sonames if folder == "l" else ["cuda.so.1", "z.so"]:
+            made = root / folder / f"lib{name}"
+            command = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,lib{name}", "-o", str(made)]
+            subprocess.run([*command, str(root / "x.c")], check=True)
+    return root
+
+
+def written(tree: Path, form: str = "new") -> bytes:
+    command = ["ldconfig", "-X", "-r", str(tree), "-c", form, "-C", f"/etc/{form}.cache"]
+    subprocess.run(command, check=True)
+    return (tree / f"etc/{form}.cache").read_bytes()
+
+
+def test_parse_this_machine(tmp_path: Path) -> None:
+    """The cache of the machine is read as `ldconfig -p` reads it."""
+    data = Path("/etc/ld.so.cache").read_bytes()
+    assert ours(data) == listed(data, tmp_path)
+
+
+@pytest.mark.parametrize("form", ["new", "compat", "old"])
+def test_parse_each_format(form: str, tree: Path, tmp_path: Path) -> None:
+    """All formats that ldconfig writes are read; glibc-hwcaps names too where they are kept."""
+    data = written(tree, form)
+    expected = listed(written(tree), tmp_path)
+    if form == "old":
+        expected = [(soname, path, "") for soname, path, _ in expected]
+    assert ours(data) == expected
+    assert len(expected) == 17
+
+
+@pytest.mark.parametrize("form", ["new", "compat", "old"])
+def test_merge_is_readable_and_lossless(form: str, tree: Path, tmp_path: Path) -> None:
+    """The real ldconfig lists the merged cache: the driver first of its names, all else kept."""
+    before = ours(written(tree, form))
+    data = cache.merged(written(tree, form), DRIVER, flags=X86_64)
+    after = listed(data, tmp_path)
+    added = [(soname.decode(), path.decode(), "") for soname, path in DRIVER]
+    assert sorted(after) == sorted(before + added)
+    assert [entry for entry in after if entry not in added] == before
+    assert next(e for e in after if e[0] == "libcuda.so.1") == added[0]
+
+
+def test_order_is_ldconfigs(tree: Path, tmp_path: Path) -> None:
+    """Added names end up where the real ldconfig sorts them, numbers as numbers."""
+    names = [b"libb.so.9", b"libb.so.10", b"lib9.so", b"libx264.so.3", b"lib.so", b"libA1.so"]
+    add = [(name, b"/o/" + name) for name in names]
+    merged = listed(cache.merged(written(tree), add, flags=X86_64), tmp_path)
+    (tree / "o").mkdir()
+    for name in names:
+        made = tree / "o" / name.decode()
+        command = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,{name.decode()}", "-o", str(made)]
+        subprocess.run([*command, str(tree / "x.c")], check=True)
+    (tree / "etc/ld.so.conf").write_text("/l\n/o\n")
+    try:
+        assert merged == listed(written(tree), tmp_path)
+    finally:
+        shutil.rmtree(tree / "o")
+        (tree / "etc/ld.so.conf").write_text("/l\n")
+
+
+@pytest.mark.parametrize("form", ["new", "compat", "old"])
+def test_twice_is_once(form: str, tree: Path) -> None:
+    """Merging again leaves the bytes as they are."""
+    once = cache.merged(written(tree, form), DRIVER, flags=X86_64)
+    assert cache.merged(once, DRIVER, flags=X86_64) == once
+    assert cache.merged(once, DRIVER, [(b"libcuda.so.1", b"/old")], flags=X86_64) == once
+
+
+def test_no_cache_makes_one(tmp_path: Path) -> None:
+    """Without a cache in the image a fresh one holds the driver alone."""
+    data = cache.merged(None, DRIVER, flags=X86_64)
+    assert sorted(e[:2] for e in listed(data, tmp_path)) == sorted(
+        (soname.decode(), path.decode()) for soname, path in DRIVER
+    )
+    assert cache.merged(data, DRIVER, flags=X86_64) == data
+    assert ours(cache.merged(None, [], flags=X86_64)) == []
+
+
+def test_an_older_driver_goes(tree: Path, tmp_path: Path) -> None:
+    """Entries of `remove` are gone, with their strings, and nothing else is."""
+    image = written(tree)
+    old = [(soname, path.replace(b"driver", b"older")) for soname, path in DRIVER]
+    with_old = cache.merged(image, old, flags=X86_64)
+    upgraded = cache.merged(with_old, DRIVER, old, flags=X86_64)
+    assert b"/opt/older" not in upgraded
+    assert listed(upgraded, tmp_path) == listed(cache.merged(image, DRIVER, flags=X86_64), tmp_path)
+    assert cache.merged(upgraded, DRIVER, old, flags=X86_64) == upgraded
+    assert listed(cache.merged(with_old, [], old, flags=X86_64), tmp_path) == listed(
+        image, tmp_path
+    )
+
+
+def test_added_wins_over_removed(tree: Path) -> None:
+    """A library that is both recorded and added again stays."""
+    data = cache.merged(written(tree), DRIVER, DRIVER, flags=X86_64)
+    assert (b"libcuda.so.1", b"/opt/driver/libcuda.so.1") in [
+        (e.soname, e.path) for e in cache.parse(data)
+    ]
+
+
+def test_first_of_equal_sonames_wins(tree: Path, tmp_path: Path) -> None:
+    """Among added libraries of one soname the first is the first in the cache."""
+    add = [(b"libcuda.so.1", b"/compat/libcuda.so.1"), *DRIVER]
+    entries = listed(cache.merged(written(tree), add, flags=X86_64), tmp_path)
+    paths = [path for soname, path, _ in entries if soname == "libcuda.so.1"]
+    assert paths[:2] == ["/compat/libcuda.so.1", "/opt/driver/libcuda.so.1"]
+
+
+def test_extension_survives(tree: Path, tmp_path: Path) -> None:
+    """The name of the program that made the cache is still told by ldconfig -p."""
+    (tmp_path / "c").write_bytes(cache.merged(written(tree), DRIVER, flags=X86_64))
+    command = ["ldconfig", "-p", "-C", str(tmp_path / "c")]
+    assert "Cache generated by: ldconfig" in subprocess.check_output(command, text=True)
+
+
+def test_ten_thousand_entries(tmp_path: Path) -> None:
+    """A cache of 10,000 libraries is merged, and read by the real ldconfig."""
+    many = [(b"lib%d.so.%d" % (i, i % 7), b"/m/lib%d.so.%d" % (i, i % 7)) for i in range(10000)]
+    data = cache.merged(None, many, flags=X86_64)
+    merged = cache.merged(data, DRIVER, flags=X86_64)
+    assert len(listed(merged, tmp_path)) == 10000 + len(DRIVER)
+    assert ours(merged) == listed(merged, tmp_path)
+
+
+def test_entries_that_point_out(tree: Path) -> None:
+    """An entry whose string lies outside the strings is a fault, not a read beyond."""
+    data = bytearray(written(tree))
+    for offset in (0, 47, len(data), 0xFFFFFFFF):
+        struct.pack_into("<I", data, 48 + 8, offset)
+        with pytest.raises(GpuhookError) as caught:
+            cache.merged(bytes(data), DRIVER, flags=X86_64)
+        assert caught.value.code == "GH1600"
+
+
+def test_oversized_and_overcounted() -> None:
+    """A cache beyond 16 MiB, or one that claims millions of entries, is refused."""
+    with pytest.raises(GpuhookError) as caught:
+        cache.merged(bytes(cache_format.MAX_BYTES + 1), DRIVER, flags=X86_64)
+    assert caught.value.code == "GH1601"
+    data = bytearray(cache.merged(None, DRIVER, flags=X86_64))
+    struct.pack_into("<I", data, 20, 1 << 31)
+    with pytest.raises(GpuhookError) as caught:
+        cache.parse(bytes(data))
+    assert caught.value.code == "GH1600"
+
+
+def test_big_endian_is_refused(tree: Path) -> None:
+    """A cache that says it is big-endian is a fault."""
+    data = bytearray(written(tree))
+    data[28] = 3
+    with pytest.raises(GpuhookError, match="big-endian"):
+        cache.parse(bytes(data))
+
+
+@pytest.mark.parametrize("form", ["new", "compat", "old"])
+def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
+    """Cut and altered caches give a cache that can be read again, or a fault of ours."""
+    rng = random.Random(form)
+    good = written(tree, form)
+    seen = set()
+    for turn in range(1500):
+        data = bytearray(good[: rng.randrange(len(good))] if turn % 3 == 0 else good)
+        for _ in range(rng.randrange(1, 8)):
+            if data:
+                limit = min(len(data), rng.choice([64, 512, len(data)]))
+                data[rng.randrange(limit)] = rng.choice([0, 1, 48, 127, 128, 255])
+        try:
+            merged = cache.merged(bytes(data), DRIVER, [(b"libz.so", b"/l/libz.so")], flags=X86_64)
+            cache.parse(merged)
+        except GpuhookError as error:
+            seen.add(error.code)
+        else:
+            seen.add("merged")
+    assert seen == {"GH1600", "merged"}
+
+
+def test_flags(tree: Path) -> None:
+    """Flags are those that the real ldconfig gives libraries of this machine; others are named."""
+    machine = os.uname().machine
+    assert {e.flags for e in cache.parse(written(tree))} == {cache.flags_for(machine)}
+    assert cache.flags_for("aarch64") == 0x0A03
+    with pytest.raises(GpuhookError) as caught:
+        cache.flags_for("vax")
+    assert caught.value.code == "GH1602"
