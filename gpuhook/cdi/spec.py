@@ -86,7 +86,8 @@ class _SpecDumper(_Dumper):  # type: ignore[misc,valid-type]  # chosen at run ti
 
 def _text_node(dumper: Any, text: str) -> yaml.Node:
     # YAML 1.1 and 1.2 readers disagree on what looks like a number: 0:1, 1e3, 0o17.
-    style = "'" if text[:1] in "0123456789+-." else None  # "" is in every string: quoted too
+    head = text.lstrip("+-.")[:1]  # "" is in every string, so that is quoted too
+    style = "'" if head in "0123456789" else None
     node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
     return node
 

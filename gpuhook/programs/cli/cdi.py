@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook cdi`: the CDI specs of this host listed, checked and compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from gpuhook import settings
+from gpuhook.cdi import cache, listing, spec, validate
+from gpuhook.cdi import compile as compiler
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.cli import config
+from gpuhook.programs.cli.tables import table
+
+SCHEMA = "gpuhook/cdi-list/v1"
+
+
+@click.group()
+def cdi() -> None:
+    """List and check the CDI specs of this host."""
+
+
+@cdi.command(name="list")
+@click.option(
+    "--spec-dir",
+    type=click.Path(file_okay=False),
+    multiple=True,
+    show_envvar=True,
+    help="A directory of specs, lowest priority first; repeatable. "
+    "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    show_envvar=True,
+)
+def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
+    """List every CDI device and the file that describes it."""
+    devices, broken = listing.devices(list(spec_dir) or _spec_dirs())
+    errors = [(source.path, source.error) for source in broken if source.error is not None]
+    if output == "json":
+        document = {
+            "schema": SCHEMA,
+            "devices": [
+                {"name": device.name, "path": device.path, "note": device.note}
+                for device in devices
+            ],
+            "broken": [
+                {"path": path, "code": error.code, "message": error.message}
+                for path, error in errors
+            ],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    rows = [(device.name, device.path, device.note) for device in devices]
+    click.echo(table(("DEVICE", "SPEC", "NOTE"), rows), nl=False)
+    for _, error in errors:
+        click.echo(f"warning: {error.code}: {error.message}", err=True)
+
+
+@cdi.command(name="validate")
+@click.argument("path", nargs=-1, required=True)
+@click.pass_context
+def validate_files(ctx: click.Context, path: tuple[str, ...]) -> None:
+    """Check spec files; exit status 1 if one is wrong."""
+    valid = [_is_valid(file) for file in path]
+    ctx.exit(0 if all(valid) else 1)
+
+
+def _is_valid(path: str) -> bool:
+    """Say what is wrong with the spec at `path`, or that nothing is."""
+    try:
+        found = spec.read(path)
+        validate.check(found, path)
+    except GpuhookError as error:
+        click.echo(f"Error {error.code}: {error.message}\nhint: {error.hint}", err=True)
+        return False
+    count = len(found["devices"])
+    head = f"{path}: valid, cdiVersion {found['cdiVersion']}, {found['kind']}"
+    click.echo(f"{head}, {count} device{'s' * (count != 1)}")
+    return True
+
+
+@cdi.command(name="compile", hidden=True)
+@click.argument("path", nargs=-1, required=True)
+def compile_files(path: tuple[str, ...]) -> None:
+    """Compile specs for the hot path; what is wrong with one is compiled too, and said."""
+    for file in path:
+        try:
+            found = os.stat(file)
+        except OSError as error:
+            raise fault("GH1110", path=file, reason=error.strerror or error) from error
+        compiled = compiler.compile_with(spec.parser(file), file, found)
+        if compiled.error is not None:
+            click.echo(f"warning: {compiled.error.code}: {compiled.error.message}", err=True)
+        elif cache.load(file, found) is None:
+            # The wrapper finds this out for itself, and says so where the engine sees it.
+            where = os.path.dirname(cache.compiled_path(file))
+            click.echo(f"warning: {file}: nothing can be kept in {where}", err=True)
+
+
+def _spec_dirs() -> list[str]:
+    path = settings.path()
+    if not os.path.exists(path):
+        return settings.Settings().spec_dirs
+    reason = config.problem(path)
+    if reason:
+        raise fault("GH1530", path=path, reason=reason)
+    return settings.from_document(config.load(path)).spec_dirs

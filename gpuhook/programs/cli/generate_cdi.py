@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook generate-cdi`: a node as a CDI spec, for engines that read CDI and for the wrapper."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gpuhook import settings
+from gpuhook.cdi import cache, names, spec, validate
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.cli.node_options import load_node, node_options
+from gpuhook.vendors.nvidia import node_file, selection, words
+from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Node
+
+
+def _words(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the words of a repeatable option whose values may be comma lists."""
+    words = (word.strip() for value in values for word in value.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _strategies(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    found = _words(ctx, param, values)
+    for word in found:
+        if word not in selection.STRATEGIES:
+            known = ", ".join(selection.STRATEGIES)
+            raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
+    return found
+
+
+def _capabilities(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> frozenset[str] | None:
+    try:
+        return words.parse_capabilities(value) if value is not None else None
+    except GpuhookError as error:
+        raise click.BadParameter(f"{error.message}; {error.hint}", ctx, param) from error
+
+
+@click.command(name="generate-cdi")
+@node_options
+@click.option(
+    "--output",
+    metavar="FILE",
+    show_envvar=True,
+    help="Write FILE (*.yaml or *.json), atomically, and prepare it for the runtime wrapper. "
+    "Default: standard output.",
+)
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(spec.FORMATS),
+    envvar="GPUHOOK_GENERATE_CDI_FORMAT",
+    show_envvar=True,
+    help="Default: as --output is named, else yaml.",
+)
+@click.option(
+    "--vendor",
+    default="nvidia.com",
+    show_default=True,
+    show_envvar=True,
+    help="Vendor of the kind.",
+)
+@click.option(
+    "--class",
+    "device_class",
+    default="gpu",
+    show_default=True,
+    envvar="GPUHOOK_GENERATE_CDI_CLASS",
+    show_envvar=True,
+    help="Class of the kind.",
+)
+@click.option(
+    "--device-name-strategy",
+    metavar="|".join(selection.STRATEGIES),
+    multiple=True,
+    default=("index", "uuid"),
+    callback=_strategies,
+    show_default=True,
+    show_envvar=True,
+    help="How devices are called: 0, GPU-<uuid>, gpu0; repeatable, or a comma list.",
+)
+@click.option(
+    "--device-id",
+    metavar="ID",
+    multiple=True,
+    callback=_words,
+    show_envvar=True,
+    help="Describe only this GPU: index, UUID or PCI bus id; repeatable, or a comma list.",
+)
+@click.option("--no-all-device", is_flag=True, show_envvar=True, help="Leave out the device `all`.")
+@click.option(
+    "--hooks",
+    type=click.Choice(HOOKS),
+    default="gpuhook",
+    show_default=True,
+    show_envvar=True,
+    help="none: name no program of the host, for engines and hosts that run no hooks.",
+)
+@click.option(
+    "--hook-path",
+    metavar="PATH",
+    default=DEFAULT_HOOK_PATH,
+    show_default=True,
+    show_envvar=True,
+    help="Where gpuhook-hook is on the host.",
+)
+@click.option(
+    "--driver-capabilities",
+    "capabilities",
+    metavar="LIST",
+    callback=_capabilities,
+    envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
+    show_envvar=True,
+    help="Only the files and nodes that these need (compute,utility,...). Default: all.",
+)
+def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
+    """Describe a node's GPUs and driver as a CDI spec.
+
+    Every container engine that reads CDI can then give its containers these GPUs, as can
+    gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
+    """
+    node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
+    choices = _choices(options, host_root=node_of["host_root"])
+    fmt = _format(output, fmt)
+    node = load_node(**node_of)
+    found = describe(node, choices)
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    validate.check(found.spec, output or "standard output")
+    if output is None:
+        click.echo(spec.document(found.spec, fmt), nl=False)
+        return
+    path = os.path.abspath(output)
+    spec.write(found.spec, path, fmt)
+    _prepare(path, found)
+    if node_of["inventory"] is None:
+        _remember(node, found, choices, path)
+    devices = ", ".join(device["name"] for device in found.spec["devices"])
+    click.echo(f"wrote {path}: {found.spec['kind']} {devices}", err=True)
+
+
+_NODE_OPTIONS = (
+    "inventory", "driver_root", "dev_root", "host_root", "nvml_library", "library_search_path",
+)  # fmt: skip
+
+
+def _choices(options: dict[str, Any], host_root: str) -> Choices:
+    """Return the checked choices; raises GH1510 and GH1515."""
+    for option in ("vendor", "class"):
+        value = options["vendor" if option == "vendor" else "device_class"]
+        if not names.is_kind(f"{value}/x" if option == "vendor" else f"x/{value}"):
+            raise fault("GH1510", option=option, value=value)
+    if not options["hook_path"].startswith("/"):
+        raise fault("GH1515", path=options["hook_path"])
+    return Choices(
+        vendor=options["vendor"],
+        device_class=options["device_class"],
+        strategies=options["device_name_strategy"],
+        device_ids=options["device_id"],
+        with_all=not options["no_all_device"],
+        hooks=options["hooks"],
+        hook_path=options["hook_path"],
+        capabilities=options["capabilities"],
+        host_root=os.path.abspath(host_root),
+    )
+
+
+def _format(output: str | None, fmt: str | None) -> str:
+    """Return the format to write; GH1514 if engines would not read that file, or misread it."""
+    if output is None:
+        return fmt or "yaml"
+    extension = os.path.splitext(output)[1][1:]
+    if extension not in spec.FORMATS:
+        raise fault("GH1514", path=output, reason="its name ends in neither .yaml nor .json")
+    if fmt not in (None, extension):
+        raise fault("GH1514", path=output, reason=f"it is named .{extension}, not .{fmt}")
+    if os.path.isdir(output):
+        raise fault("GH1514", path=output, reason="it is a directory")
+    return extension
+
+
+def _prepare(path: str, found: Described) -> None:
+    """Keep the compiled form, under every name by which the wrapper may meet the file."""
+    directory, name = os.path.split(path)
+    cache.store(path, os.stat(path), found.spec)
+    for other in settings.Settings().spec_dirs:
+        # /var/run is a link to /run nearly everywhere.
+        if other != directory and os.path.realpath(other) == os.path.realpath(directory):
+            other_path = os.path.join(other, name)
+            cache.store(other_path, os.stat(other_path), found.spec)
+
+
+def _remember(node: Node, found: Described, choices: Choices, path: str) -> None:
+    try:
+        node_file.write(node, selection.aliases(found.gpus, choices.strategies), path)
+    except OSError as error:
+        reason = error.strerror or error
+        click.echo(f"warning: {node_file.path()} was not written: {reason}", err=True)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node as a CDI spec: its GPUs under their names, and what every container needs of the driver.
+
+Device nodes carry no numbers: whoever applies the spec looks at the node itself, so no number can
+be stale. The lowest version of CDI that fits is declared, since engines refuse newer ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpuhook.cdi import edits, versions
+from gpuhook.vendors.nvidia import hookless, selection, words
+from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.jobs import Jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits, Device, Mount, Spec
+
+DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
+COMPAT_DIRECTORY = "/usr/local/cuda/compat"
+HOOKS = ("gpuhook", "none")
+# What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
+_LOWEST_VERSION = "0.5.0"
+_FILE_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+_SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
+_CONTROL_NODES = (
+    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+)  # fmt: skip
+_WORLD = 0o006
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the caller of generate-cdi may choose. `capabilities` None means everything."""
+
+    vendor: str = "nvidia.com"
+    device_class: str = "gpu"
+    strategies: tuple[str, ...] = ("index", "uuid")
+    device_ids: tuple[str, ...] = ()
+    with_all: bool = True
+    hooks: str = "gpuhook"
+    hook_path: str = DEFAULT_HOOK_PATH
+    capabilities: frozenset[str] | None = None
+    host_root: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A spec, the GPUs in it, and sentences about what is not in it."""
+
+    spec: Spec
+    gpus: tuple[Gpu, ...]
+    warnings: tuple[str, ...]
+
+
+def describe(node: Node, choices: Choices) -> Described:
+    """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
+    gpus, warnings = selection.chosen(node, choices.device_ids)
+    node = _limited(node, choices.capabilities)
+    common, missing = _common(node, choices)
+    spec: Spec = {
+        "cdiVersion": _LOWEST_VERSION,
+        "kind": f"{choices.vendor}/{choices.device_class}",
+        "devices": _devices(node, gpus, choices),
+        "containerEdits": common,
+    }
+    lowest = versions.lowest(dict(spec))
+    spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=versions.VERSIONS.index)
+    return Described(spec, gpus, (*warnings, *missing))
+
+
+def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
+    """Return `node` with only those nodes, files and links that `capabilities` need."""
+    if capabilities is None:
+        return node
+    return replace(
+        node,
+        device_nodes=tuple(d for d in node.device_nodes if words.wanted(d.path, capabilities)),
+        files=tuple(f for f in node.files if words.wanted(f.container_path, capabilities)),
+        links=tuple(link for link in node.links if words.wanted(link.path, capabilities)),
+    )
+
+
+def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
+    nodes = {device.path: device for device in node.device_nodes}
+    devices: list[Device] = []
+    each = [_node_edits([nodes[selection.node_path(gpu)]]) for gpu in gpus]
+    for strategy in dict.fromkeys(choices.strategies):
+        for gpu, gpu_edits in zip(gpus, each, strict=True):
+            named = selection.names(gpu, (strategy,))
+            devices.extend({"name": name, "containerEdits": gpu_edits} for name in named)
+    if choices.with_all:
+        devices.append({"name": selection.EVERY, "containerEdits": edits.merged(each)})
+    return devices
+
+
+def _node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
+    """Return the edits that give a container `nodes`, and the groups without which it can't open.
+
+    A node that everybody may open needs no group, and its spec no version newer than 0.5.0.
+    """
+    found: ContainerEdits = {"deviceNodes": []}
+    gids = []
+    for node in sorted(nodes, key=lambda node: _order(node.path)):
+        entry: edits.DeviceNode = {"path": node.path}
+        if node.host_path != node.path:
+            entry["hostPath"] = node.host_path
+        entry["fileMode"] = node.mode
+        entry["permissions"] = "rw"
+        if node.gid:
+            entry["gid"] = node.gid
+            if node.mode & _WORLD != _WORLD and node.gid not in gids:
+                gids.append(node.gid)
+        found["deviceNodes"].append(entry)
+    if gids:
+        found["additionalGids"] = gids
+    return found
+
+
+def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
+    """Return (the edits for every container, what could not be had)."""
+    control = [device for device in node.device_nodes if device.path in _CONTROL_NODES]
+    found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
+    if control:
+        found.update(_node_edits(control))
+    missing = []
+    if choices.hooks == "none":
+        found["env"].append(hookless.ENV)
+        bindings, lost = hookless.bindings(node.files, node.links)
+        missing += [f"without a hook there is no link {link}" for link in lost]
+        if node.masks_params:
+            missing.append(
+                "without a hook containers see the host's /proc/driver/nvidia/params, "
+                "with ModifyDeviceFiles 1"
+            )
+    else:
+        bindings = [(file.host_path, file.container_path) for file in node.files]
+    sockets = {file.host_path for file in node.files if file.kind == "socket"}
+    found["mounts"] = _mounts(bindings, sockets)
+    if choices.hooks != "none":
+        found["hooks"] = [_jobs(node, choices).hook()]
+    return found, missing
+
+
+def _mounts(bindings: list[tuple[str, str]], sockets: set[str]) -> list[Mount]:
+    return [
+        {
+            "hostPath": source,
+            "containerPath": place,
+            "options": list(_SOCKET_OPTIONS if source in sockets else _FILE_OPTIONS),
+        }
+        for source, place in sorted(set(bindings), key=lambda pair: _order(pair[1]))
+    ]
+
+
+def _jobs(node: Node, choices: Choices) -> Jobs:
+    """Return what our one hook has to do for the files of `node`."""
+    jobs = Jobs(choices.hook_path)
+    libraries = [file for file in node.files if file.kind == "library" and file.soname]
+    jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
+    own = {_soname_link(file) for file in libraries}
+    jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
+    jobs.driver_version = node.driver.version or ""
+    libcuda = [f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
+    if libcuda:
+        jobs.cuda_compat = COMPAT_DIRECTORY
+        jobs.libcuda = libcuda[0].host_path
+    jobs.driver_params = node.masks_params
+    jobs.fingerprint = node.fingerprint
+    jobs.host_root = choices.host_root
+    return jobs
+
+
+def _soname_link(file: DriverFile) -> Link:
+    """Return the link that the hook makes for a library anyway."""
+    directory, _, name = file.container_path.rpartition("/")
+    return Link(f"{directory}/{file.soname}", name)
+
+
+def _order(path: str) -> tuple[int, str]:
+    """Return the sort key of a path: what lies less deep is mounted first."""
+    return path.count("/"), path
