@@ -27,8 +27,8 @@ def libraries(
     """Return ([(SONAME, path), ...], reason) of the compatibility libraries that fit `driver`.
 
     `names` is what `directory` holds. The list is empty where nothing fits; the reason is ""
-    unless somebody should know. With a note a library fits if it names the host's driver branch and is
-    newer than the host's; without one, if its major version is above the host's.
+    unless somebody should know. With a note a library fits if it names the host's driver branch
+    and is newer than the host's; without one, if its major version is above the host's.
     """
     found = [name for name in names if name.startswith("libcuda.so.") and name.count(".") > 2]
     if len(found) != 1:
