@@ -44,11 +44,6 @@ class HostError(GpuhookError):
 # Code blocks: GH10 request, GH11 CDI specs, GH12 driver and inventory, GH13 container and
 # config.json, GH14 runtime and state, GH15 settings and command line, GH16 hook and loader files.
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
-    "GH1020": (
-        RequestError,
-        "unknown driver capability {word}",
-        "NVIDIA_DRIVER_CAPABILITIES knows: {known}",
-    ),
     "GH1230": (
         DriverError,
         "no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}",

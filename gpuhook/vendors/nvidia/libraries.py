@@ -141,9 +141,8 @@ def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
     places = [f"{home}/{place}" for home in dict.fromkeys(homes) for place in _XORG_PLACES]
     for name in ("nvidia_drv.so", _XORG_SERVER + libcuda.version):
         for directory in (*places, *_XORG_DIRECTORIES, "/usr/lib/nvidia/current"):
-            if root.real(directory + "/" + name) and _take(
-                found, root, libcuda, directory + "/" + name
-            ):
+            path = posixpath.join(directory, name)
+            if root.real(path) and _take(found, root, libcuda, path):
                 break
 
 
