@@ -33,6 +33,7 @@ _BINARY_DIRECTORIES = (
     "/sbin",
     "/bin",
 )
+_PREFIX_FIRMWARE = "/firmware"
 _SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 _CONFIG_DIRECTORIES = ("/etc", "/usr/local/share", "/usr/share")
 # Where containers look -> names below the directories that are searched.
@@ -92,7 +93,7 @@ def _firmware(root: Root, version: str, host_root: str) -> Iterable[DriverFile]:
         "/lib/firmware/updates",
         "/lib/firmware/" + release,
         "/lib/firmware",
-        "/firmware" if root.is_prefix else "",
+        _PREFIX_FIRMWARE if root.is_prefix else "",
     ]
     seen = set()
     for directory in filter(None, directories):
@@ -102,7 +103,9 @@ def _firmware(root: Root, version: str, host_root: str) -> Iterable[DriverFile]:
             fits = name.startswith("gsp") and name.endswith(".bin")
             if fits and real and real not in seen and _is(root, real, stat.S_ISREG):
                 seen.add(real)
-                yield DriverFile("firmware", root.host(real), root.container(f"{below}/{name}"))
+                # GKE's own directory is none that anything in a container looks at.
+                place = ("/lib" if directory == _PREFIX_FIRMWARE else "") + f"{below}/{name}"
+                yield DriverFile("firmware", root.host(real), place)
 
 
 def _firmware_parameter(host_root: str) -> str:

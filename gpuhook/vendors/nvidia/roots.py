@@ -15,6 +15,7 @@ from functools import cached_property
 # Where GKE's own device plugin mounts its driver directory, and where the PATH and the
 # LD_LIBRARY_PATH of CUDA images look.
 PREFIX_IN_CONTAINERS = "/usr/local/nvidia"
+_SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
 _MAX_LINKS = 40  # as the kernel
 
 
@@ -78,10 +79,20 @@ class Root:
 
     @cached_property
     def is_prefix(self) -> bool:
-        """Whether this is an installation prefix with lib64 and bin (GKE), not a system's root."""
-        has = [self.directory(name) is not None for name in ("/lib64", "/usr", "/etc")]
-        return self.path.rstrip("/") != "" and has == [True, False, False]
+        """Whether this is an installation prefix with lib64 and bin (GKE), not a system's root.
+
+        A system has /lib64 as a link, or its dynamic loader in there.
+        """
+        names = self.names("/lib64")
+        return (
+            self.path.rstrip("/") != ""
+            and not os.path.islink(self.host("/lib64"))
+            and any(name.startswith("libcuda.so.") for name in names)
+            and not any(name.startswith(("ld-", "ld64.")) for name in names)
+        )
 
     def container(self, inside: str) -> str:
         """Return where a container finds `inside`: at the same place, or below a fixed prefix."""
-        return PREFIX_IN_CONTAINERS + inside if self.is_prefix else inside
+        if self.is_prefix and not inside.startswith(_SYSTEM):
+            return PREFIX_IN_CONTAINERS + inside
+        return inside
