@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuhook.cdi import registry
 from gpuhook.cdi import spec as spec_files
+from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia import hookless
 from gpuhook.vendors.nvidia.spec import Choices, describe
 from tests.contract import engines
@@ -141,3 +145,30 @@ def test_two_of_many(lost: SimulatedNode, tmp_path: Path, root_of: Callable[[str
     wanted = [device["containerEdits"]["deviceNodes"][0] for device in document["devices"][:2]]
     assert given == {node["path"] for node in wanted}
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+
+
+def test_the_asked_node_is_described_and_remembered(
+    t4: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """generate-cdi asks NVML and the driver tree, and leaves node.json and the compiled spec."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "cdi/nvidia.yaml"
+    done = CliRunner().invoke(main, ["generate-cdi", *t4.options, "--output", str(path)])
+    assert done.exit_code == 0, done.output
+    uuid = str(t4.node.gpus[0].uuid)
+    remembered = json.loads((tmp_path / "state/node.json").read_text("utf-8"))
+    assert remembered["fingerprint"] == t4.node.fingerprint
+    aliases = remembered["aliases"]
+    assert {aliases[name] for name in ("00000000:00:1e.0", "0000:00:1e.0", "0")} == {uuid}
+    found = os.stat(path)
+    identity = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    assert remembered["spec"] == {"path": str(path), "identity": identity}
+
+    def never(source: str) -> None:
+        raise AssertionError(source)
+
+    compiled, edits = registry.load([str(path.parent)], never).device(f"nvidia.com/gpu={uuid}")
+    assert edits["deviceNodes"][0]["hostPath"] == f"{t4.dev_root}/dev/nvidia0"
+    hook = compiled.edits["hooks"][0]["args"]
+    assert hook[hook.index("--fingerprint") + 1] == t4.node.fingerprint
+    assert hook[hook.index("--host-root") + 1] == t4.host_root

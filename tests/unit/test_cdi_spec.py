@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,29 @@ def test_an_unwritable_place_leaves_the_old_file(tmp_path: Path) -> None:
         spec_files.write(SPEC, str(tmp_path / "file/x.yaml"), "yaml")
     assert caught.value.code == "GH1111"
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+FULL_DISK = """
+import resource, sys
+from gpuhook.cdi import spec
+from gpuhook.errors import GpuhookError
+read = spec.read(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    spec.write(read, sys.argv[1], "yaml")
+except GpuhookError as error:
+    print(error.code)
+"""
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """Where the new spec does not fit, the old one stays whole and nothing else is left."""
+    path = tmp_path / "x.yaml"
+    spec_files.write(SPEC, str(path), "yaml")
+    before = path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "GH1111\n"
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.yaml"]
