@@ -206,6 +206,41 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has major number {found}, but the kernel module {name} has {major}",
         "the node is older than the module: remove it and run nvidia-modprobe -c 0 -u",
     ),
+    "GH1230": (
+        DriverError,
+        "no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}",
+        "install the driver there, or name its place with --driver-root or --library-search-path",
+    ),
+    "GH1231": (
+        DriverError,
+        "the driver below {root} is of two versions: libcuda is {libcuda}, libnvidia-ml is {ml}",
+        "finish or repeat the driver's installation, so that both are of one version",
+    ),
+    "GH1232": (
+        DriverError,
+        "the driver is {version}, but the libcuda below {root} is {have} (searched {searched})",
+        "install the libraries of {version} there, or reboot into the installed driver",
+    ),
+    "GH1233": (
+        DriverError,
+        "several drivers below {root} ({have}), and no libcuda.so.1 says which one counts",
+        "remove the old ones, or run ldconfig there to make the link",
+    ),
+    "GH1234": (
+        DriverError,
+        "{path} is not a readable 64-bit shared library",
+        "repeat the driver's installation",
+    ),
+    "GH1235": (
+        DriverError,
+        "the driver root {root} is not a directory",
+        "name the directory that the driver is installed in with --driver-root",
+    ),
+    "GH1236": (
+        RequestError,
+        "the search path {path} is not absolute",
+        "give the directory from / on",
+    ),
     "GH1300": (
         FileError,
         "{path}: there is no such file",

@@ -8,7 +8,7 @@ for word do
   before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
-found=$("@PYTHON@" -IS -c 'import sys; sys.path[:0] = ["@LIB@"]; from gpuhook.programs.runtime import main; main()' "$0" "$@")
+found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
 case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
 # Python itself is broken. A container that names no GPU must start all the same.
 grep -qsE 'NVIDIA_VISIBLE_DEVICES|nvidia-container-devices|cdi\.k8s\.io|gpuhook' "$bundle/config.json" && edit=gpu

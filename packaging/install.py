@@ -35,6 +35,10 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
         os.path.join(target, "gpuhook"),
         ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
     )
+    subprocess.run(
+        [python, "-IS", "-X", "no_debug_ranges", os.path.join(HERE, "bundle.py"), target, library],
+        check=True,
+    )
     # Byte code that is never compared with its source: one stat less per module and start.
     subprocess.run(
         [python, "-IS", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", target],

@@ -68,7 +68,8 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     the runtime has its state. Raises OSError where the directory cannot be written.
     """
     held = directory()
-    os.makedirs(held, 0o755, exist_ok=True)
+    if not os.path.isdir(held):
+        os.makedirs(held, 0o755, exist_ok=True)
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
     path = os.path.join(held, _file_name(root, identity))
     files.replace(path, fastjson.dumps(whole) + b"\n", mode=0o644)

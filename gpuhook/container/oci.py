@@ -28,10 +28,8 @@ def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
     """Apply `edits` to `spec`. Raises GH1302 for a device node that the host lacks."""
     for entry in edits.get("env") or ():
         set_variable(spec, entry)
-    for node in edits.get("deviceNodes") or ():
-        _add_device(spec, node)
-    for mount in edits.get("mounts") or ():
-        _add_mount(spec, mount)
+    bound = _add_devices(spec, edits.get("deviceNodes") or [])
+    _add_mounts(spec, bound + (edits.get("mounts") or []))
     for hook in edits.get("hooks") or ():
         add_hook(spec, hook)
     _add_gids(spec, edits.get("additionalGids") or [])
@@ -82,28 +80,40 @@ def user_namespace(spec: dict[str, Any]) -> bool:
     return any(isinstance(n, dict) and n.get("type") == "user" for n in namespaces or ())
 
 
-def _add_device(spec: dict[str, Any], node: DeviceNode) -> None:
-    path = node["path"]
-    source = node.get("hostPath") or path
-    device = _stated(node, path, source)
-    user = section(spec, "process").get("user")
-    for key in ("uid", "gid"):
-        if key in node:
-            device[key] = node[key]
-        elif isinstance(user, dict) and user.get(key):
-            device[key] = user[key]
+def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
+    """Add device nodes and their cgroup rules; returns the mounts of those that must be bound."""
+    if not nodes:
+        return []
     linux = section(spec, "linux")
     devices = items(linux, "devices")
-    devices[:] = [old for old in devices if not _names(old, "path", path)]
-    if source != path and user_namespace(spec):
-        # In a user namespace no node can be made, and runtimes then bind the host's node of the
-        # *same* path: with another dev root that is another file, or none.
-        mount: Mount = {"hostPath": source, "containerPath": path, "options": _BIND_NODE_OPTIONS}
-        _add_mount(spec, mount)
-    else:
-        devices.append(device)
-    if device["type"] in "bc":
-        _allow(linux, device, node.get("permissions") or "rwm")
+    paths = {node["path"] for node in nodes}
+    devices[:] = [d for d in devices if not (isinstance(d, dict) and d.get("path") in paths)]
+    in_user_namespace = user_namespace(spec)
+    user = section(spec, "process").get("user")
+    bound: list[Mount] = []
+    for node in nodes:
+        path, source = node["path"], node.get("hostPath") or node["path"]
+        device = _stated(node, path, source)
+        _own(device, node, user)
+        if source != path and in_user_namespace:
+            # In a user namespace no node can be made, and runtimes then bind the host's node of
+            # the *same* path: with another dev root that is another file, or none.
+            options = list(_BIND_NODE_OPTIONS)
+            bound.append({"hostPath": source, "containerPath": path, "options": options})
+        else:
+            devices.append(device)
+        if device["type"] in "bc":
+            _allow(linux, device, node.get("permissions") or "rwm")
+    return bound
+
+
+def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
+    """Set the owner of a device: the spec's, else the process's own where it is not root."""
+    owner = user if isinstance(user, dict) else {}
+    for key in ("uid", "gid"):
+        value = node.get(key, owner.get(key) or None)
+        if value is not None:
+            device[key] = value
 
 
 def _stated(node: DeviceNode, path: str, source: str) -> dict[str, Any]:
@@ -142,24 +152,26 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
         rules.append(rule)
 
 
-def _add_mount(spec: dict[str, Any], mount: Mount) -> None:
-    destination = mount["containerPath"]
-    entry: dict[str, Any] = {"destination": destination, "source": mount["hostPath"]}
-    entry["type"] = mount.get("type") or "bind"
-    if mount.get("options"):
-        entry["options"] = mount["options"]
+def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
+    """Add mounts behind those of the spec, each in place of the one of the same destination."""
+    if not added:
+        return
     mounts = items(spec, "mounts")
-    clean = normpath(destination)
-    mounts[:] = [
-        old
-        for old in mounts
-        if not (
-            isinstance(old, dict)
-            and isinstance(old.get("destination"), str)
-            and normpath(old["destination"]) == clean
-        )
-    ]
-    mounts.append(entry)
+    entries: dict[str, dict[str, Any]] = {}
+    for mount in added:
+        destination = mount["containerPath"]
+        entry: dict[str, Any] = {"destination": destination, "source": mount["hostPath"]}
+        entry["type"] = mount.get("type") or "bind"
+        if mount.get("options"):
+            entry["options"] = mount["options"]
+        entries[normpath(destination)] = entry
+    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
+    mounts.extend(entries.values())
+
+
+def _destination(mount: object) -> str | None:
+    destination = mount.get("destination") if isinstance(mount, dict) else None
+    return normpath(destination) if isinstance(destination, str) else None
 
 
 def add_hook(spec: dict[str, Any], hook: Hook) -> None:
@@ -176,7 +188,3 @@ def _add_gids(spec: dict[str, Any], gids: list[int]) -> None:
         return
     held = items(section(section(spec, "process"), "user"), "additionalGids")
     held.extend(gid for gid in wanted if gid not in held)
-
-
-def _names(old: object, key: str, value: str) -> bool:
-    return isinstance(old, dict) and old.get(key) == value

@@ -39,6 +39,7 @@ class Root:
             os.close(self._fd)
             raise fault("GH1304", path=path)
         self._known: dict[str, int] = {}
+        self._swept: set[int] = set()
 
     def __enter__(self) -> Root:  # noqa: PYI034 # Self needs a newer Python
         return self
@@ -91,6 +92,14 @@ class Root:
         """
         parent, _, name = path.rpartition("/")
         fd = self.directory(parent or "/", create=True)
+        try:
+            os.symlink(target, name, dir_fd=fd)
+        except FileExistsError:
+            return self._relink(target, name, fd)
+        return True
+
+    def _relink(self, target: str, name: str, fd: int) -> bool:
+        """Put the link in place of what has its name, unless that is the same link."""
         try:
             if os.readlink(name, dir_fd=fd) == target:
                 return False
@@ -191,6 +200,10 @@ class Root:
             os.close(held)
 
     def _sweep(self, fd: int) -> None:
+        """Remove what killed writers left in a directory, once."""
+        if fd in self._swept:
+            return
+        self._swept.add(fd)
         readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             files.remove_stale(readable)

@@ -52,7 +52,7 @@ class Source:
     def is_grant(self) -> bool:
         """Whether somebody meant this very container to have devices.
 
-        A variable that says `all` (or `none`) is not that: CUDA images bake it in and run on
+        A variable that says `all` (or `none`) is not that: images bake it in and run on
         nodes without a GPU every day. Everything else names devices of this node.
         """
         return self.kind != ENV or not _IMAGE_WORDS.issuperset(self.names)

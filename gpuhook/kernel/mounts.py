@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mount(2) and what is made of it. WARM.
+"""mount(2) and what is made of it.
 
-Constants from linux/mount.h.
+WARM. Constants from linux/mount.h.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIBC.mount.argtypes = (
 
 
 def mount(source: str, target: str, fstype: str, flags: int) -> None:
-    """Mount `source` at `target`, as mount(2) does; raises OSError with the target."""
+    """Mount `source` at `target`; raises OSError with the target."""
     arguments = (os.fsencode(source), os.fsencode(target), os.fsencode(fstype))
     if LIBC.mount(*arguments, flags, None) != 0:
         raise os_error(target)

@@ -21,14 +21,15 @@ NOTE_SECTION = b".note.cuda.fwd_compatibility"
 NOTE_OWNER = b"NVIDIA Corporation"
 
 
-def libraries(root: Root, directory: str, driver: str) -> tuple[list[tuple[str, str]], str]:
+def libraries(
+    root: Root, directory: str, names: list[str], driver: str
+) -> tuple[list[tuple[str, str]], str]:
     """Return ([(SONAME, path), ...], reason) of the compatibility libraries that fit `driver`.
 
-    The list is empty where the image has none, or where they do not fit; the reason is "" unless
-    somebody should know. With a note a library fits if it names the host's driver branch and is
-    newer than the host's; without one, if its major version is above the host's.
+    `names` is what `directory` holds. The list is empty where nothing fits; the reason is ""
+    unless somebody should know. With a note a library fits if it names the host's driver branch
+    and is newer than the host's; without one, if its major version is above the host's.
     """
-    names = root.names(directory)
     found = [name for name in names if name.startswith("libcuda.so.") and name.count(".") > 2]
     if len(found) != 1:
         return [], f"{directory} holds {len(found)} versions of libcuda" if found else ""

@@ -7,7 +7,6 @@ HOT.
 from __future__ import annotations
 
 from gpuhook.container.provide import Provision
-from gpuhook.vendors.nvidia import compat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,5 +19,9 @@ def of(root: Root, jobs: Jobs) -> tuple[Provision, str]:
     preferred: list[tuple[str, str]] = []
     reason = ""
     if jobs.cuda_compat and jobs.driver_version and jobs.libraries:
-        preferred, reason = compat.libraries(root, jobs.cuda_compat, jobs.driver_version)
+        names = root.names(jobs.cuda_compat)
+        if names:
+            from gpuhook.vendors.nvidia import compat  # few images have any
+
+            preferred, reason = compat.libraries(root, jobs.cuda_compat, names, jobs.driver_version)
     return Provision(jobs.libraries, jobs.links, preferred), reason

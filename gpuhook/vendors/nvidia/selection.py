@@ -73,7 +73,8 @@ def aliases(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> dict[str, str
             continue
         known = gpu.uuid if gpu.uuid in given else given[0]
         others = [*names(gpu, STRATEGIES), gpu.pci_bus_id or "", bus_id(gpu.pci_bus_id or "")]
-        found |= {other.lower(): known for other in others if other and other != known}
+        lower = {other.lower() for other in others if other}
+        found |= dict.fromkeys(sorted(lower - {known}), known)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.cdi import edits, versions
+from gpuhook.cdi import versions
 from gpuhook.vendors.nvidia import hookless, selection, words
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -17,6 +17,7 @@ from gpuhook.vendors.nvidia.jobs import Jobs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, Device, Mount, Spec
+    from gpuhook.cdi.edits import DeviceNode as DeviceNodeEdit
 
 DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
 COMPAT_DIRECTORY = "/usr/local/cuda/compat"
@@ -85,14 +86,15 @@ def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
 
 def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
     nodes = {device.path: device for device in node.device_nodes}
-    devices: list[Device] = []
-    each = [_node_edits([nodes[selection.node_path(gpu)]]) for gpu in gpus]
-    for strategy in dict.fromkeys(choices.strategies):
-        for gpu, gpu_edits in zip(gpus, each, strict=True):
-            named = selection.names(gpu, (strategy,))
-            devices.extend({"name": name, "containerEdits": gpu_edits} for name in named)
+    own = [nodes[selection.node_path(gpu)] for gpu in gpus]
+    devices: list[Device] = [
+        {"name": name, "containerEdits": _node_edits([device])}
+        for strategy in dict.fromkeys(choices.strategies)
+        for gpu, device in zip(gpus, own, strict=True)
+        for name in selection.names(gpu, (strategy,))
+    ]
     if choices.with_all:
-        devices.append({"name": selection.EVERY, "containerEdits": edits.merged(each)})
+        devices.append({"name": selection.EVERY, "containerEdits": _node_edits(own)})
     return devices
 
 
@@ -103,8 +105,8 @@ def _node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     """
     found: ContainerEdits = {"deviceNodes": []}
     gids = []
-    for node in sorted(nodes, key=lambda node: _order(node.path)):
-        entry: edits.DeviceNode = {"path": node.path}
+    for node in sorted(nodes, key=lambda node: _numeric_order(node.path)):
+        entry: DeviceNodeEdit = {"path": node.path}
         if node.host_path != node.path:
             entry["hostPath"] = node.host_path
         entry["fileMode"] = node.mode
@@ -177,6 +179,12 @@ def _soname_link(file: DriverFile) -> Link:
     """Return the link that the hook makes for a library anyway."""
     directory, _, name = file.container_path.rpartition("/")
     return Link(f"{directory}/{file.soname}", name)
+
+
+def _numeric_order(path: str) -> tuple[str, int]:
+    """Return the sort key of a device node: /dev/nvidia2 comes before /dev/nvidia10."""
+    stem = path.rstrip("0123456789")
+    return stem, int(path[len(stem) :] or -1)
 
 
 def _order(path: str) -> tuple[int, str]:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that belongs to the driver below a root, as facts for the CDI spec."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import companions, libcuda, libraries
+from gpuhook.vendors.nvidia.roots import Root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.vendors.nvidia.inventory import DriverFile, Link
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of one driver. Links leave out the SONAME links, which follow from the files."""
+
+    files: tuple[DriverFile, ...]
+    links: tuple[Link, ...]
+    library_dirs: tuple[str, ...]  # container directories for the loader, libcuda's first
+    libcuda: str  # host path of libcuda.so.<version>
+    version: str  # "580.95.05"
+    warnings: tuple[str, ...] = ()
+
+
+def find(
+    driver_root: str,
+    version: str | None = None,
+    *,
+    library_search_paths: Sequence[str] = (),
+    config_search_paths: Sequence[str] = (),
+    host_root: str = "/",
+) -> Found:
+    """Return the files of the driver below `driver_root`, links followed inside that root.
+
+    Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
+    paths are directories inside the root, looked at first. A single broken file is a warning;
+    faults are GH1230 to GH1236 (no driver, two versions, another version, broken libcuda).
+    """
+    if not os.path.isdir(driver_root):
+        raise fault("GH1235", root=driver_root)
+    root = Root(os.path.abspath(driver_root))
+    located = libcuda.locate(root, version, library_search_paths)
+    found = libraries.libraries(root, located)
+    for path in config_search_paths:
+        if not path.startswith("/"):
+            raise fault("GH1236", path=path)
+    others = companions.companions(
+        root,
+        located.version,
+        config_search_paths=config_search_paths,
+        host_root=host_root,
+    )
+    return Found(
+        files=(*found.files, *others),
+        links=tuple(found.links),
+        library_dirs=tuple(found.directories),
+        libcuda=root.host(located.path),
+        version=located.version,
+        warnings=(*found.warnings, *_missing_ml(found, located)),
+    )
+
+
+def _missing_ml(found: libraries.Libraries, located: libcuda.Libcuda) -> list[str]:
+    name = "libnvidia-ml.so." + located.version
+    if any(file.container_path.endswith("/" + name) for file in found.files):
+        return []
+    return [f"{name} is not beside libcuda: nvidia-smi and NVML will not work in containers"]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What generate-cdi writes, read and applied by podman: the container's own view of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cdi import registry
+from gpuhook.cdi import spec as spec_files
+from gpuhook.programs.cli import main
+from gpuhook.vendors.nvidia import hookless
+from gpuhook.vendors.nvidia.spec import Choices, describe
+from tests.contract import engines
+from tests.contract.views import View, questions
+from tests.simulated.node import SimulatedNode, make_node
+
+LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libGLX_indirect.so.0")
+LIB = "/usr/lib/x86_64-linux-gnu"
+
+
+@pytest.fixture(scope="module")
+def t4(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
+    """Return a simulated node with one T4."""
+    return make_node(tmp_path_factory.mktemp("t4"), "t4")
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
+    """Return a simulated node with four A100, one of them lost."""
+    return make_node(tmp_path_factory.mktemp("lost"), "lost-gpu")
+
+
+def write(node: SimulatedNode, directory: Path, choices: Choices, fmt: str = "yaml") -> Path:
+    """Write the spec of `node` into `directory`, as generate-cdi does."""
+    spec_files.write(describe(node.node, choices).spec, str(directory / f"nvidia.{fmt}"), fmt)
+    return directory
+
+
+def seen(
+    place: Path, root: Path, specs: Path, *devices: str, options: list[str] | None = None
+) -> View:
+    """Return the view from inside a container that podman gives `devices`."""
+    asked = questions(
+        "/usr/bin/nvidia-smi",
+        f"{LIB}/vdpau/libvdpau_nvidia.so.1",
+        tries=["195:0", "195:1", "195:2", "195:3"],
+        runs=[["/dlprobe", *LIBRARIES], ["/usr/bin/nvidia-smi"]],
+    )
+    named = [word for device in devices for word in ("--device", f"nvidia.com/gpu={device}")]
+    named += ["--cap-add", "MKNOD", *(options or [])]
+    return engines.podman(place, root, ["/probe", *asked], named, cdi=specs).view
+
+
+@pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
+def test_a_spec_without_hooks_makes_a_working_container(
+    kind: str, t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """With --hooks none podman alone gives the GPU and a driver that the loader finds."""
+    specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
+    view = seen(tmp_path / "podman", root_of(kind), specs, "0")
+    assert {path: entry.open for path, entry in view.gpus().items()} == {
+        "/dev/nvidia0": "ENXIO",
+        "/dev/nvidia-modeset": "ENXIO",
+        "/dev/nvidia-uvm": "ENXIO",
+        "/dev/nvidia-uvm-tools": "ENXIO",
+        "/dev/nvidiactl": "ENXIO",
+    }
+    assert view.tries["195:1"] == "EPERM"
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+    loaded, smi = view.runs
+    # A library opened by a second name is the first again: the loader compares inodes.
+    found = {name: answer.get("path") for name, answer in loaded.found().items()}
+    assert found == {
+        "libcuda.so.1": f"{hookless.DIRECTORY}/libcuda.so.1",
+        "libcuda.so": f"{hookless.DIRECTORY}/libcuda.so.1",
+        "libnvidia-ml.so.1": f"{hookless.DIRECTORY}/libnvidia-ml.so.1",
+        "libGLX_indirect.so.0": f"{hookless.DIRECTORY}/libGLX_indirect.so.0",
+    }
+    assert smi.rc == 0
+    for mount in view.mounts.values():
+        if mount.target.startswith(hookless.DIRECTORY):
+            assert {"ro", "nosuid", "nodev"} <= mount.options
+    assert view.paths[f"{LIB}/vdpau/libvdpau_nvidia.so.1"].kind == "file"
+
+
+def test_a_cuda_image_keeps_its_library_path(
+    t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """CUDA images name these directories themselves: for them the variable does not change."""
+    specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
+    name, _, value = hookless.ENV.partition("=")
+    options = ["--env", f"{name}={value}"]
+    view = seen(tmp_path / "podman", root_of("debian"), specs, "0", options=options)
+    assert view.values(name) == [value]
+
+
+@pytest.mark.parametrize("fmt", spec_files.FORMATS)
+def test_podman_reads_the_spec_and_calls_the_one_hook(
+    fmt: str, t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """Podman finds the devices by every name and calls our hook as the spec says."""
+    record = tmp_path / "record"
+    hook = tmp_path / "gpuhook-hook"
+    hook.write_text(f'#!/bin/sh\nprintf "%s\\n" "$0" "$@" > {record}; env > {record}.env\n')
+    hook.chmod(0o755)
+    choices = Choices(hook_path=str(hook), host_root=t4.host_root)
+    specs = write(t4, tmp_path / "cdi", choices, fmt)
+    uuid = str(t4.node.gpus[0].uuid)
+    root = root_of("debian")
+    for name in ("0", uuid, "all"):
+        view = seen(tmp_path / f"podman-{name}", root, specs, name)
+        assert view.gpus()["/dev/nvidia0"].open == "ENXIO"
+    written = describe(t4.node, choices).spec["containerEdits"]["hooks"][0]
+    assert record.read_text("utf-8").splitlines()[1:] == written["args"][1:]
+    assert "PATH=/usr/sbin:/usr/bin:/sbin:/bin" in Path(f"{record}.env").read_text("utf-8")
+    assert "NVIDIA_VISIBLE_DEVICES" not in Path(f"{record}.env").read_text("utf-8")
+
+
+def test_all_is_every_usable_gpu(
+    lost: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """`all` gives the GPUs that work, and the lost one cannot be opened."""
+    specs = write(lost, tmp_path / "cdi", Choices(hooks="none"))
+    view = seen(tmp_path / "podman", root_of("debian"), specs, "all")
+    usable = {gpu.minor for gpu in lost.node.gpus if not gpu.lost}
+    given = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+    assert given == {f"/dev/nvidia{minor}" for minor in usable}
+    for minor in range(4):
+        assert view.tries[f"195:{minor}"] == ("ENXIO" if minor in usable else "EPERM")
+
+
+def test_two_of_many(lost: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """Two devices of one spec come together, and the common edits once."""
+    specs = write(lost, tmp_path / "cdi", Choices(hooks="none", strategies=("index",)), "json")
+    document = json.loads((specs / "nvidia.json").read_text("utf-8"))
+    names = [device["name"] for device in document["devices"]][:2]
+    view = seen(tmp_path / "podman", root_of("debian"), specs, *names)
+    given = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+    wanted = [device["containerEdits"]["deviceNodes"][0] for device in document["devices"][:2]]
+    assert given == {node["path"] for node in wanted}
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+
+
+def test_the_asked_node_is_described_and_remembered(
+    t4: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """generate-cdi asks NVML and the driver tree, and leaves node.json and the compiled spec."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "cdi/nvidia.yaml"
+    done = CliRunner().invoke(main, ["generate-cdi", *t4.options, "--output", str(path)])
+    assert done.exit_code == 0, done.output
+    uuid = str(t4.node.gpus[0].uuid)
+    remembered = json.loads((tmp_path / "state/node.json").read_text("utf-8"))
+    assert remembered["fingerprint"] == t4.node.fingerprint
+    aliases = remembered["aliases"]
+    assert {aliases[name] for name in ("00000000:00:1e.0", "0000:00:1e.0", "0")} == {uuid}
+    found = os.stat(path)
+    identity = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    assert remembered["spec"] == {"path": str(path), "identity": identity}
+
+    def never(source: str) -> None:
+        raise AssertionError(source)
+
+    compiled, edits = registry.load([str(path.parent)], never).device(f"nvidia.com/gpu={uuid}")
+    assert edits["deviceNodes"][0]["hostPath"] == f"{t4.dev_root}/dev/nvidia0"
+    hook = compiled.edits["hooks"][0]["args"]
+    assert hook[hook.index("--fingerprint") + 1] == t4.node.fingerprint
+    assert hook[hook.index("--host-root") + 1] == t4.host_root

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI spec files: reading as CDI reads them, writing so that everybody reads the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuhook.cdi import spec as spec_files
+from gpuhook.errors import GpuhookError
+
+SPEC: Any = {
+    "cdiVersion": "0.5.0",
+    "kind": "vendor.com/device",
+    "devices": [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/x", "fileMode": 438}]}}
+        for name in ("0", "0:1", "1e3", "0x1f", "0o17", "true", "null", "GPU-1", "1.0", "all")
+    ],
+    "containerEdits": {"env": ["A=b: c # d", "N=", "U=é"], "hooks": []},
+}
+
+
+def read_text(tmp_path: Path, text: str | bytes, name: str = "x.yaml") -> Any:
+    """Return the spec that a file with this text holds."""
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return spec_files.read(str(path))
+
+
+def head(devices: str) -> str:
+    """Return a YAML spec with the given block of devices."""
+    return f"cdiVersion: 0.5.0\nkind: vendor.com/device\ndevices:\n{devices}"
+
+
+@pytest.mark.parametrize("fmt", spec_files.FORMATS)
+def test_what_is_written_is_read(tmp_path: Path, fmt: str) -> None:
+    """A spec written in either format is read back as it was."""
+    path = str(tmp_path / f"new/dir/x.{fmt}")
+    spec_files.write(SPEC, path, fmt)
+    assert spec_files.read(path) == SPEC
+    assert os.stat(path).st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path / "new/dir") == [f"x.{fmt}"]
+
+
+def test_yaml_means_the_same_to_other_readers() -> None:
+    """A name that looks like a number or a flag is quoted, so that every reader takes text."""
+    text = spec_files.document(SPEC, "yaml")
+    assert text.startswith("---\ncdiVersion:")
+    assert yaml.safe_load(text) == SPEC
+    for name in ("0", "0:1", "1e3", "0x1f", "0o17", "1.0"):
+        assert f"- name: '{name}'\n" in text
+
+
+def test_yaml_has_no_anchors() -> None:
+    """A value used twice is written twice: aliases are hard to read and to diff."""
+    shared = {"deviceNodes": [{"path": "/dev/x"}]}
+    devices = [{"name": name, "containerEdits": shared} for name in "ab"]
+    spec: Any = dict(SPEC, devices=devices)
+    assert "&" not in spec_files.document(spec, "yaml")
+
+
+def test_unquoted_names_are_text(tmp_path: Path) -> None:
+    """Scalars where CDI wants a string are taken as written: a device may be called 0 or 0:1."""
+    edits = "{deviceNodes: [{path: /dev/x, fileMode: 0666}]}"
+    names = ("0", "0:1", "1e3", "yes", "0010")
+    text = head("".join(f"- name: {name}\n  containerEdits: {edits}\n" for name in names))
+    spec = read_text(tmp_path, text)
+    assert [device["name"] for device in spec["devices"]] == ["0", "0:1", "1e3", "yes", "0010"]
+    assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["fileMode"] == 0o666
+
+
+def test_empty_values_are_absent(tmp_path: Path) -> None:
+    """A key without a value is as if it were not there."""
+    text = head("- name: a\n  containerEdits:\n    env: [A=b]\n    mounts:\n") + "containerEdits:\n"
+    spec = read_text(tmp_path, text)
+    assert spec["devices"][0] == {"name": "a", "containerEdits": {"env": ["A=b"]}}
+    assert "containerEdits" not in spec
+
+
+def test_merge_keys_work(tmp_path: Path) -> None:
+    """YAML's merge keys and aliases are read, as CDI's own reader does."""
+    text = head("- &a\n  name: a\n  containerEdits: {env: [A=b]}\n- <<: *a\n  name: b\n")
+    devices = read_text(tmp_path, text)["devices"]
+    assert [device["name"] for device in devices] == ["a", "b"]
+    assert devices[0]["containerEdits"] == devices[1]["containerEdits"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("cdiVersion: 0.5.0\nkind: [a\n", "line 3, column 1", "expected"),
+        ("a: b\n  c: d\n", "line 2, column 4", "not allowed"),
+        ("kind: a/b\nkind: c/d\n", "line 2, column 1", "twice"),
+        ("? [a]\n: b\n", "line 1, column 3", "not a string"),
+        ("a: 1\n---\nb: 2\n", "line 2, column 1", "another document"),
+        (b"a: \xff\n", "YAML", ""),
+        ("a: \x07\n", "YAML", "control characters"),
+        ("a: &a [*a]\n", "line 1, column", "aliases"),
+    ],
+)
+def test_broken_yaml_names_the_place(
+    tmp_path: Path, text: str | bytes, place: str, reason: str
+) -> None:
+    """Broken YAML is refused with file, line and column."""
+    with pytest.raises(GpuhookError) as caught:
+        read_text(tmp_path, text)
+    assert caught.value.code == "GH1109"
+    assert caught.value.message.startswith(f"{tmp_path}/x.yaml: {place}")
+    assert reason in caught.value.message
+
+
+def test_multiplying_aliases_end(tmp_path: Path) -> None:
+    """A small file of aliases that stands for billions of values is refused, not expanded."""
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(GpuhookError, match="aliases") as caught:
+        read_text(tmp_path, "\n".join(lines))
+    assert caught.value.code == "GH1109"
+
+
+def test_broken_json_names_the_place(tmp_path: Path) -> None:
+    """Broken JSON is refused with the file and the place."""
+    with pytest.raises(GpuhookError, match=r"x\.json: .*line 1") as caught:
+        read_text(tmp_path, '{"a": }', "x.json")
+    assert caught.value.code == "GH1109"
+
+
+def test_an_empty_file_is_a_broken_spec(tmp_path: Path) -> None:
+    """An empty file is refused by the rules, not a crash."""
+    with pytest.raises(GpuhookError) as caught:
+        read_text(tmp_path, "")
+    assert caught.value.code == "GH1106"
+
+
+def test_an_absent_file_is_a_fault(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    with pytest.raises(GpuhookError, match="No such file") as caught:
+        spec_files.read(str(tmp_path / "absent.yaml"))
+    assert caught.value.code == "GH1110"
+
+
+def test_an_unwritable_place_leaves_the_old_file(tmp_path: Path) -> None:
+    """A spec that cannot be written is a fault with a code, and nothing is left half done."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(GpuhookError, match="cannot be written") as caught:
+        spec_files.write(SPEC, str(tmp_path / "file/x.yaml"), "yaml")
+    assert caught.value.code == "GH1111"
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+FULL_DISK = """
+import resource, sys
+from gpuhook.cdi import spec
+from gpuhook.errors import GpuhookError
+read = spec.read(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    spec.write(read, sys.argv[1], "yaml")
+except GpuhookError as error:
+    print(error.code)
+"""
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """Where the new spec does not fit, the old one stays whole and nothing else is left."""
+    path = tmp_path / "x.yaml"
+    spec_files.write(SPEC, str(path), "yaml")
+    before = path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "GH1111\n"
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.yaml"]

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's files, in the layouts that distributions have, of small real libraries."""
+
+import os
+import socket
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import files
+
+V = "580.95.05"
+MULTIARCH = "/usr/lib/x86_64-linux-gnu"
+SONAMES = {
+    f"libcuda.so.{V}": "libcuda.so.1",
+    f"libnvidia-ml.so.{V}": "libnvidia-ml.so.1",
+    f"libGLX_nvidia.so.{V}": "libGLX_nvidia.so.0",
+    f"libnvidia-allocator.so.{V}": "libnvidia-allocator.so.1",
+    f"libnvidia-opticalflow.so.{V}": "libnvidia-opticalflow.so.1",
+    "libnvidia-egl-gbm.so.1.1.2": "libnvidia-egl-gbm.so.1",
+    "libnvidia-nvvm70.so.4": "libnvidia-nvvm70.so.4",
+}
+PLACE = "S" * 48
+
+
+@cache
+def compiled() -> bytes:
+    """Return a shared object whose SONAME is a long place holder."""
+    with TemporaryDirectory() as where:
+        made = Path(where, "library.so")
+        command = ["gcc", "-shared", "-nostdlib", "-x", "c", "-", "-o", str(made)]
+        subprocess.run([*command, f"-Wl,-soname,{PLACE}"], input=b"int gpu;", check=True)
+        return made.read_bytes()
+
+
+def library(path: Path, soname: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(compiled().replace(PLACE.encode(), soname.encode().ljust(48, b"\0")))
+
+
+def link(root: Path, path: str, target: str) -> None:
+    where = root / path[1:]
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.symlink_to(target)
+
+
+def tree(root: Path, directory: str, names: dict[str, str] | None = None) -> Path:
+    """Make the libraries `names` in `directory` below `root`, with the links an installer makes."""
+    for name, soname in (names or SONAMES).items():
+        library(root / directory[1:] / name, soname)
+        if soname != name:
+            link(root, f"{directory}/{soname}", name)
+    return root
+
+
+def by_path(found: files.Found) -> dict[str, tuple[str, str, str | None]]:
+    return {f.container_path: (f.kind, f.host_path, f.soname) for f in found.files}
+
+
+def links(found: files.Found) -> dict[str, str]:
+    return {made.path: made.target for made in found.links}
+
+
+def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...] = ()) -> str:
+    with pytest.raises(GpuhookError) as caught:
+        files.find(str(root), library_search_paths=libraries, config_search_paths=configs)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("directory", [MULTIARCH, "/usr/lib64", "/usr/lib"])
+def test_flat_directory(directory: str, tmp_path: Path) -> None:
+    """Libraries of a flat directory keep it in the container and tell their SONAMEs."""
+    found = files.find(str(tree(tmp_path, directory)))
+    assert found.version == V
+    assert found.libcuda == f"{tmp_path}{directory}/libcuda.so.{V}"
+    assert found.library_dirs == (directory,)
+    assert found.warnings == ()
+    assert by_path(found) == {
+        f"{directory}/{name}": ("library", f"{tmp_path}{directory}/{name}", soname)
+        for name, soname in SONAMES.items()
+    }
+
+
+def test_links_that_always_are(tmp_path: Path) -> None:
+    """Programs find the links they expect also where the host has none."""
+    found = files.find(str(tree(tmp_path, "/usr/lib64")))
+    assert links(found) == {
+        "/usr/lib64/libcuda.so": "libcuda.so.1",
+        "/usr/lib64/libGLX_indirect.so.0": f"libGLX_nvidia.so.{V}",
+        "/usr/lib64/libnvidia-opticalflow.so": "libnvidia-opticalflow.so.1",
+        "/usr/lib64/gbm/nvidia-drm_gbm.so": "../libnvidia-allocator.so.1",
+    }
+
+
+def test_development_links_of_the_host(tmp_path: Path) -> None:
+    """A libX.so of the host comes along when it leads to the driver's file, and only then."""
+    tree(tmp_path, "/usr/lib64")
+    link(tmp_path, "/usr/lib64/libnvidia-ml.so", "libnvidia-ml.so.1")
+    library(tmp_path / "usr/lib64/other.so", "other.so")
+    link(tmp_path, "/usr/lib64/libnvidia-allocator.so", "other.so")
+    found = links(files.find(str(tmp_path)))
+    assert found["/usr/lib64/libnvidia-ml.so"] == "libnvidia-ml.so.1"
+    assert "/usr/lib64/libnvidia-allocator.so" not in found
+
+
+def test_debian_alternatives(tmp_path: Path) -> None:
+    """Debian's web of absolute links is followed inside the root, and each file is given once."""
+    current = f"{MULTIARCH}/nvidia/current"
+    tree(tmp_path, current)
+    core = f"libnvidia-eglcore.so.{V}"
+    library(tmp_path / MULTIARCH[1:] / core, core)  # Debian has this one outside of current
+    library(tmp_path / current[1:] / f"libvdpau_nvidia.so.{V}", "libvdpau_nvidia.so.1")
+    for name in ("libcuda.so.1", f"libnvidia-ml.so.{V}"):
+        link(tmp_path, f"{MULTIARCH}/{name}", f"/etc/alternatives/nvidia--{name}")
+        link(tmp_path, f"/etc/alternatives/nvidia--{name}", f"{current}/{name}")
+    smi = tmp_path / "usr/lib/nvidia/current/nvidia-smi"
+    smi.parent.mkdir(parents=True)
+    smi.write_text("#!/bin/sh\n")
+    smi.chmod(0o755)
+    link(tmp_path, "/usr/bin/nvidia-smi", "/etc/alternatives/nvidia--nvidia-smi")
+    link(tmp_path, "/etc/alternatives/nvidia--nvidia-smi", "/usr/lib/nvidia/current/nvidia-smi")
+    found = files.find(str(tmp_path))
+    assert found.library_dirs == (current, MULTIARCH)
+    paths = by_path(found)
+    assert paths[f"{current}/libcuda.so.{V}"][1] == f"{tmp_path}{current}/libcuda.so.{V}"
+    assert f"{MULTIARCH}/{core}" in paths
+    assert f"{MULTIARCH}/libnvidia-ml.so.{V}" not in paths
+    assert paths["/usr/bin/nvidia-smi"] == ("binary", str(smi), None)
+    assert paths[f"{current}/libvdpau_nvidia.so.{V}"][0] == "plugin"
+    made = links(found)
+    target = f"../nvidia/current/libvdpau_nvidia.so.{V}"
+    assert made[f"{MULTIARCH}/vdpau/libvdpau_nvidia.so.1"] == target
+    gbm = made[f"{MULTIARCH}/gbm/nvidia-drm_gbm.so"]
+    assert gbm == "../nvidia/current/libnvidia-allocator.so.1"
+
+
+def test_links_never_leave_the_root(tmp_path: Path) -> None:
+    """An absolute link means the driver's root: the host's file of that name is not taken."""
+    outside = tmp_path / "host"
+    library(outside / f"libnvidia-cfg.so.{V}", "libnvidia-cfg.so.1")
+    root = tmp_path / "root"
+    tree(root, "/usr/lib64")
+    for name, target in (
+        (f"libnvidia-cfg.so.{V}", f"{outside}/libnvidia-cfg.so.{V}"),
+        (f"libnvidia-tls.so.{V}", f"../../../host/libnvidia-cfg.so.{V}"),
+        (f"libnvidia-fbc.so.{V}", f"libnvidia-fbc.so.{V}"),
+    ):
+        link(root, f"/usr/lib64/{name}", target)
+    found = files.find(str(root))
+    assert all(f.host_path.startswith(f"{root}/") for f in found.files)
+    assert sorted(w.rpartition("/")[2] for w in found.warnings) == [
+        f"libnvidia-{name}.so.{V} leads nowhere; left out" for name in ("cfg", "fbc", "tls")
+    ]
+
+
+def test_gke_prefix(tmp_path: Path) -> None:
+    """GKE's directory is no root: a container finds it where GKE's images look."""
+    root = tree(tmp_path / "home/kubernetes/bin/nvidia", "/lib64")
+    for path in ("bin/nvidia-smi", "vulkan/icd.d/nvidia_icd.json"):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text("#")
+        (root / path).chmod(0o755)
+    (root / f"firmware/nvidia/{V}").mkdir(parents=True)
+    (root / f"firmware/nvidia/{V}/gsp_tu10x.bin").write_text("#")
+    found = files.find(str(root))
+    assert found.library_dirs == ("/usr/local/nvidia/lib64",)
+    paths = by_path(found)
+    assert paths["/usr/local/nvidia/bin/nvidia-smi"][1] == f"{root}/bin/nvidia-smi"
+    assert paths["/etc/vulkan/icd.d/nvidia_icd.json"][0] == "config"
+    assert f"/lib/firmware/nvidia/{V}/gsp_tu10x.bin" in paths
+    assert links(found)["/usr/local/nvidia/lib64/libcuda.so"] == "libcuda.so.1"
+
+
+def test_lib64_of_a_system_is_no_prefix(tmp_path: Path) -> None:
+    """A root whose real /lib64 holds the dynamic loader keeps its paths."""
+    tree(tmp_path, "/lib64")
+    (tmp_path / "lib64/ld-linux-x86-64.so.2").write_text("#")
+    assert files.find(str(tmp_path)).library_dirs == ("/lib64",)
+
+
+def test_companions(tmp_path: Path) -> None:
+    """Programs, firmware, sockets and configuration are found where each of them lives."""
+    tree(tmp_path, "/usr/lib64")
+    for path in (
+        f"lib/firmware/nvidia/{V}/gsp_ga10x.bin",
+        f"opt/firmware/nvidia/{V}/gsp_tu10x.bin",
+        f"lib/firmware/nvidia/{V}/other.bin",
+        "usr/share/vulkan/icd.d/nvidia_icd.json",
+        "usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+        "etc/OpenCL/vendors/nvidia.icd",
+        "usr/bin/nvidia-debugdump",
+        "sys/module/firmware_class/parameters/path",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("/opt/firmware\n")
+    (tmp_path / "usr/lib64/vdpau").mkdir()
+    library(tmp_path / f"usr/lib64/vdpau/libvdpau_nvidia.so.{V}", "libvdpau_nvidia.so.1")
+    library(tmp_path / "usr/lib64/xorg/modules/drivers/nvidia_drv.so", "nvidia_drv.so")
+    (tmp_path / "run/nvidia-persistenced").mkdir(parents=True)
+    (tmp_path / "run/nvidia-fabricmanager").mkdir(parents=True)
+    (tmp_path / "run/nvidia-fabricmanager/socket").write_text("no socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        back = Path.cwd()
+        os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for an address
+        listening.bind("socket")
+        os.chdir(back)
+        found = files.find(str(tmp_path), host_root=str(tmp_path))
+    others = {path: kind for path, (kind, _, _) in by_path(found).items() if kind != "library"}
+    assert others == {
+        f"/opt/firmware/nvidia/{V}/gsp_tu10x.bin": "firmware",
+        f"/lib/firmware/nvidia/{V}/gsp_ga10x.bin": "firmware",
+        "/etc/vulkan/icd.d/nvidia_icd.json": "config",
+        "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": "config",
+        "/etc/OpenCL/vendors/nvidia.icd": "config",
+        "/run/nvidia-persistenced/socket": "socket",
+        f"/usr/lib64/vdpau/libvdpau_nvidia.so.{V}": "plugin",
+        "/usr/lib64/xorg/modules/drivers/nvidia_drv.so": "plugin",
+    }
+    made = links(found)["/usr/lib64/vdpau/libvdpau_nvidia.so.1"]
+    assert made == f"libvdpau_nvidia.so.{V}"
+
+
+def test_broken_files_are_warnings(tmp_path: Path) -> None:
+    """Text, an empty file and a dangling link among the libraries are named and left out."""
+    tree(tmp_path, "/usr/lib64")
+    (tmp_path / f"usr/lib64/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
+    (tmp_path / f"usr/lib64/libnvidia-cfg.so.{V}").write_text("")
+    link(tmp_path, f"/usr/lib64/libnvcuvid.so.{V}", "gone")
+    found = files.find(str(tmp_path))
+    assert len(found.warnings) == 3
+    assert not {"libnvidia-tls", "libnvidia-cfg", "libnvcuvid"} & {
+        Path(path).name.partition(".")[0] for path in by_path(found)
+    }
+
+
+def test_32_bit_libraries_are_left_out(tmp_path: Path) -> None:
+    """Libraries of another ELF class than libcuda's are not mixed in."""
+    tree(tmp_path, "/usr/lib64")
+    narrow = bytearray(compiled()[:64])
+    narrow[4] = 1
+    narrow[28:52] = bytes(24)
+    (tmp_path / f"usr/lib64/libnvidia-tls.so.{V}").write_bytes(narrow)
+    found = files.find(str(tmp_path))
+    assert found.warnings == ()
+    assert f"/usr/lib64/libnvidia-tls.so.{V}" not in by_path(found)
+
+
+def test_two_drivers(tmp_path: Path) -> None:
+    """Of two drivers the asked one is taken, else the one that libcuda.so.1 names."""
+    tree(tmp_path, MULTIARCH)
+    old = {f"{name}.so.535.261.03": f"{name}.so.1" for name in ("libcuda", "libnvidia-ml")}
+    for name, soname in old.items():
+        library(tmp_path / MULTIARCH[1:] / name, soname)
+    assert files.find(str(tmp_path)).version == V
+    found = files.find(str(tmp_path), "535.261.03")
+    assert sorted(Path(path).name for path in by_path(found) if "egl" not in path) == [
+        "libcuda.so.535.261.03",
+        "libnvidia-ml.so.535.261.03",
+        "libnvidia-nvvm70.so.4",
+    ]
+    (tmp_path / MULTIARCH[1:] / "libcuda.so.1").unlink()
+    assert code_of(tmp_path) == "GH1233"
+
+
+def test_other_version_than_asked(tmp_path: Path) -> None:
+    """A kernel module of another version than the libraries is a fault that names both."""
+    tree(tmp_path, MULTIARCH)
+    with pytest.raises(GpuhookError) as caught:
+        files.find(str(tmp_path), "570.1.2")
+    assert caught.value.code == "GH1232"
+    assert "570.1.2" in caught.value.message
+    assert V in caught.value.message
+
+
+def test_libcuda_and_nvml_of_two_versions(tmp_path: Path) -> None:
+    """A half-finished upgrade is a fault; a missing libnvidia-ml only a warning."""
+    library(tmp_path / f"usr/lib64/libcuda.so.{V}", "libcuda.so.1")
+    assert "libnvidia-ml" in files.find(str(tmp_path)).warnings[0]
+    library(tmp_path / "usr/lib64/libnvidia-ml.so.570.1.2", "libnvidia-ml.so.1")
+    assert code_of(tmp_path) == "GH1231"
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    """Without a driver the fault lists where it was looked for."""
+    with pytest.raises(GpuhookError) as caught:
+        files.find(str(tmp_path), library_search_paths=("/opt/none",))
+    assert caught.value.code == "GH1230"
+    for place in ("/opt/none", MULTIARCH, "/usr/lib64", "/etc/ld.so.cache"):
+        assert place in caught.value.message
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    """A root that is none and a relative search path are refused."""
+    assert code_of(tmp_path / "none") == "GH1235"
+    tree(tmp_path, "/usr/lib64")
+    assert code_of(tmp_path, libraries=("opt",)) == "GH1236"
+    assert code_of(tmp_path, configs=("etc",)) == "GH1236"
+
+
+def test_broken_libcuda(tmp_path: Path) -> None:
+    """A libcuda that is no library is a fault that names it."""
+    tree(tmp_path, "/usr/lib64")
+    (tmp_path / f"usr/lib64/libcuda.so.{V}").write_text("")
+    assert code_of(tmp_path) == "GH1234"
+
+
+def test_search_path(tmp_path: Path) -> None:
+    """A directory that nobody else has is searched first when named, with the root or without."""
+    tree(tmp_path, "/opt/gpu/lib")
+    for path in ("/opt/gpu/lib", f"{tmp_path}/opt/gpu/lib"):
+        found = files.find(str(tmp_path), library_search_paths=(path,))
+        assert found.library_dirs == ("/opt/gpu/lib",)
+
+
+def test_the_hosts_loader_cache(tmp_path: Path) -> None:
+    """A driver in a directory of the host's ld.so.conf is found by the host's own cache."""
+    tree(tmp_path, "/opt/gpu/lib")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld.so.conf").write_text("/opt/gpu/lib\n")
+    subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True)
+    assert files.find(str(tmp_path)).library_dirs == ("/opt/gpu/lib",)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook generate-cdi` and `gpuhook cdi` as people and the wrapper call them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.cdi import cache, registry
+from gpuhook.cdi import spec as spec_files
+from gpuhook.programs.cli import main
+from gpuhook.programs.cli.generate_cdi import generate_cdi
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a state directory of the test's own."""
+    for name in list(os.environ):
+        if name.startswith("GPUHOOK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
+    return tmp_path / "state"
+
+
+def call(*args: str, env: dict[str, str] | None = None) -> Result:
+    """Run `gpuhook` with `args`."""
+    return CliRunner().invoke(main, args, env=env, prog_name="gpuhook")
+
+
+def compile_never(path: str) -> None:
+    """Fail: the cold compiler must not be needed."""
+    raise AssertionError(path)
+
+
+def compile_cold(path: str) -> None:
+    """Compile as the wrapper does, by `gpuhook cdi compile`."""
+    assert call("cdi", "compile", path).exit_code == 0
+
+
+@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu"])
+@pytest.mark.parametrize("fmt", ["yaml", "json"])
+def test_a_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> None:
+    """Any profile gives a spec in either format, without root and without a GPU."""
+    done = call("generate-cdi", "--inventory", profile, "--format", fmt)
+    assert done.exit_code == 0
+    document = spec_files.parser("x." + fmt)(done.stdout.encode(), "x")
+    assert document["kind"] == "nvidia.com/gpu"
+    assert document["cdiVersion"] == "0.5.0"
+
+
+def test_the_file_is_whole_and_ready(tmp_path: Path) -> None:
+    """--output writes a 0644 file, nothing to standard output, and the compiled form with it."""
+    path = tmp_path / "cdi/nvidia.yaml"
+    done = call("generate-cdi", "--inventory", "t4", "--output", str(path))
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert str(path) in done.stderr
+    assert path.stat().st_mode & 0o777 == 0o644
+    found = registry.load([str(path.parent)], compile_never)
+    compiled, edits = found.device("nvidia.com/gpu=0")
+    assert edits == {
+        "deviceNodes": [{"path": "/dev/nvidia0", "fileMode": 438, "permissions": "rw"}]
+    }
+    assert compiled.edits == spec_files.read(str(path))["containerEdits"]
+
+
+def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
+    """The same command twice leaves one file with the same content."""
+    path = tmp_path / "nvidia.json"
+    for _ in range(2):
+        assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
+    assert sorted(os.listdir(tmp_path)) == ["nvidia.json", "state"]
+
+
+def test_a_dump_is_not_taken_for_this_node(tmp_path: Path, state: Path) -> None:
+    """node.json tells of the node that was asked; a dump may be of any node."""
+    path = str(tmp_path / "nvidia.json")
+    assert call("generate-cdi", "--inventory", "t4", "--output", path).exit_code == 0
+    assert not (state / "node.json").exists()
+
+
+def test_an_unwritable_state_directory_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spec is written also where nothing can be kept for the wrapper."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", "/proc/gpuhook")
+    path = tmp_path / "nvidia.json"
+    assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--vendor", "1x"], "GH1510"),
+        (["--vendor", "a/b"], "GH1510"),
+        (["--class", ""], "GH1510"),
+        (["--class", "x="], "GH1510"),
+        (["--hook-path", "gpuhook-hook"], "GH1515"),
+        (["--output", "x.yml"], "GH1514"),
+        (["--output", "x"], "GH1514"),
+        (["--output", "x.yaml", "--format", "json"], "GH1514"),
+        (["--device-id", "99"], "GH1511"),
+    ],
+)
+def test_wrong_values_are_refused_by_code(
+    options: list[str], code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong value is refused with its code and a hint, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    done = call("generate-cdi", "--inventory", "t4", *options)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert f"Error {code}: " in done.stderr
+    assert "hint: " in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--device-name-strategy", "name"],
+        ["--driver-capabilities", "compute,magic"],
+        ["--hooks", "some"],
+        ["--format", "toml"],
+    ],
+)
+def test_unknown_words_are_usage_errors(options: list[str]) -> None:
+    """A word that an option does not know is wrong usage, exit status 2, with the known ones."""
+    done = call("generate-cdi", "--inventory", "t4", *options)
+    assert done.exit_code == 2
+    assert options[0] in done.stderr
+
+
+def test_options_are_checked_before_the_node_is_asked() -> None:
+    """A wrong option is told first, also where the node could not be read."""
+    done = call("generate-cdi", "--inventory", "/no/such/dump", "--vendor", "1x")
+    assert "GH1510" in done.stderr
+
+
+def test_every_option_has_its_variable() -> None:
+    """--help names an environment variable for each option, made of the option's own name."""
+    shown = "".join(call("generate-cdi", "--help").stdout.split())
+    for option in generate_cdi.params:
+        name = option.opts[0].lstrip("-").replace("-", "_").upper()
+        assert f"envvar:GPUHOOK_GENERATE_CDI_{name}" in shown or f"envvar:GPUHOOK_{name}" in shown
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("DEVICE_NAME_STRATEGY", "type-index,index", ["gpu0", "0", "all"]),
+        ("DEVICE_NAME_STRATEGY", "type-index index", ["gpu0", "0", "all"]),
+        ("NO_ALL_DEVICE", "1", ["0", "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"]),
+    ],
+)
+def test_variables_count_like_options(variable: str, value: str, expected: list[str]) -> None:
+    """An option given by its environment variable has the same effect."""
+    env = {f"GPUHOOK_GENERATE_CDI_{variable}": value}
+    done = call("generate-cdi", "--inventory", "t4", "--format", "json", env=env)
+    assert [device["name"] for device in json.loads(done.stdout)["devices"]] == expected
+
+
+def test_the_kind_can_be_chosen() -> None:
+    """--vendor and --class make the kind; a dotted class needs CDI 0.6.0."""
+    options = ["--vendor", "a", "--class", "b.c", "--format", "json"]
+    document = json.loads(call("generate-cdi", "--inventory", "t4", *options).stdout)
+    assert (document["kind"], document["cdiVersion"]) == ("a/b.c", "0.6.0")
+
+
+SPEC: dict[str, Any] = {
+    "cdiVersion": "0.5.0",
+    "kind": "vendor.com/device",
+    "devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}],
+}
+
+
+def write(path: Path, **parts: object) -> Path:
+    """Write a spec that differs from SPEC by `parts`."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(SPEC | parts))  # JSON is YAML
+    return path
+
+
+def test_compile_makes_yaml_readable_for_the_wrapper(tmp_path: Path) -> None:
+    """A YAML spec of anybody's is compiled once and then read without a YAML parser."""
+    path = write(tmp_path / "cdi/x.yaml")
+    assert registry.load([str(path.parent)], compile_cold).device("vendor.com/device=a")
+    assert registry.load([str(path.parent)], compile_never).device("vendor.com/device=a")
+
+
+def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
+    """What is wrong with a spec is kept too: the file is parsed once, and its fault is told."""
+    path = write(tmp_path / "cdi/x.yaml", cdiVersion="9.0.0")
+    compile_cold(str(path))
+    compiled = cache.load(str(path), os.stat(path))
+    assert compiled is not None
+    assert compiled.error is not None
+    assert compiled.error.code == "GH1107"
+    write(path)
+    assert cache.load(str(path), os.stat(path)) is None
+
+
+def test_an_unreadable_json_spec_is_broken_not_fatal(tmp_path: Path) -> None:
+    """A JSON spec that is no regular file is one broken spec; the others still count."""
+    write(tmp_path / "cdi/x.json")
+    os.mkfifo(tmp_path / "cdi/y.json")
+    found = registry.load([str(tmp_path / "cdi")], compile_never)
+    assert found.device("vendor.com/device=a")
+    assert [broken.path for broken in found.broken] == [str(tmp_path / "cdi/y.json")]
+
+
+def test_validate_names_each_broken_file(tmp_path: Path) -> None:
+    """`cdi validate` checks every file, says what is wrong, and fails if anything is."""
+    good = write(tmp_path / "good.yaml")
+    bad = write(tmp_path / "bad.json", devices=[])
+    done = call("cdi", "validate", str(bad), str(good))
+    assert done.exit_code == 1
+    assert f"Error GH1106: {bad}: /devices: " in done.stderr
+    assert done.stdout == f"{good}: valid, cdiVersion 0.5.0, vendor.com/device, 1 device\n"
+    assert call("cdi", "validate", str(good)).exit_code == 0
+
+
+def test_list_shows_who_describes_what(tmp_path: Path) -> None:
+    """`cdi list` shows each device with its file, who wins, what conflicts, and broken files."""
+    low, high = tmp_path / "low", tmp_path / "high"
+    devices = [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in ("a", "b", "c")]
+    write(low / "1.json", devices=devices)
+    write(low / "2.yaml", devices=devices[2:])
+    write(high / "3.yaml", devices=devices[:1])
+    (high / "4.yaml").write_text("a: [")
+    (high / "5.yml").write_text("not read")
+    options = ["--spec-dir", str(low), "--spec-dir", str(high)]
+    done = call("cdi", "list", *options, "-o", "json")
+    document = json.loads(done.stdout)
+    notes = {(d["name"][-1], Path(d["path"]).name): d["note"] for d in document["devices"]}
+    assert notes["a", "1.json"] == f"{high}/3.yaml wins"
+    assert notes["a", "3.yaml"] == ""
+    assert notes["b", "1.json"] == ""
+    assert "twice" in notes["c", "1.json"]
+    assert "twice" in notes["c", "2.yaml"]
+    assert [(b["path"], b["code"]) for b in document["broken"]] == [(f"{high}/4.yaml", "GH1109")]
+    table = call("cdi", "list", *options)
+    assert table.stdout.splitlines()[0].split() == ["DEVICE", "SPEC", "NOTE"]
+    assert len(table.stdout.splitlines()) == 6
+    assert "GH1109" in table.stderr
