@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Gpu
 from tests.contract.bundles import Bundle
 from tests.contract.kept import CHECKOUT
@@ -105,7 +104,7 @@ class Product:
 
     def generate(self, *options: str, output: Path | None = None) -> None:
         """Write the node's CDI spec to `output` (default: `spec`) with generate-cdi."""
-        words = [*described(self.node), "--hook-path", str(self.bindir / "gpuhook-hook")]
+        words = [*self.node.options, "--hook-path", str(self.bindir / "gpuhook-hook")]
         words += ["--output", str(output or self.spec), *options]
         done = self.gpuhook("generate-cdi", *words)
         assert done.returncode == 0, done.stderr
@@ -171,13 +170,6 @@ def product(place: Path, profile: str = "h100x8", bindir: Path | None = None) ->
     made.configure()
     made.generate()
     return made
-
-
-def described(node: SimulatedNode) -> list[str]:
-    """Return the options that point generate-cdi at the node."""
-    dump = Path(node.host_root, "inventory.yaml")
-    dump.write_text(dump_file.text(node.node, "yaml"), encoding="utf-8")
-    return ["--inventory", str(dump), f"--host-root={node.host_root}"]
 
 
 def asks(value: str, capabilities: str | None = None) -> list[str]:
