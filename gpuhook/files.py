@@ -47,9 +47,12 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
     for a file that does not exist yet (0644 by default). `durable` waits for the disk. Raises
     OSError; the old file is then untouched and no temporary file stays.
     """
-    path = os.path.realpath(path)
+    old: os.stat_result | None = None
     try:
-        old: os.stat_result | None = os.stat(path)
+        old = os.lstat(path)
+        if stat.S_ISLNK(old.st_mode):
+            path = os.path.realpath(path)
+            old = os.stat(path)
     except FileNotFoundError:
         old = None
     directory, name = os.path.split(path)

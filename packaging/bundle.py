@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the modules that a container start imports into one file of byte code.
-
-Forty imports through the file system cost 5 ms; out of one file, in an order that is known, they
-cost 2. The file is made at install time by the interpreter that will run it; another interpreter
-(after an upgrade of Python) finds that the magic number differs and imports the modules from
-their own files.
+"""Write the modules that a container start imports into files of byte code.
 
     python -IS bundle.py TARGET LIBRARY
 
-writes TARGET/gpuhook_bundle.py for the package TARGET/gpuhook, to be used at LIBRARY.
+writes TARGET/<entry>.bundle for each entry of the hot path, out of the package TARGET/gpuhook, to
+be used at LIBRARY by gpuhook_bundle.py, which says why and how.
 """
 
 from __future__ import annotations
@@ -20,43 +16,16 @@ import os
 import subprocess
 import sys
 
-# What is loaded at once: for every call of the launcher, for a create with GPUs, for the hook.
-ENTRIES = ("gpuhook.programs.runtime", "gpuhook.programs.create", "gpuhook.programs.hook")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import types
 
-TEMPLATE = '''\
-# Made by packaging/bundle.py at install time.
-"""The modules of gpuhook's hot path as byte code."""
-import sys
-from _frozen_importlib_external import MAGIC_NUMBER
-from marshal import loads
-
-LIBRARY = {library!r}
-MODULES = {modules}
-FITS = MAGIC_NUMBER == {magic!r}
-
-
-def load(entry):
-    """Put the module `entry` and all that it imports of gpuhook into sys.modules.
-
-    The modules come in the order in which they finish importing each other, so that every import
-    statement in them finds what it names.
-    """
-    if not FITS:
-        return
-    module_type = type(sys)
-    modules = sys.modules
-    for name, is_package, code in MODULES[entry]:
-        if name in modules:
-            continue
-        module = modules[name] = module_type(name)
-        parent, _, child = name.rpartition(".")
-        module.__package__ = name if is_package else parent
-        if is_package:
-            module.__path__ = [LIBRARY + "/" + name.replace(".", "/")]
-        exec(loads(code), module.__dict__)
-        if parent:
-            setattr(modules[parent], child, module)
-'''
+# Entry -> the entry that is loaded before it: every call of the launcher, then a create with GPUs.
+ENTRIES = {
+    "gpuhook.programs.runtime": None,
+    "gpuhook.programs.create": "gpuhook.programs.runtime",
+    "gpuhook.programs.hook": None,
+}
 
 # Prints the modules of gpuhook in the order in which their imports end.
 ORDER = """
@@ -116,39 +85,25 @@ def order(target: str, entry: str) -> list[str]:
     return done.stdout.decode().split()
 
 
-def code(target: str, library: str, name: str) -> tuple[bool, bytes]:
-    """Return whether the module is a package, and its byte code."""
+def code(target: str, library: str, name: str) -> tuple[str, bool, types.CodeType]:
+    """Return the module's name, whether it is a package, and its code."""
     path = os.path.join(target, *name.split("."))
     is_package = os.path.isdir(path)
     path = os.path.join(path, "__init__.py") if is_package else path + ".py"
     with open(path, "rb") as file:
         tree = Lean().visit(ast.parse(file.read()))
     used = library + path[len(target) :]
-    return is_package, marshal.dumps(compile(tree, used, "exec", dont_inherit=True, optimize=2))
+    return name, is_package, compile(tree, used, "exec", dont_inherit=True, optimize=2)
 
 
-def write(target: str, library: str) -> str:
-    """Write the bundle of the package in `target`, to be used at `library`; return its path."""
-    codes: dict[str, tuple[bool, bytes]] = {}
-    lists = []
-    for entry in ENTRIES:
-        names = order(target, entry)
-        for name in names:
-            if name not in codes:
-                codes[name] = code(target, library, name)
-        items = "".join(f"({name!r}, *CODES[{name!r}]),\n" for name in names)
-        lists.append(f"{entry!r}: [\n{items}],\n")
-    table = "".join(f"{name!r}: {found!r},\n" for name, found in codes.items())
-    text = TEMPLATE.format(
-        library=library,
-        modules="{\n" + "".join(lists) + "}",
-        magic=importlib.util.MAGIC_NUMBER,
-    )
-    text = text.replace("MODULES = {", "CODES = {\n" + table + "}\nMODULES = {", 1)
-    written = os.path.join(target, "gpuhook_bundle.py")
-    with open(written, "w", encoding="ascii") as file:
-        file.write(text)
-    return written
+def write(target: str, library: str) -> None:
+    """Write the bundles of the package in `target`, to be used at `library`."""
+    for entry, before in ENTRIES.items():
+        loaded = order(target, before) if before else []
+        names = [name for name in order(target, entry) if name not in loaded]
+        data = marshal.dumps([code(target, library, name) for name in names])
+        with open(os.path.join(target, entry + ".bundle"), "wb") as file:
+            file.write(importlib.util.MAGIC_NUMBER + data)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import sys
 
 gc.disable()
 sys.path[:0] = ["@LIB@"]
-import gpuhook_bundle  # type: ignore[import-not-found]  # noqa: E402 # made at install
+import gpuhook_bundle  # noqa: E402 # made at install
 
 gpuhook_bundle.load("gpuhook.programs.hook")
 from gpuhook.programs.hook import main  # noqa: E402

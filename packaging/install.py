@@ -39,6 +39,7 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
         [python, "-IS", "-X", "no_debug_ranges", os.path.join(HERE, "bundle.py"), target, library],
         check=True,
     )
+    shutil.copy(os.path.join(HERE, "gpuhook_bundle.py"), target)
     # Byte code that is never compared with its source: one stat less per module and start.
     subprocess.run(
         [python, "-IS", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", target],

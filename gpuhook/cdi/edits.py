@@ -80,7 +80,8 @@ def merged(parts: list[ContainerEdits]) -> ContainerEdits:
         for key, items in part.items():
             held = whole.setdefault(key, [])
             if isinstance(items, list):
-                held.extend(item for item in items if item not in held)
+                # What one part says twice stays; the usual first part is taken as it is.
+                held.extend([item for item in items if item not in held] if held else items)
             elif items not in held:
                 held.append(items)
     result: dict[str, object] = {k: v for k, v in whole.items() if v and k != "intelRdt"}

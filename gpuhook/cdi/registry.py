@@ -93,7 +93,11 @@ def load(dirs: list[str], compile_yaml: Callable[[str], None]) -> Registry:
     `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
     stale; JSON is compiled here.
     """
-    return Registry(dirs, [[_compiled(path, compile_yaml) for path in _files(d)] for d in dirs])
+    layers = []
+    for directory in dirs:
+        found = (_compiled(path, compile_yaml) for path in _files(directory))
+        layers.append([spec for spec in found if spec is not None])
+    return Registry(dirs, layers)
 
 
 def _files(directory: str) -> list[str]:
@@ -104,8 +108,12 @@ def _files(directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in entries if name.endswith((".json", ".yaml"))]
 
 
-def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled:
-    found = os.stat(path)
+def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled | None:
+    """Return the compiled form of a spec, None for a dangling link or a file that is gone."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
     held = cache.load(path, found)
     if held is not None:
         return held
@@ -117,7 +125,7 @@ def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled:
         compile_yaml(path)
     except GpuhookError as error:
         return cache.Compiled(path, cache.encoded(path, found, error))
-    held = cache.load(path, os.stat(path))
+    held = cache.load(path, found)
     if held is None:
         unkept = fault("GH1105", path=path, directory=os.path.dirname(cache.compiled_path(path)))
         return cache.Compiled(path, cache.encoded(path, found, unkept))

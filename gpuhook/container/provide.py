@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.loader import cache, conf, musl
 
 TYPE_CHECKING = False
@@ -51,17 +51,27 @@ class Provision:
         return [path for _, path in self.links] + loader
 
     def entries(self) -> list[tuple[bytes, bytes]]:
-        """Return the (SONAME, path) pairs of the loader cache, in the order of preference."""
+        """Return the (name, path) pairs of the loader cache, in the order of preference.
+
+        Versioned links beside the libraries are among them, as ldconfig would have it.
+        """
         own = [(soname, _sibling(path, soname)) for path, soname in self.libraries]
-        return [(os.fsencode(name), os.fsencode(path)) for name, path in self.preferred + own]
+        directories = {path.rpartition("/")[0] for path, _ in self.libraries}
+        for _, path in self.links:
+            directory, _, name = path.rpartition("/")
+            if directory in directories and name.startswith("lib") and ".so." in name:
+                own.append((name, path))
+        pairs = dict.fromkeys(self.preferred + own)
+        return [(os.fsencode(name), os.fsencode(path)) for name, path in pairs]
 
 
 def provide(root: Root, provision: Provision) -> list[OSError]:
     """Make the links and the loader's files in `root`; returns why each missing one is missing.
 
-    A fault of the image's loader files is a GpuhookError.
+    A cache of the image that cannot be understood is replaced by one of ours alone: the loader
+    would have ignored it, and finds the image's own libraries in its default directories.
     """
-    failures = []
+    failures: list[OSError] = []
     for target, path in provision.links:
         try:
             root.link(target, path)
@@ -92,8 +102,12 @@ def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
         return
     recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
     stale = [entry for entry in recorded if entry not in entries]
-    old = root.read(CACHE, _MAX_CACHE)
-    root.write(CACHE, cache.merged(old, entries, stale, flags=cache.flags_for(machine)))
+    flags = cache.flags_for(machine)
+    try:
+        merged = cache.merged(root.read(CACHE, _MAX_CACHE), entries, stale, flags=flags)
+    except GpuhookError:
+        merged = cache.merged(None, entries, flags=flags)
+    root.write(CACHE, merged)
     # Without the drop-in a later ldconfig in the container would drop the driver again.
     root.write(conf.DROP_IN, conf.render(dirs, entries))
     text = root.read(conf.MAIN, conf.MAX_BYTES) or b""

@@ -8,7 +8,7 @@ since 2.2 reads. Source: glibc sysdeps/generic/dl-cache.h and elf/cache.c.
 
 from __future__ import annotations
 
-from struct import Struct
+from _struct import Struct
 
 from gpuhook.errors import fault
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from struct import Struct
+from _struct import Struct
 
 AARCH64 = 183  # e_machine, from <elf.h>
 I386 = 3

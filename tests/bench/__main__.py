@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuhook.programs.cli.tables import table
 from tests.bench import cases
 from tests.bench.measure import Case, interleaved
-from tests.bench.stage import stage
+from tests.bench.stage import stage, unmount_below
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,12 @@ def main() -> None:
         )
     with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
         took: dict[str, float] = {}
-        for group, rounds in _groups(Path(place), options.rounds):
-            print(f"measuring {', '.join(case.name for case in group)}", file=sys.stderr)
-            took.update(interleaved(group, rounds))
+        try:
+            for group, rounds in _groups(Path(place), options.rounds):
+                print(f"measuring {', '.join(case.name for case in group)}", file=sys.stderr)
+                took.update(interleaved(group, rounds))
+        finally:
+            unmount_below(place)
     print(report(took), end="")
 
 

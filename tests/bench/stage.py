@@ -50,13 +50,15 @@ def stage(place: Path, profile: str = "h100x8", layout: str = "flat") -> Stage:
     """Build a stage below `place`: node, installation, CDI spec, settings."""
     bindir = installed(place / "prefix")
     node = make_node(place / "node", profile, layout=layout)  # type: ignore[arg-type]
-    specs = place / "cdi"
-    specs.mkdir()
+    specs, state = place / "cdi", place / "state"
+    for directory in (specs, state):
+        directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", state], check=True)
     simulate_host(place, Path(node.host_root), specs)
     env = {
         "GPUHOOK_CONFIG": str(place / "config.yaml"),
         "GPUHOOK_HOST_ROOT": node.host_root,
-        "GPUHOOK_STATE_DIR": str(place / "state"),
+        "GPUHOOK_STATE_DIR": str(state),
     }
     settings = {"cdi": {"specDirs": [str(specs)]}}
     (place / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")
@@ -89,9 +91,22 @@ def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
         subprocess.run(["umount", unified], check=True)
 
 
+def unmount_below(place: str) -> None:
+    """Unmount what was mounted below `place`."""
+    with open("/proc/self/mounts", encoding="utf-8") as mounts:
+        targets = [line.split()[1] for line in mounts]
+    for target in reversed(targets):
+        if target.startswith(place + "/"):
+            subprocess.run(["umount", target], check=True)
+
+
 def gpu_bundle(stage: Stage, name: str, value: str = "all", **oci: Any) -> Bundle:
     """Return a bundle on a Debian root that asks for GPUs with all driver capabilities."""
     root = roots.copy("debian", stage.place / name / "root")
+    memory = stage.place / name / "bundle"
+    memory.mkdir()
+    # Where engines keep bundles, below /run, is memory too.
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", memory], check=True)
     env = [f"NVIDIA_VISIBLE_DEVICES={value}", "NVIDIA_DRIVER_CAPABILITIES=all"]
     made = bundle(stage.place / name / "bundle", root, ["sleep", "600"], env, **oci)
     config = made.config()

@@ -18,7 +18,12 @@ VOCABULARY = Vocabulary(
     default_kind=VENDOR + "/gpu",
 )
 # A config.json without any of these asks for nothing of ours.
-MARKS = (b"NVIDIA_VISIBLE_DEVICES", b"nvidia-container-devices", b"gpuhook")
+MARKS = (
+    b"NVIDIA_VISIBLE_DEVICES",
+    b"nvidia-container-devices",
+    b"gpuhook-hook",
+    b"io.gpuhook.record",
+)
 # Hooks of NVIDIA's own that would give a container its GPUs a second time.
 FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
