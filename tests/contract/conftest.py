@@ -13,7 +13,9 @@ import pytest
 
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
+from tests.contract.product import Product, product
 from tests.contract.runtimes import CGROUPS
 
 HERE = Path(__file__).parent
@@ -80,3 +82,21 @@ def node(tmp_path: Path) -> Callable[[int, int], Path]:
         return path
 
     return made
+
+
+@pytest.fixture(scope="session")
+def node8(tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook as installed on a node with eight GPUs, which no test changes."""
+    return product(tmp_path_factory.mktemp("node8"))
+
+
+@pytest.fixture
+def apart(node8: Product, tmp_path: Path) -> Product:
+    """Give the same installation with specs, settings and state that the test may change."""
+    return node8.apart(tmp_path / "apart")
+
+
+@pytest.fixture
+def enter(node8: Product, tmp_path: Path, request: pytest.FixtureRequest) -> Doors:
+    """Give the doors to node8; a containerd is started when the first container needs it."""
+    return Doors(node8, tmp_path, lambda: request.getfixturevalue("containerd"))

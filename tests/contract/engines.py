@@ -92,15 +92,19 @@ def podman(
     engine: str = "runc",
     cdi: Path | None = None,
     env: Mapping[str, str] | None = None,
+    state: Path | None = None,
 ) -> Result:
     """Run a container with `podman run --rootfs` and return how it ended.
 
     `place` holds podman's state; `options` are options of `podman run` (--device, --env, ...).
     `cdi` is a directory of CDI specs: in a private mount namespace it takes the place of /run/cdi,
-    and /etc/cdi is empty there. `env` is podman's own environment, which runtimes inherit.
+    and /etc/cdi is empty there. `env` is podman's own environment, which runtimes inherit; hooks
+    do not, so that `state` takes the place of /run/gpuhook (by default an empty directory does).
     """
     place.mkdir(parents=True, exist_ok=True)
-    around = settled(engine, inside=_cdi_mounts(place, cdi))
+    shown = _cdi_directories(place, cdi)
+    shown["/run/gpuhook"] = state or place / "no-state"
+    around = settled(engine, inside=[_shown(*each) for each in shown.items()])
     # Podman takes no run root of more than 50 characters.
     with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as run_root:
         command = _podman(place, Path(run_root), runtime)
@@ -116,19 +120,22 @@ def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
     return command
 
 
-def _cdi_mounts(place: Path, cdi: Path | None) -> list[str]:
-    """Return shell commands that show podman only the CDI specs of the directory `cdi`.
+def _cdi_directories(place: Path, cdi: Path | None) -> dict[str, Path]:
+    """Return what takes the place of the CDI directories, so that podman sees only `cdi`.
 
     Podman 4.3 reads /etc/cdi and /var/run/cdi and cannot be told otherwise.
     """
-    empty = place / "no-cdi"
-    empty.mkdir(exist_ok=True)
-    for directory in CDI_DIRECTORIES:
-        Path(directory).mkdir(exist_ok=True)
-    shown = dict.fromkeys(CDI_DIRECTORIES, empty)
+    shown = dict.fromkeys(CDI_DIRECTORIES, place / "no-cdi")
     if cdi is not None:
         shown["/run/cdi"] = cdi
-    return [f"mount --bind '{source}' {target}" for target, source in shown.items()]
+    return shown
+
+
+def _shown(target: str, source: Path) -> str:
+    """Return a shell command that shows the directory `source` at `target`."""
+    for directory in (source, Path(target)):
+        directory.mkdir(parents=True, exist_ok=True)
+    return f"mount --bind '{source}' {target}"
 
 
 def _absolute(runtime: Path | str) -> str:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook as it is installed on a node: launchers, settings, CDI specs, state, a simulated node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from gpuhook.vendors.nvidia.inventory import Gpu
+from tests.contract.bundles import Bundle
+from tests.contract.kept import CHECKOUT
+from tests.contract.runtimes import SECONDS, Result
+from tests.simulated.node import SimulatedNode, make_node
+
+PYTHON = "/usr/bin/python3"
+KIND = "nvidia.com/gpu"
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+CONTROL = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+ALL_CONTROL = {*CONTROL, "/dev/nvidia-modeset"}
+MAJOR = 195
+
+
+def install(place: Path, python: str | Path = PYTHON) -> Path:
+    """Install gpuhook below `place` with packaging/install.py and return its bin directory."""
+    command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", str(place)]
+    command += ["--python", str(python), "--cli-python", sys.executable]
+    subprocess.run(command, check=True, capture_output=True)
+    return place / "bin"
+
+
+@dataclass(frozen=True)
+class Product:
+    """An installation on a node; `settings` are those of its settings file."""
+
+    place: Path
+    bindir: Path
+    node: SimulatedNode
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def runtime(self) -> str:
+        """Return the path of gpuhook-runtime."""
+        return str(self.bindir / "gpuhook-runtime")
+
+    @property
+    def specs(self) -> Path:
+        """Return the CDI spec directory."""
+        return self.place / "cdi"
+
+    @property
+    def spec(self) -> Path:
+        """Return the CDI spec that generate-cdi writes."""
+        return self.specs / "nvidia.yaml"
+
+    @property
+    def state(self) -> Path:
+        """Return the state directory, /run/gpuhook on a node."""
+        return self.place / "state"
+
+    @property
+    def config(self) -> Path:
+        """Return the settings file, /etc/gpuhook/config.yaml on a node."""
+        return self.place / "config.yaml"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment that points the programs at this node's parts."""
+        return {
+            "GPUHOOK_CONFIG": str(self.config),
+            "GPUHOOK_HOST_ROOT": self.node.host_root,
+            "GPUHOOK_STATE_DIR": str(self.state),
+        }
+
+    def on(self, low_level: str, **more: str) -> dict[str, str]:
+        """Return the environment for this low-level runtime, `more` laid over it."""
+        return {**self.env, "GPUHOOK_LOW_LEVEL_RUNTIME": _program(low_level), **more}
+
+    def gpu(self, index: int) -> Gpu:
+        """Return the GPU of this index."""
+        return self.node.node.gpus[index]
+
+    def device(self, index: int) -> str:
+        """Return the device node of the GPU of this index, whose minor may be another number."""
+        return f"/dev/nvidia{self.gpu(index).minor}"
+
+    def number(self, index: int) -> str:
+        """Return "major:minor" of that node."""
+        return f"{MAJOR}:{self.gpu(index).minor}"
+
+    def gpuhook(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Call the command line."""
+        command = [str(self.bindir / "gpuhook"), *words]
+        env = {**os.environ, **self.env}
+        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+    def generate(self, *options: str, output: Path | None = None) -> None:
+        """Write the node's CDI spec to `output` (default: `spec`) with generate-cdi."""
+        words = [*self.node.options, "--hook-path", str(self.bindir / "gpuhook-hook")]
+        words += ["--output", str(output or self.spec), *options]
+        done = self.gpuhook("generate-cdi", *words)
+        assert done.returncode == 0, done.stderr
+
+    def holders(self) -> list[dict[str, Any]]:
+        """Return what `gpuhook ps -o json` lists."""
+        done = self.gpuhook("ps", "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return list(json.loads(done.stdout)["containers"])
+
+    def entries(self) -> list[str]:
+        """Return the names of the ledger's files."""
+        directory = self.state / "containers"
+        return sorted(os.listdir(directory)) if directory.is_dir() else []
+
+    def apart(self, place: Path, **settings: Any) -> Product:
+        """Return the same installation and node with settings, specs and state of its own."""
+        made = replace(self, place=place, settings=settings)
+        made.specs.mkdir(parents=True)
+        made.configure()
+        made.generate()
+        return made
+
+    def configure(self) -> None:
+        """Write the settings file."""
+        known = {"cdi": {"specDirs": [str(self.specs)]}}
+        document = {**known, **self.settings}
+        self.config.write_text(json.dumps(document), encoding="utf-8")
+
+    def edit(
+        self,
+        bundle: Bundle,
+        *options: str,
+        low_level: str = "/bin/true",
+        log_format: str = "json",
+        env: Mapping[str, str] | None = None,
+        container_id: str | None = None,
+    ) -> Result:
+        """Call `gpuhook-runtime create` with a low-level runtime that does nothing."""
+        log = bundle.path / "log"
+        log.unlink(missing_ok=True)
+        command = [self.runtime, "--root", str(bundle.path / "state"), "--log", str(log)]
+        command += ["--log-format", log_format, "create", "--bundle", str(bundle.path), *options]
+        command.append(container_id or f"gpuhook-test-{uuid4().hex[:12]}")
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.on(low_level), **(env or {})},
+            timeout=SECONDS,
+            check=False,
+        )
+        text = log.read_text(encoding="utf-8") if log.exists() else ""
+        return Result(done.returncode, done.stdout, done.stderr, text)
+
+
+def product(place: Path, profile: str = "h100x8", bindir: Path | None = None) -> Product:
+    """Make a node below `place`, install gpuhook there (or take `bindir`), write its CDI spec."""
+    node = make_node(place / "node", profile)
+    made = Product(place, bindir or install(place / "prefix"), node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    return made
+
+
+def asks(value: str, capabilities: str | None = None) -> list[str]:
+    """Return the variables of a container that asks for GPUs."""
+    env = [f"NVIDIA_VISIBLE_DEVICES={value}"]
+    return env + ([f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"] if capabilities else [])
+
+
+def _program(name: str) -> str:
+    path = name if "/" in name else shutil.which(name)
+    assert path is not None, name
+    return path

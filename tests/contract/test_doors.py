@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container has of its GPUs, seen from inside, through every door."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract import doors, roots
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.product import (
+    ALL_CONTROL,
+    CONTROL,
+    DRIVER_LIBRARIES,
+    LIBRARIES,
+    MAJOR,
+    Product,
+    asks,
+)
+from tests.contract.runtimes import run
+from tests.contract.views import Ran, View, questions
+
+DOORS = pytest.mark.parametrize("door", doors.ALL)
+LINKS = tuple(f"{LIBRARIES}/{name}" for name in (*DRIVER_LIBRARIES, "libcuda.so"))
+LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
+CACHE = ["/ldconfig", "-p"]
+
+
+def with_ldconfig(root: Path) -> Path:
+    """Put a static ldconfig into the root file system, to be asked what its cache says."""
+    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    return root
+
+
+def assert_found(ran: Ran, version: str) -> None:
+    """Assert that the dynamic loader found the driver's libraries, and those of this version."""
+    assert ran.rc == 0, ran
+    for name, found in ran.found().items():
+        assert found.get("real") == f"{LIBRARIES}/{name.rpartition('.')[0]}.{version}", found
+
+
+def assert_cached(ran: Ran) -> None:
+    """Assert that `ldconfig -p` lists the driver's libraries first."""
+    listed = [line.split() for line in ran.output.splitlines() if "=>" in line]
+    for name in DRIVER_LIBRARIES:
+        first = next((line for line in listed if line[0] == name), None)
+        assert first is not None, ran.output
+        assert first[-1] == f"{LIBRARIES}/{name}"
+
+
+def assert_nodes(view: View, product: Product, control: set[str], *indexes: int) -> None:
+    """Assert that the container has exactly these nodes and may open exactly these GPUs."""
+    gpus = {product.device(index) for index in indexes}
+    assert set(view.gpus()) == control | gpus
+    assert all(node.allowed for node in view.gpus().values()), view.gpus()
+    for index in range(len(product.node.node.gpus)):
+        if product.number(index) in view.tries:
+            allowed = view.tries[product.number(index)] != "EPERM"
+            assert allowed == (index in indexes), view.tries
+
+
+@DOORS
+@pytest.mark.parametrize("kind", roots.KINDS)
+def test_one_view(
+    door: str, kind: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+) -> None:
+    """Through each door, in each kind of image: the GPU asked for, the driver, and nothing else."""
+    root = with_ldconfig(root_of(kind))
+    every = [node8.number(index) for index in range(8)]
+    asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
+    control = ALL_CONTROL if door == "podman-cdi" else CONTROL
+    view = enter.through(door, root, asked, "2", env=["KEPT=a=b"]).view
+
+    assert_nodes(view, node8, control, 2)
+    node = view.gpus()[node8.device(2)]
+    assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+    assert view.values("KEPT") == ["a=b"]
+    looked_up, cached = view.runs
+    assert_found(looked_up, str(node8.node.node.driver.version))
+    if kind != "musl":
+        assert_cached(cached)
+    assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
+
+
+@DOORS
+def test_mounts(door: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]) -> None:
+    """Every file of the driver is mounted read-only, without set-uid bits and devices."""
+    version = node8.node.node.driver.version
+    view = enter.through(door, root_of("debian"), ["/probe"]).view
+    tree = str(Path(node8.node.driver_root).name)
+    ours = [m for m in view.mounts.values() if f"/{tree}/" in m.root and "nvidia" in m.target]
+    assert f"{LIBRARIES}/libcuda.so.{version}" in view.mounts
+    assert "/usr/bin/nvidia-smi" in view.mounts
+    assert len(ours) > 10
+    for mount in ours:
+        wanted = {"nosuid", "nodev"} | ({"noexec"} if mount.target.endswith("/socket") else {"ro"})
+        assert wanted <= mount.options, mount
+        assert not mount.optional, mount
+
+
+@pytest.mark.parametrize("form", ["index", "uuid", "pci", "short pci", "cdi", "replica"])
+def test_forms_of_a_name(
+    form: str,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A GPU is found by its index, UUID, PCI bus id, CDI name, and as a replica."""
+    gpu = node8.gpu(2)
+    bus = str(gpu.pci_bus_id)
+    value = {
+        "index": "2",
+        "uuid": str(gpu.uuid),
+        "pci": bus,
+        "short pci": bus[4:].lower(),
+        "cdi": f"nvidia.com/gpu={gpu.uuid}",
+        "replica": f"{gpu.uuid}::1",
+    }[form]
+    asked = ["/probe", *questions(tries=[node8.number(2), node8.number(3)])]
+    bundle = bundle_of(root_of("distroless"), asked, asks(value))
+    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    assert_nodes(view, node8, CONTROL, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "indexes"),
+    [("0,2", (0, 2)), ("3,GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21", (3, 0)), ("all", range(8))],
+)
+def test_several(
+    value: str,
+    indexes: tuple[int, ...],
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A list gives each of its GPUs, `all` gives every GPU."""
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks(value))
+    assert_nodes(run(bundle, [node8.runtime], env=node8.on("runc")).view, node8, CONTROL, *indexes)
+
+
+def test_none(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """`none` gives the driver's files and its control nodes, and no GPU."""
+    asked = ["/probe", *questions(tries=[node8.number(0)], runs=[LOOKED_UP])]
+    bundle = bundle_of(root_of("debian"), asked, asks("none"))
+    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    assert_nodes(view, node8, CONTROL)
+    assert view.tries == {node8.number(0): "EPERM"}
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+
+
+@pytest.mark.parametrize("value", ["void", ""])
+def test_nothing(
+    value: str,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """`void` and an empty value give nothing and change nothing."""
+    root = root_of("debian")
+    bundle = bundle_of(root, ["/probe"], asks(value))
+    before, files = bundle.file.read_bytes(), roots.listing(root)
+    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    assert bundle.file.read_bytes() == before
+    assert view.gpus() == {}
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == [value]
+    assert {p for p in roots.listing(root) if "nvidia" in p} == {p for p in files if "nvidia" in p}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "control", "libraries"),
+    [
+        ("utility", {"/dev/nvidiactl"}, {"libnvidia-ml.so.1"}),
+        ("compute", CONTROL, {"libcuda.so.1"}),
+        ("graphics", {"/dev/nvidiactl", "/dev/nvidia-modeset"}, {"libGLX_nvidia.so.0"}),
+        ("video", CONTROL, {"libcuda.so.1", "libnvcuvid.so.1"}),
+        (
+            "all",
+            ALL_CONTROL,
+            {"libcuda.so.1", "libnvidia-ml.so.1", "libGLX_nvidia.so.0", "libnvcuvid.so.1"},
+        ),
+    ],
+)
+def test_capabilities(
+    capabilities: str,
+    control: set[str],
+    libraries: set[str],
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """NVIDIA_DRIVER_CAPABILITIES decides which control nodes and libraries a container gets."""
+    names = ["libcuda.so.1", "libnvidia-ml.so.1", "libGLX_nvidia.so.0", "libnvcuvid.so.1"]
+    asked = ["/probe", *questions(runs=[["/dlprobe", *names]])]
+    bundle = bundle_of(root_of("debian"), asked, asks("0", capabilities))
+    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    assert_nodes(view, node8, control, 0)
+    assert {n for n, found in view.runs[0].found().items() if "real" in found} == libraries
+
+
+def test_annotations_win(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """CDI names in annotations come before the variable, which then says `void`."""
+    names = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1,nvidia.com/gpu=3"}
+    bundle = bundle_of(root_of("debian"), ["/probe"], asks("0"), names)
+    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    assert_nodes(view, node8, CONTROL, 1, 3)
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+
+
+@pytest.mark.parametrize("door", ["runc", "podman-cdi"])
+@pytest.mark.parametrize("kind", ["debian", "lib64"])
+def test_a_later_ldconfig(
+    door: str, kind: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+) -> None:
+    """An ldconfig that is run in the container keeps the driver in the loader's cache."""
+    asked = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
+    ran = enter.through(door, with_ldconfig(root_of(kind)), asked).view.runs
+    assert ran[0].rc == 0, ran[0]
+    assert_found(ran[1], str(node8.node.node.driver.version))
+    assert_cached(ran[2])
+
+
+def test_masked_parameters(
+    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Where the host's driver may make device nodes, its parameters say otherwise inside."""
+    path = "/proc/driver/nvidia/params"
+    bundle = bundle_of(root_of("debian"), ["/probe", *questions(path)], asks("0"))
+    config = bundle.config()
+    shown = {"destination": "/proc", "type": "bind", "source": "/proc"}
+    shown["options"] = ["rbind", "rprivate"]  # type: ignore[assignment]  # a list, as OCI has it
+    config["mounts"] = [shown, *(m for m in config["mounts"] if m["destination"] != "/proc")]
+    bundle.write(config)
+    driver = Path(apart.node.host_root, "proc/driver")
+    script = f'mount --rbind {driver} /proc/driver && exec "$@"'
+    runtime = ["unshare", "--mount", "sh", "-c", script, "sh", apart.runtime]
+    view = run(bundle, runtime, env=apart.on("runc")).view
+    assert b"ModifyDeviceFiles: 0\n" in view.paths[path].content
+    assert b"ModifyDeviceFiles: 1" in (driver / "nvidia/params").read_bytes()
+    assert view.paths[path].content.count(b"\n") == 6
