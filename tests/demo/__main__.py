@@ -44,8 +44,8 @@ def introduce(page: Page, version: str, *, is_real: bool) -> None:
     else:
         page.say(
             "This machine has no NVIDIA GPU, so the demo makes a node that has one: a g4dn.xlarge"
-            f"\nwith a Tesla T4 and driver {version}. Device nodes, ELF files, the loader cache, the"
-            "\nruntimes and engines are real; only the hardware behind the nodes is missing.\n"
+            f"\nwith a Tesla T4 and driver {version}. Device nodes, ELF files, the loader cache,"
+            "\nthe runtimes and engines are real; only the hardware behind the nodes is missing.\n"
         )
 
 
@@ -56,7 +56,7 @@ def farewell(page: Page, seconds: float) -> None:
     page.command(f". {scene.shown(PLACE / 'env')}")
     page.command("gpuhook cdi list                              # the devices of this node")
     page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
-    page.command("gpuhook generate-cdi --inventory t4 --hooks none   # for hosts that run no hooks")
+    page.command("gpuhook generate-cdi --inventory t4 --hooks none")
     page.command("make test        # every claim above, as a test")
     page.command("make bench       # what a start costs")
 
