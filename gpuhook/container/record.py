@@ -35,7 +35,7 @@ def take_back(spec: dict[str, Any]) -> bool:
     if not annotations:
         del spec["annotations"]
     if isinstance(record, dict):
-        _restore_variables(spec, _strings(record.get("env")))
+        _restore_variables(spec, record.get("env"))
         _drop_mounts(spec, _strings(record.get("mounts")))
         linux = spec.get("linux")
         if isinstance(linux, dict):
@@ -50,8 +50,7 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
     rules = _rules(spec)
     record = {
         "env": [
-            before["env"].get(name, name)
-            for name in (entry.partition("=")[0] for entry in edits.get("env") or ())
+            [entry, before["env"].get(entry.partition("=")[0])] for entry in edits.get("env") or ()
         ],
         "devices": [node["path"] for node in edits.get("deviceNodes") or ()],
         "mounts": [mount["containerPath"] for mount in edits.get("mounts") or ()],
@@ -79,18 +78,19 @@ def _strings(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _restore_variables(spec: dict[str, Any], entries: list[str]) -> None:
-    """Set the variables as they were; an entry without '=' was not there."""
+def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
+    """Put back the entry before ours (None: there was none) wherever ours is still in place."""
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
-    if not isinstance(env, list):
+    if not isinstance(env, list) or not isinstance(pairs, list):
         return
-    for entry in entries:
-        name, equals, _ = entry.partition("=")
-        if equals:
-            oci.set_variable(spec, entry)
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] not in env:
+            continue
+        if isinstance(pair[1], str):
+            env[env.index(pair[0])] = pair[1]
         else:
-            env[:] = [e for e in env if not (isinstance(e, str) and e.startswith(name + "="))]
+            env.remove(pair[0])
 
 
 def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:

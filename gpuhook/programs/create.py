@@ -60,36 +60,50 @@ class Create:
         spec = _parsed(path, raw)
         taken_back = record.take_back(spec)
         source = self._source(spec)
-        hooks = _our_hooks(spec)
-        if source is None and not hooks:
+        engine_hooks = _our_hooks(spec)
+        if source is None:
             if taken_back:
                 files.replace(path, fastjson.dumps(spec))
+            if engine_hooks:
+                self._note_engine(spec, engine_hooks, low_level)
             return
         if self._trouble is not None:
             raise self._trouble
+        grant = self._grant(spec, source)
+        if grant is not None:
+            self._apply(spec, grant, engine_hooks)
+            files.replace(path, fastjson.dumps(spec))
+            self._enter_in_ledger(spec, source, grant, low_level, "wrapper")
+
+    def _apply(
+        self, spec: dict[str, Any], grant: resolve.Grant, engine_hooks: list[dict[str, Any]]
+    ) -> None:
+        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
         before = record.survey(spec)
-        grant = self._grant(spec, source) if source is not None else resolve.Grant()
-        if grant is None:
-            return
-        for hook in hooks:
-            # An engine has applied our CDI spec already: the edits are there, the jobs are not.
-            spec["hooks"]["createContainer"].remove(hook)
-            grant.edits.setdefault("hooks", []).append(_cdi_hook(hook))
         todo = _jobs_of(grant.edits, words.parse_capabilities(self._capabilities(spec)))
         for job in todo:
             _require_fresh(job, self.settings.spec_dirs)
+        brought = [hook["args"] for hook in engine_hooks]
+        todo = [job for job in todo if job.hook()["args"] not in brought]
+        void = words.VOCABULARY.devices_env + "=void"
+        env = grant.edits.get("env") or []
+        grant.edits["env"] = env if void in env else [*env, void]
         oci.apply(spec, grant.edits)
         _remove_foreign_hooks(spec)
-        if source is not None:
-            oci.set_variable(spec, words.VOCABULARY.devices_env + "=void")
         outcome = rootfs_jobs.do(self.command.bundle, spec, grant.edits, todo)
         for hook in outcome.hooks:
             oci.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
-        record.write(spec, before, _with_void(grant.edits, source))
-        files.replace(path, fastjson.dumps(spec))
-        self._enter_in_ledger(spec, source, grant, low_level, engine_applied=bool(hooks))
+        record.write(spec, before, grant.edits)
+
+    def _note_engine(
+        self, spec: dict[str, Any], engine_hooks: list[dict[str, Any]], low_level: str
+    ) -> None:
+        """Check and enter a container to which its engine has applied our CDI spec already."""
+        for hook in engine_hooks:
+            _require_fresh(jobs.of_hook(hook), self.settings.spec_dirs)
+        self._enter_in_ledger(spec, None, resolve.Grant(), low_level, "cdi+wrapper")
 
     def _source(self, spec: dict[str, Any]) -> request.Source | None:
         sources = request.sources(spec, words.VOCABULARY, self.settings.annotation_prefixes)
@@ -127,8 +141,7 @@ class Create:
         source: request.Source | None,
         grant: resolve.Grant,
         low_level: str,
-        *,
-        engine_applied: bool,
+        route: str,
     ) -> None:
         command = self.command
         if not ledger.is_id(command.identity):
@@ -139,11 +152,11 @@ class Create:
             **ledger.pod_of(spec.get("annotations")),
             "bundle": os.path.abspath(command.bundle),
             "devices": grant.devices,
-            "nodes": [device["path"] for device in spec["linux"].get("devices") or ()],
+            "nodes": _nodes(spec),
             "replicas": grant.replicas or [name for name in replicas.split(",") if name],
             "requested": source.names if source else [],
             "source": source.where if source else "",
-            "route": "cdi+wrapper" if engine_applied else "wrapper",
+            "route": route,
             "runtime": low_level,
             "pid": creator,
             "started": ledger.start_time(creator),
@@ -168,17 +181,16 @@ def _parsed(path: str, raw: bytes) -> dict[str, Any]:
     return spec
 
 
-def _our_hooks(spec: dict[str, Any]) -> list[Any]:
+def _nodes(spec: dict[str, Any]) -> list[str]:
+    linux = spec.get("linux")
+    devices = linux.get("devices") if isinstance(linux, dict) else None
+    return [str(device.get("path")) for device in devices or () if isinstance(device, dict)]
+
+
+def _our_hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
     return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
-
-
-def _cdi_hook(hook: dict[str, Any]) -> Hook:
-    """Return a createContainer hook of config.json in CDI's shape."""
-    cdi: Any = {"hookName": "createContainer", **hook}
-    shaped: Hook = cdi
-    return shaped
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:
@@ -235,14 +247,6 @@ def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
                 and str(hook.get("path")).rpartition("/")[2] in words.FOREIGN_HOOKS
             )
         ]
-
-
-def _with_void(edits: ContainerEdits, source: request.Source | None) -> ContainerEdits:
-    void = words.VOCABULARY.devices_env + "=void"
-    env = edits.get("env") or []
-    if source is None or void in env:
-        return edits
-    return {**edits, "env": [*env, void]}
 
 
 def _alias(name: str) -> str | None:

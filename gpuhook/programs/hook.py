@@ -152,17 +152,32 @@ def _config(bundle: str) -> dict[str, Any]:
     return spec
 
 
+def _init_pid() -> int:
+    """Return the pid of the container's init, our parent, as the host numbers it.
+
+    The state says 1: the hook runs in the container's pid namespace already, while /proc is the
+    host's still, and os.getppid() does not know better than the state.
+    """
+    for line in files.read("/proc/self/status", 65536).split(b"\n"):
+        if line.startswith(b"PPid:"):
+            return int(line.split()[1])
+    return 0
+
+
 def _enter_in_ledger(
     state: dict[str, Any], spec: dict[str, Any], began: float, log: EngineLog
 ) -> None:
-    identity, pid = state.get("id"), state.get("pid")
-    if not isinstance(identity, str) or not ledger.is_id(identity) or not isinstance(pid, int):
+    identity, pid = state.get("id"), _init_pid()
+    if not isinstance(identity, str) or not ledger.is_id(identity):
         return
+    bundle = state.get("bundle")
+    if any((e["id"], e.get("bundle")) == (identity, bundle) for e in ledger.living()):
+        return  # the wrapper was there before
     linux = spec.get("linux") if isinstance(spec.get("linux"), dict) else {}
     nodes = [d.get("path") for d in (linux or {}).get("devices") or () if isinstance(d, dict)]
     entry = {
         **ledger.pod_of(spec.get("annotations")),
-        "bundle": state.get("bundle"),
+        "bundle": bundle,
         "devices": [],
         "nodes": nodes,
         "replicas": [],

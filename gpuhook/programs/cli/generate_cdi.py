@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
 
-from gpuhook import settings
+from gpuhook import settings, state
 from gpuhook.cdi import cache, names, spec, validate
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.cli.node_options import load_node, node_options
-from gpuhook.vendors.nvidia import node_file, selection, words
+from gpuhook.vendors.nvidia import jobs, node_file, selection, words
 from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
 
 TYPE_CHECKING = False
@@ -111,10 +112,9 @@ def _capabilities(
 @click.option(
     "--hook-path",
     metavar="PATH",
-    default=DEFAULT_HOOK_PATH,
-    show_default=True,
     show_envvar=True,
-    help="Where gpuhook-hook is on the host.",
+    help="Where gpuhook-hook is on the host. Default: that of this installation, for a node from"
+    f" --inventory {DEFAULT_HOOK_PATH}.",
 )
 @click.option(
     "--driver-capabilities",
@@ -132,7 +132,8 @@ def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
     """
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
-    choices = _choices(options, host_root=node_of["host_root"])
+    is_here = node_of["inventory"] is None
+    choices = _choices(options, node_of["host_root"], is_here=is_here)
     fmt = _format(output, fmt)
     node = load_node(**node_of)
     found = describe(node, choices)
@@ -145,7 +146,7 @@ def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
     path = os.path.abspath(output)
     spec.write(found.spec, path, fmt)
     _prepare(path, found)
-    if node_of["inventory"] is None:
+    if is_here:
         _remember(node, found, choices, path)
     devices = ", ".join(device["name"] for device in found.spec["devices"])
     click.echo(f"wrote {path}: {found.spec['kind']} {devices}", err=True)
@@ -156,14 +157,15 @@ _NODE_OPTIONS = (
 )  # fmt: skip
 
 
-def _choices(options: dict[str, Any], host_root: str) -> Choices:
+def _choices(options: dict[str, Any], host_root: str, *, is_here: bool) -> Choices:
     """Return the checked choices; raises GH1510 and GH1515."""
     for option in ("vendor", "class"):
         value = options["vendor" if option == "vendor" else "device_class"]
         if not names.is_kind(f"{value}/x" if option == "vendor" else f"x/{value}"):
             raise fault("GH1510", option=option, value=value)
-    if not options["hook_path"].startswith("/"):
-        raise fault("GH1515", path=options["hook_path"])
+    hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
+    if not hook_path.startswith("/"):
+        raise fault("GH1515", path=hook_path)
     return Choices(
         vendor=options["vendor"],
         device_class=options["device_class"],
@@ -171,10 +173,20 @@ def _choices(options: dict[str, Any], host_root: str) -> Choices:
         device_ids=options["device_id"],
         with_all=not options["no_all_device"],
         hooks=options["hooks"],
-        hook_path=options["hook_path"],
+        hook_path=hook_path,
         capabilities=options["capabilities"],
         host_root=os.path.abspath(host_root),
     )
+
+
+def _installed_hook() -> str:
+    """Return the path of this installation's gpuhook-hook, else of one in the usual places."""
+    beside = os.path.dirname(os.path.abspath(sys.argv[0])) if "/" in sys.argv[0] else ""
+    for directory in (beside, *state.PROGRAM_DIRS):
+        path = os.path.join(directory, jobs.HOOK_NAME)
+        if directory and os.access(path, os.X_OK):
+            return path
+    return DEFAULT_HOOK_PATH
 
 
 def _format(output: str | None, fmt: str | None) -> str:

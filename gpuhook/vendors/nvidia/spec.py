@@ -24,8 +24,9 @@ COMPAT_DIRECTORY = "/usr/local/cuda/compat"
 HOOKS = ("gpuhook", "none")
 # What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
 _LOWEST_VERSION = "0.5.0"
-_FILE_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-_SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
+# Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
+_FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
+_SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 _CONTROL_NODES = (
     "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
 )  # fmt: skip

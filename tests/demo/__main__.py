@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Play the demo: `make demo`, or `python -m tests.demo` as root."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.contract.kept import CHECKOUT
+from tests.demo import act1, scene
+from tests.demo.page import Page
+
+PLACE = CHECKOUT / "build/demo"
+
+
+def main() -> int:
+    """Play every act; returns 0 if all of them showed what they promise."""
+    if os.geteuid() != 0:
+        sys.exit("the demo starts real containers: run it as root")
+    began = time.monotonic()
+    page = Page()
+    page.heading("gpuhook: a container gets its GPUs")
+    page.say("Installing gpuhook below build/demo and reading the node ...")
+    product, is_real = scene.product(PLACE)
+    introduce(page, product.node.node.driver.version or "?", is_real=is_real)
+    page.command(f"gpuhook inventory{'' if is_real else ' --inventory t4'}")
+    words = [] if is_real else ["--inventory", scene.PROFILE]
+    page.output(product.gpuhook("inventory", *words).stdout)
+    page.command("gpuhook generate-cdi --output .../cdi/nvidia.yaml")
+    page.output(f"{scene.shown(product.spec)}: {product.spec.stat().st_size} bytes, CDI 0.5.0")
+    with tempfile.TemporaryDirectory(prefix="gpuhook-demo-") as place:
+        good = act1.play(page, product, Path(place))
+    farewell(page, time.monotonic() - began)
+    return 0 if good else 1
+
+
+def introduce(page: Page, version: str, *, is_real: bool) -> None:
+    """Say what the demo plays on."""
+    if is_real:
+        page.say(f"This machine has an NVIDIA GPU with driver {version}: the demo uses it.\n")
+    else:
+        page.say(
+            "This machine has no NVIDIA GPU, so the demo makes a node that has one: a g4dn.xlarge"
+            f"\nwith a Tesla T4 and driver {version}. Device nodes, ELF files, the loader cache,"
+            "\nthe runtimes and engines are real; only the hardware behind the nodes is missing.\n"
+        )
+
+
+def farewell(page: Page, seconds: float) -> None:
+    """Say what to try next."""
+    page.heading("What to try next")
+    page.say(f"That took {seconds:.0f} seconds. The node is still there:")
+    page.command(f". {scene.shown(PLACE / 'env')}")
+    page.command("gpuhook cdi list                              # the devices of this node")
+    page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
+    page.command("gpuhook generate-cdi --inventory t4 --hooks none")
+    page.command("make test        # every claim above, as a test")
+    page.command("make bench       # what a start costs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

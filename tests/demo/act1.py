@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Act 1: one request through several doors, then two replicas on one GPU."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from tests.contract import roots
+from tests.contract.bundles import bundle
+from tests.contract.doors import Doors
+from tests.contract.engines import containerd
+from tests.contract.product import CONTROL, DRIVER_LIBRARIES, Product, asks
+from tests.contract.runtimes import Result, lifecycle
+from tests.contract.views import View, questions
+from tests.demo.page import CROSS, TICK, Page
+
+DOORS = {
+    "containerd + runc": "ctr",
+    "crun": "crun",
+    "podman (CDI)": "podman-cdi",
+}
+FOREIGN = "195:77"  # a GPU that nobody gave
+ROUNDS = 9
+
+
+def play(page: Page, product: Product, place: Path) -> bool:
+    """Play the act; returns whether every door gave the same, right view."""
+    page.heading("Act 1: one request, several doors")
+    gpu = product.gpu(0)
+    page.say(
+        f"A container asks for GPU 0 ({gpu.name}). The runtime handler answers it under containerd"
+        " and\nunder crun; a CDI engine, podman, answers it from the spec that generate-cdi wrote."
+        "\nA probe looks from inside each time:\n"
+    )
+    with ExitStack() as stack:
+        daemon = stack.enter_context(containerd(place / "containerd"))
+        views: list[View] = []
+        costs: list[str] = []
+        for number, door in enumerate(DOORS.values()):
+            doors = Doors(product, place / f"door-{number}", lambda: daemon)
+            doors.place.mkdir()
+            views.append(look(doors, door))
+            costs.append(cost(doors, door))
+    rows = answers(product, views)
+    rows.append(("added to the start", costs))
+    page.ticks("seen from inside", list(DOORS), rows)
+    good = all(answer.startswith(TICK) for _, cells in rows[:-1] for answer in cells)
+    page.say(
+        "\nThe same view through every door." if good else "\nThe doors differ: see the crosses."
+    )
+    return replicas(page, product, place) and good
+
+
+def look(doors: Doors, door: str) -> View:
+    """Return what a container sees that came through `door`."""
+    root = roots.copy("debian", doors.place / "root")
+    asked = questions(
+        tries=[FOREIGN],
+        runs=[["/dlprobe", *DRIVER_LIBRARIES], ["/sbin/ldconfig", "-p"], ["nvidia-smi"]],
+    )
+    return doors.through(door, root, ["/probe", *asked]).view
+
+
+def answers(product: Product, views: list[View]) -> list[tuple[str, list[str]]]:
+    """Return a line for each thing a GPU container needs, with a tick or a cross per view."""
+    device = product.device(0)
+    questions_: list[tuple[str, Callable[[View], bool]]] = [
+        (f"{device} is there and opens", lambda v: _opens(v, device)),
+        ("nvidiactl and nvidia-uvm open", lambda v: all(_opens(v, node) for node in CONTROL)),
+        ("no other GPU is there", lambda v: _gpu_nodes(v) == {device}),
+        ("a GPU made by mknod is refused", lambda v: v.tries[FOREIGN] == "EPERM"),
+        ("dlopen finds libcuda and libnvidia-ml", _loads),
+        ("ldconfig -p lists them", lambda v: all(n in v.runs[1].output for n in DRIVER_LIBRARIES)),
+        ("nvidia-smi runs", lambda v: v.runs[2].rc == 0),
+        ("driver files are ro,nosuid,nodev", _guarded),
+        ("NVIDIA_VISIBLE_DEVICES is void, once", _void),
+    ]
+    return [(name, [TICK if test(v) else CROSS for v in views]) for name, test in questions_]
+
+
+def _opens(view: View, node: str) -> bool:
+    return node in view.nodes and view.nodes[node].allowed
+
+
+def _gpu_nodes(view: View) -> set[str]:
+    return {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+
+
+def _loads(view: View) -> bool:
+    return view.runs[0].rc == 0 and all("real" in f for f in view.runs[0].found().values())
+
+
+def _guarded(view: View) -> bool:
+    files = [
+        m for m in view.mounts.values() if "libcuda.so" in m.target or "nvidia-smi" in m.target
+    ]
+    return bool(files) and all({"ro", "nosuid", "nodev"} <= m.options for m in files)
+
+
+def _void(view: View) -> bool:
+    return view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+
+
+def cost(doors: Doors, door: str) -> str:
+    """Return what the GPU added to a container's start through `door`, in milliseconds."""
+    root = roots.copy("debian", doors.place / "timed")
+    with_gpu: list[float] = []
+    without: list[float] = []
+    for number in range(ROUNDS):
+        # A place each: podman binds its database to the directories of its first start.
+        one, other = (replace(doors, place=doors.place / f"{number}-{k}") for k in "ab")
+        for made in (one, other):
+            made.place.mkdir()
+        with_gpu.append(_timed(one, lambda d: d.through(door, root, ["/bin/true"])))
+        without.append(_timed(other, lambda d: _without(d, door, root)))
+    base = statistics.median(without)
+    return f"{statistics.median(with_gpu) - base:+.0f} ms on {base:.0f}"
+
+
+def _without(doors: Doors, door: str, root: Path) -> Result:
+    if door == "podman-cdi":
+        return doors.by_podman(root, ["/bin/true"], [], runtime="runc")
+    return doors.through(door, root, ["/bin/true"], value="void")
+
+
+def _timed(doors: Doors, call: Callable[[Doors], Result]) -> float:
+    start = time.perf_counter()
+    result = call(doors)
+    took = (time.perf_counter() - start) * 1000
+    if result.rc != 0:
+        raise RuntimeError(result)
+    return took
+
+
+def replicas(page: Page, product: Product, place: Path) -> bool:
+    """Start two containers on two time slices of one GPU and show who holds what."""
+    page.heading("Act 1, second scene: two pods, one GPU")
+    uuid = product.gpu(0).uuid
+    page.say(
+        "A device plugin that shares a GPU hands out replica ids. Two pods get one each, at the"
+        f" same time:\n  trainer    NVIDIA_VISIBLE_DEVICES={uuid}::0"
+        f"\n  inference  NVIDIA_VISIBLE_DEVICES={uuid}::1\n"
+    )
+    with ExitStack() as stack:
+        for number, pod in enumerate(("trainer", "inference")):
+            directory = place / pod
+            made = bundle(
+                directory / "bundle",
+                roots.copy("debian", directory / "root"),
+                ["sleep", "60"],
+                asks(f"{uuid}::{number}"),
+                annotations={
+                    "io.kubernetes.cri.sandbox-name": pod,
+                    "io.kubernetes.cri.sandbox-namespace": "demo",
+                    "io.kubernetes.cri.container-name": "main",
+                },
+            )
+            container = stack.enter_context(
+                lifecycle(made, [product.runtime], env=product.on("runc"), container_id=pod)
+            )
+            for done in (container.create(), container.call("start")):
+                if done.rc != 0:
+                    raise RuntimeError(done)
+        page.command("gpuhook ps")
+        page.output(product.gpuhook("ps").stdout)
+        held = [(one["gpus"], one["replicas"]) for one in product.holders()]
+    good = held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::1"])]
+    page.say("\nBoth are on one GPU, and each is known by its replica. They are stopped now:")
+    page.command("gpuhook ps")
+    gone = product.gpuhook("ps")
+    page.output(gone.stdout + gone.stderr)
+    shutil.rmtree(place, ignore_errors=True)
+    return good and not product.holders()

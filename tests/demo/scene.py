@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo plays on: this machine's GPU if it has one, else a simulated node with a T4."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump_file, freshness
+from tests.contract.product import Product, install
+from tests.simulated.node import SimulatedNode, make_node
+
+PROFILE = "t4"
+
+
+def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
+    """Return this machine as a node, None where it has no working NVIDIA driver."""
+    if not freshness.driver_is_loaded("/"):
+        return None
+    done = subprocess.run(
+        [str(bindir / "gpuhook"), "inventory", "-o", "yaml"], capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr.decode())
+        return None
+    (place / "inventory.yaml").write_bytes(done.stdout)
+    try:
+        facts = dump_file.load(str(place / "inventory.yaml"))
+    except GpuhookError as error:
+        sys.stderr.write(f"{error}\n")
+        return None
+    usable = [gpu for gpu in facts.gpus if gpu.lost is None]
+    return SimulatedNode("/", "/", "/", facts, facts.driver.nvml or "", "") if usable else None
+
+
+def product(place: Path) -> tuple[Product, bool]:
+    """Install gpuhook below `place` on a node; returns it and whether its GPU is a real one."""
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    bindir = install(place / "prefix")
+    real = real_node(bindir, place)
+    node = real or make_node(place / "node", PROFILE)
+    made = Product(place, bindir, node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    write_environment(made)
+    return made, real is not None
+
+
+def write_environment(made: Product) -> None:
+    """Write a file to source, with which the reader goes on where the demo stops."""
+    lines = [f"export {name}='{value}'" for name, value in made.env.items()]
+    path = f'export PATH="{made.bindir}:$PATH"'
+    (made.place / "env").write_text("\n".join([path, *lines]) + "\n", encoding="utf-8")
+
+
+def shown(path: Path) -> str:
+    """Return a path as short as the reader can use it."""
+    return os.path.relpath(path)
