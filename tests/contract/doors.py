@@ -58,17 +58,26 @@ class Doors:
         return self.containerd().run(root, args, own, env)
 
     def by_podman(
-        self, root: Path, args: Sequence[str], options: Sequence[str], runtime: str = ""
+        self,
+        root: Path,
+        args: Sequence[str],
+        options: Sequence[str],
+        runtime: str = "",
+        engine: str = "runc",
     ) -> Result:
-        """Let podman call gpuhook-runtime or `runtime`; it sees our CDI specs."""
+        """Let podman call gpuhook-runtime or `runtime`; it sees our CDI specs.
+
+        `engine` is the low-level runtime that it comes to.
+        """
         return engines.podman(
             self.place / "podman",
             root,
             args,
             [*MKNOD, *options],
             runtime or self.product.runtime,
-            cdi=self.product.specs,
-            env=self.product.on("runc"),
+            engine,
+            self.product.specs,
+            self.product.on(engine),
             state=self.product.state,
         )
 

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from gpuhook.vendors.nvidia import dump_file
-from tests.contract import engines, roots
-from tests.contract.bundles import Bundle, bundle
+from tests.contract import bundles, engines, roots
+from tests.contract.bundles import Bundle
 from tests.contract.doors import MKNOD, Doors
 from tests.contract.product import (
     CONTROL,
@@ -234,7 +234,7 @@ def test_read_only_root(
         options = ["--read-only", "--env", asks("2")[0]]
         result = enter.by_podman(root, asked, options)
     else:
-        made = bundle(enter.place / "b", root, asked, asks("2"))
+        made = bundles.bundle(enter.place / "b", root, asked, asks("2"))
         made.write({**made.config(), "root": {"path": str(root), "readonly": True}})
         result = run(made, [node8.runtime], door, env=node8.on(door))
     view = result.view
@@ -250,8 +250,11 @@ def together(commands: list[list[str]], env: dict[str, str], place: Path) -> lis
     for number, command in enumerate(commands):
         # A file and no pipe: the containers that are made keep it open.
         with (place / f"stderr{number}").open("w") as errors:
-            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-            started.append(subprocess.Popen(command, env=whole, stderr=errors, **quiet))
+            nothing = subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, env=whole, stdin=nothing, stdout=nothing, stderr=errors
+            )
+            started.append(process)
     ended = [process.wait(SECONDS) for process in started]
     texts = [(place / f"stderr{n}").read_text(encoding="utf-8") for n in range(len(commands))]
     return list(zip(ended, texts, strict=True))

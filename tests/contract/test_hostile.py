@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An image made to reach the host gets nothing executed, written or read there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle, bundle
+from tests.contract.doors import Doors
+from tests.contract.product import CONTROL, KIND, LIBRARIES, Product, asks
+from tests.contract.runtimes import Result, run
+from tests.contract.views import questions
+
+MARK = b"what only the host may know"
+HOST_LOADER = (Path("/etc/ld.so.cache"), Path("/etc/ld.so.conf"), Path("/etc/ld.so.conf.d"))
+ROUTES = ["runc", "crun", "podman-runc", "podman-crun"]
+BY = pytest.mark.parametrize("route", ROUTES)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A directory of the host with what images lie in wait for; it must stay as it is."""
+
+    path: Path
+    before: dict[str, tuple[object, ...]]
+
+    def assert_well(self) -> None:
+        """Assert that nothing in the directory was added, removed or changed."""
+        assert roots.listing(self.path) == self.before
+
+    def assert_unknown(self, root: Path) -> None:
+        """Assert that nothing of its content is in a root file system."""
+        held = roots.listing(root)
+        assert [p for p, facts in held.items() if MARK in facts[-1]] == []  # type: ignore[operator]
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    """Give a canary that could be taken for /etc, /usr/lib/x86_64-linux-gnu, /usr/bin or /dev."""
+    place = tmp_path / "canary"
+    for name in ("ld.so.conf.d", "alternatives", "x86_64-linux-gnu", "nvidia"):
+        (place / name).mkdir(parents=True)
+    cache = (roots.debian() / "etc/ld.so.cache").read_bytes()
+    (place / "ld.so.cache").write_bytes(cache + MARK)
+    (place / "ld.so.conf.d/host.conf").write_bytes(b"# " + MARK + b"\n/usr/lib/host\n")
+    (place / "ld.so.conf").write_bytes(b"# " + MARK + b"\ninclude /etc/ld.so.conf.d/*.conf\n")
+    for name in ("libcuda.so.1", "nvidia-smi", "nvidia0", "shadow"):
+        (place / name).write_bytes(MARK)
+    return Canary(place, roots.listing(place))
+
+
+def enter(product: Product, route: str, place: Path, root: Path, *args: str) -> Result:
+    """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
+    if route in ("runc", "crun"):
+        made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
+        return run(made, [product.runtime], route, env=product.on(route))
+    engine = route.partition("-")[2]
+    doors = Doors(product, place, pytest.fail)
+    options = ["--device", f"{KIND}=0"]
+    return doors.by_podman(root, args or ["/probe"], options, f"/usr/bin/{engine}", engine)
+
+
+def link(root: Path, path: str, target: str) -> None:
+    """Put a link into the image in place of what it has there."""
+    at = root / path
+    if at.is_dir() and not at.is_symlink():
+        shutil.rmtree(at)
+    at.unlink(missing_ok=True)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.symlink_to(target)
+
+
+def host_loader() -> list[object]:
+    """Return what identifies the loader's files of this machine."""
+    found: list[object] = []
+    for path in HOST_LOADER:
+        status = path.stat()
+        found.append((path, status.st_ino, status.st_mtime_ns, status.st_size))
+    return found
+
+
+@BY
+@pytest.mark.parametrize("form", ["absolute", "relative"])
+@pytest.mark.parametrize(
+    ("path", "leaf"),
+    [
+        ("usr/lib/x86_64-linux-gnu", ""),
+        ("usr/lib", ""),
+        ("etc", ""),
+        ("etc/ld.so.cache", "ld.so.cache"),
+        ("etc/ld.so.conf", "ld.so.conf"),
+        ("etc/ld.so.conf.d", "ld.so.conf.d"),
+        ("usr/lib/x86_64-linux-gnu/libcuda.so.1", "libcuda.so.1"),
+        ("usr/bin", ""),
+        ("usr/bin/nvidia-smi", "nvidia-smi"),
+    ],
+)
+def test_links_to_the_host(
+    path: str,
+    leaf: str,
+    form: str,
+    route: str,
+    node8: Product,
+    canary: Canary,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """Where an image has a link to a path of the host, that path is neither read nor written."""
+    root = root_of("distroless")
+    target = str(canary.path / leaf)
+    link(root, path, target if form == "absolute" else "../" * 40 + target[1:])
+    # In the container the path is another one: runtimes need its directory to be there.
+    (root / str(canary.path)[1:]).mkdir(parents=True)
+    result = enter(node8, route, tmp_path, root, "/probe", *questions("/etc/ld.so.cache"))
+    canary.assert_well()
+    canary.assert_unknown(root)
+    view = result.view
+    assert view.gpus()[node8.device(0)].allowed
+    assert MARK not in view.paths["/etc/ld.so.cache"].content
+
+
+@pytest.mark.parametrize("path", ["usr/lib", "usr/lib/x86_64-linux-gnu", "etc", "usr/bin"])
+def test_links_to_nothing(
+    path: str, node8: Product, canary: Canary, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """A link to a path that only the host has is made a directory of the container by then."""
+    root = root_of("distroless")
+    link(root, path, str(canary.path))
+    view = enter(node8, "runc", tmp_path, root).view
+    canary.assert_well()
+    assert view.gpus()[node8.device(0)].allowed
+    assert (root / str(canary.path)[1:]).is_dir()
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+@pytest.mark.parametrize("path", ["dev", "proc"])
+def test_links_in_place_of_the_kernels(
+    path: str,
+    engine: str,
+    node8: Product,
+    canary: Canary,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """Where /dev or /proc is such a link, what happens is what the runtime alone would do."""
+    alone = tmp_path / "alone"
+    shutil.copytree(canary.path, alone)
+    root = root_of("distroless")
+    link(root, path, str(alone))
+    run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
+    link(root, path, str(canary.path))
+    made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
+    run(made, [node8.runtime], engine, env=node8.on(engine))
+    assert set(os.listdir(canary.path)) == set(os.listdir(alone))
+    canary.assert_unknown(root)
+
+
+TRAP = """
+#include <fcntl.h>
+__attribute__((constructor)) static void sprung(void) {{ open("{place}", O_CREAT|O_WRONLY, 0644); }}
+"""
+
+
+@pytest.fixture
+def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[str], Path]:
+    """Give (a root, the env of its image, the file that appears if the host runs code of it)."""
+    root, sprung = root_of("debian"), tmp_path / "sprung"
+    source = tmp_path / "trap.c"
+    source.write_text(TRAP.format(place=sprung), encoding="utf-8")
+    command = ["gcc", "-shared", "-fPIC", "-o", str(root / "trap.so"), str(source)]
+    subprocess.run(command, check=True)
+    modules = root / "modules"
+    code = f"open({str(sprung)!r}, 'w')\n"
+    for name in ("sitecustomize", "usercustomize", "os", "json", "_json", "errno", "ctypes"):
+        (modules / name).parent.mkdir(exist_ok=True)
+        (modules / f"{name}.py").write_text(code, encoding="utf-8")
+    (modules / "gpuhook").mkdir()
+    (modules / "gpuhook/__init__.py").write_text(code, encoding="utf-8")
+    env = [f"LD_PRELOAD=/proc/self/cwd/trap.so:{root}/trap.so:/trap.so", f"LD_AUDIT={root}/trap.so"]
+    env += [f"PYTHONPATH={modules}:/modules", f"PYTHONSTARTUP={modules}/os.py"]
+    env += [f"LD_LIBRARY_PATH={root}", f"PATH={root}:/modules:/usr/bin:/bin"]
+    return root, env, sprung
+
+
+def test_the_trap_works(
+    trapped: tuple[Path, list[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A hook without an environment of its own runs the image's code on the host's side."""
+    root, env, sprung = trapped
+    hook = {"path": "/bin/true", "args": ["true"]}
+    made = bundle_of(root, ["/probe"], env, hooks={"createContainer": [hook]})
+    run(made)
+    assert sprung.exists()
+
+
+@BY
+@pytest.mark.parametrize("home", [False, True])
+def test_environment_of_the_image(
+    home: bool,
+    route: str,
+    node8: Product,
+    trapped: tuple[Path, list[str], Path],
+    tmp_path: Path,
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """Code that an image's env names is run in the container at most; the container has its GPU."""
+    root, env, sprung = trapped
+    env = [*env, *([f"PYTHONHOME={root}"] if home else [])]
+    if route in ("runc", "crun"):
+        made = bundle_of(root, ["/probe"], [*env, *asks("0")])
+        # A mount over what the wrapper would write leaves the work to the hook.
+        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
+        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
+        result = run(made, [node8.runtime], route, env=node8.on(route))
+        assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
+    else:
+        engine = route.partition("-")[2]
+        options = ["--device", f"{KIND}=0", *(w for e in env for w in ("--env", e))]
+        doors = Doors(node8, tmp_path, pytest.fail)
+        result = doors.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+    view = result.view
+    assert not sprung.exists()
+    assert node8.device(0) in view.gpus()
+    assert view.values("LD_PRELOAD") == [env[0].partition("=")[2]]
+
+
+@BY
+def test_environment_of_the_hook(
+    route: str, apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """The hook has the environment that the spec says, and nothing of the image's or engine's."""
+    seen, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
+    real = apart.bindir / "gpuhook-hook"
+    script = f'#!/bin/sh\ntr "\\0" "\\n" < /proc/self/environ > {seen}\nexec {real} "$@"\n'
+    hook.write_text(script, encoding="utf-8")
+    hook.chmod(0o755)
+    apart.generate("--hook-path", str(hook))
+    root = root_of("debian")
+    if route in ("runc", "crun"):
+        made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
+        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
+        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
+        assert run(made, [apart.runtime], route, env=apart.on(route)).rc == 0
+    else:
+        assert enter(apart, route, tmp_path, root).rc == 0
+    names = {line.partition("=")[0] for line in seen.read_text(encoding="utf-8").splitlines()}
+    assert names <= {"PATH", "PWD", "GPUHOOK_HOOK"}
+
+
+@BY
+@pytest.mark.parametrize("target", ["/etc", "/usr/lib", LIBRARIES])
+@pytest.mark.parametrize("fs", ["same", "other"])
+def test_mounts_of_the_host(
+    fs: str,
+    target: str,
+    route: str,
+    node8: Product,
+    canary: Canary,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """A directory of the host that is mounted over what we write to stays as it is, but for the
+    mount points that runtimes make.
+    """
+    root, source = root_of("distroless"), canary.path
+    if fs == "other":
+        source = Path("/dev/shm", f"gpuhook-test-{os.getpid()}")
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(canary.path, source)
+    before = roots.listing(source)
+    try:
+        if route in ("runc", "crun"):
+            made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
+            made.mount(source, target, "rbind", "rw", "rprivate")
+            result = run(made, [node8.runtime], route, env=node8.on(route))
+        else:
+            engine = route.partition("-")[2]
+            options = ["--device", f"{KIND}=0", "--volume", f"{source}:{target}"]
+            doors = Doors(node8, tmp_path, pytest.fail)
+            result = doors.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+        assert set(result.view.gpus()) >= {*CONTROL, node8.device(0)}
+        after = roots.listing(source)
+        assert {path: after.get(path) for path in before} == before
+        new = {path for path in after if path not in before and not (source / path).is_dir()}
+        assert [p for p in new if (source / p).is_symlink() or (source / p).stat().st_size] == []
+    finally:
+        if fs == "other":
+            shutil.rmtree(source)
+
+
+@pytest.mark.parametrize("path", ["/", "/proc/self/root", "linked", "../" * 40])
+def test_the_host_as_root(
+    path: str, apart: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+) -> None:
+    """A container whose root file system is the host's own gets no GPU, and the host no file."""
+    (tmp_path / "linked").symlink_to("/")
+    whole = str(tmp_path / "linked") if path == "linked" else path
+    made = bundle_of(Path(whole), ["/probe"], asks("0"))
+    before, loader = made.file.read_bytes(), host_loader()
+    result = apart.edit(made)
+    assert result.rc == 1
+    assert "GH1304" in result.stderr
+    assert made.file.read_bytes() == before
+    assert host_loader() == loader
+    assert apart.entries() == []
+
+
+def corrupt(path: Path) -> None:
+    """Write a cache whose counts lie."""
+    data = bytearray((roots.debian() / "etc/ld.so.cache").read_bytes())
+    data[20:28] = b"\xff" * 8
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    """Write half a cache."""
+    data = (roots.debian() / "etc/ld.so.cache").read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def nonsense(path: Path) -> None:
+    """Write what is no cache."""
+    path.write_bytes(b"\0nonsense" * 1000)
+
+
+def oversized(path: Path) -> None:
+    """Write a sparse file of a terabyte."""
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def fifo(path: Path) -> None:
+    """Make a pipe that nobody writes to."""
+    os.mkfifo(path)
+
+
+def node(path: Path) -> None:
+    """Make a device node."""
+    os.mknod(path, 0o020666, os.makedev(1, 5))
+
+
+@pytest.mark.parametrize("broken", [corrupt, cut, nonsense, oversized, fifo, node])
+@pytest.mark.parametrize("route", ["runc", "podman-runc"])
+def test_loader_caches(
+    broken: Callable[[Path], None],
+    route: str,
+    node8: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """An ld.so.cache that cannot be used is replaced: neither waited for nor read to its end."""
+    root = root_of("distroless")
+    cache = root / "etc/ld.so.cache"
+    broken(cache)
+    names = ["libcuda.so.1", "libnvidia-ml.so.1", "libm.so.6"]
+    view = enter(
+        node8, route, tmp_path, root, "/probe", *questions(runs=[["/dlprobe", *names]])
+    ).view
+    assert [n for n, found in view.runs[0].found().items() if "real" not in found] == []
+    assert cache.is_file()
+    assert cache.stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize("kind", ["loop", "deep", "file"])
+@pytest.mark.parametrize("route", ["runc", "podman-runc"])
+def test_directories_that_are_none(
+    kind: str,
+    route: str,
+    node8: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """A loop of links, a chain of too many, or a file in place of a directory ends in a sentence
+    or in a container, within the time of a start.
+    """
+    root = root_of("distroless")
+    shutil.rmtree(root / "etc")
+    if kind == "loop":
+        (root / "etc").symlink_to("loop")
+        (root / "loop").symlink_to("etc")
+    elif kind == "deep":
+        (root / "etc").symlink_to("l0")
+        for number in range(60):
+            (root / f"l{number}").symlink_to(f"l{number + 1}")
+        (root / "l60").mkdir()
+    else:
+        (root / "etc").write_text("no directory", encoding="utf-8")
+    result = enter(node8, route, tmp_path, root)
+    if result.rc == 0:
+        assert node8.device(0) in result.view.gpus()
+    else:
+        assert "etc" in result.stderr + result.log, result
