@@ -34,7 +34,7 @@ class Root:
         self.path = path
         self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         found, host = os.fstat(self._fd), os.stat("/")
-        self._devices = {found.st_dev}
+        self._mounts = {_mount_id(self._fd)}
         if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
             os.close(self._fd)
             raise fault("GH1304", path=path)
@@ -62,7 +62,7 @@ class Root:
         known = self._known.get(path)
         if known is not None:
             return known
-        fd = _Walk(self._fd, self._devices, create=create).to(path)
+        fd = _Walk(self._fd, self._mounts, create=create).to(path)
         self._known[path] = fd
         return fd
 
@@ -75,7 +75,7 @@ class Root:
             fd = _Walk(self._fd, None, create=False).to(path)
         except OSError:
             return
-        self._devices.add(os.fstat(fd).st_dev)
+        self._mounts.add(_mount_id(fd))
         os.close(fd)
 
     def real(self, path: str) -> str:
@@ -118,7 +118,7 @@ class Root:
         Links are followed inside the root; GH1310 for what is no regular file.
         """
         try:
-            fd = _Walk(self._fd, self._devices, create=False).to(path, last_is_file=True)
+            fd = _Walk(self._fd, self._mounts, create=False).to(path, last_is_file=True)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
@@ -222,8 +222,8 @@ def _rename(temporary: str, name: str, fd: int) -> None:
 class _Walk:
     """One walk from the root: a stack of open directories, its top where we are."""
 
-    def __init__(self, root: int, devices: set[int] | None, *, create: bool) -> None:
-        self._devices = devices
+    def __init__(self, root: int, mounts: set[int] | None, *, create: bool) -> None:
+        self._mounts = mounts
         self._create = create
         self._stack = [os.dup(root)]
         self._links = 0
@@ -237,8 +237,10 @@ class _Walk:
                 if name == "..":
                     if len(self._stack) > 1:
                         os.close(self._stack.pop())
-                elif self._enter(name, pending, is_file=last_is_file and not pending):
-                    self._check(name)
+                else:
+                    self._enter(name, pending, is_file=last_is_file and not pending)
+            if not last_is_file:
+                self._require_own(path)
             return self._stack.pop()
         finally:
             for fd in self._stack:
@@ -292,6 +294,7 @@ class _Walk:
         return True
 
     def _make(self, name: str, here: int) -> int:
+        self._require_own(name)
         try:
             os.mkdir(name, 0o755, dir_fd=here)
         except FileExistsError:
@@ -314,13 +317,27 @@ class _Walk:
             del self._stack[1:]
         pending.extend(_components(target))
 
-    def _check(self, name: str) -> None:
-        found = os.fstat(self._stack[-1])
-        if self._devices is None or found.st_dev in self._devices:
-            return
-        # Directories only: overlay file systems give regular files other device numbers.
-        if stat.S_ISDIR(found.st_mode):
+    def _require_own(self, name: str) -> None:
+        """Raise CrossingError if where we are is behind a mount point of somebody else.
+
+        Looked at where something is about to be done: a walk that only passes through (a link
+        leads back out) does no harm. A device number would not do: a bind of a host directory of
+        the same file system has the same one.
+        """
+        if self._mounts is not None and _mount_id(self._stack[-1]) not in self._mounts:
             raise CrossingError(errno.EXDEV, "a mount lies over it", name)
+
+
+def _mount_id(fd: int) -> int:
+    """Return the id of the mount that `fd` was opened through (proc(5), /proc/pid/fdinfo)."""
+    info = os.open(f"/proc/self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for line in os.read(info, 4096).split(b"\n"):
+            if line.startswith(b"mnt_id:"):
+                return int(line[7:])
+    finally:
+        os.close(info)
+    raise OSError(errno.ENOSYS, "this kernel does not tell mount ids", f"/proc/self/fdinfo/{fd}")
 
 
 def _components(path: str) -> list[str]:

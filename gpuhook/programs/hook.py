@@ -41,7 +41,7 @@ Called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
   --host-root DIR         where the host's proc and sys are (default /)
 """
 _MAX_STATE = 4 << 20
-_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR)
+_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR, errno.EBUSY)
 
 
 def main() -> None:

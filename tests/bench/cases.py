@@ -14,19 +14,19 @@ from typing import Any
 from uuid import uuid4
 
 from tests.bench.measure import Case, plain
-from tests.bench.stage import Stage, fresh, gpu_bundle
+from tests.bench.stage import fresh, gpu_bundle
 from tests.contract.bundles import Bundle
 from tests.contract.engines import ULIMITS
+from tests.contract.product import Product
 
 PYTHON = "/usr/bin/python3"
 TRUE_PROGRAM = "/bin/true"
-TRUE = {"GPUHOOK_LOW_LEVEL_RUNTIME": TRUE_PROGRAM}
 TENTH = {"linux": {"resources": {"cpu": {"quota": 10000, "period": 100000}}}}
 
 
-def interpreter(ready: Stage) -> list[Case]:
+def interpreter(ready: Product) -> list[Case]:
     """Return what the wrapper itself costs: the low-level runtime is /bin/true."""
-    env = {**ready.env, **TRUE}
+    env = ready.on(TRUE_PROGRAM)
     made = gpu_bundle(ready, "alone")
     none = gpu_bundle(ready, "none", value="void")
     config = none.config()
@@ -41,12 +41,12 @@ def interpreter(ready: Stage) -> list[Case]:
     ]
 
 
-def scaling(ready: Stage) -> list[Case]:
+def scaling(ready: Product) -> list[Case]:
     """Return the wrapper on one GPU, and on 16 GPUs of 7 MIG instances with 64 replicas each."""
     one, many = ready.place / "cdi-one", ready.place / "cdi-many"
     compiled = json.loads(
         subprocess.run(
-            [sys.executable, "-c", _TO_JSON, str(ready.specs / "nvidia.yaml")],
+            [sys.executable, "-c", _TO_JSON, str(ready.spec)],
             check=True,
             capture_output=True,
         ).stdout
@@ -79,30 +79,30 @@ def _write_spec(directory: Path, whole: dict[str, object], devices: Sequence[obj
     (directory / "nvidia.json").write_text(text, encoding="utf-8")
 
 
-def _scaled(ready: Stage, specs: Path, name: str, value: str) -> Case:
+def _scaled(ready: Product, specs: Path, name: str, value: str) -> Case:
     made = gpu_bundle(ready, specs.name + "-bundle", value=value)
     settings = ready.place / f"{specs.name}.yaml"
     settings.write_text(json.dumps({"cdi": {"specDirs": [str(specs)]}}), encoding="utf-8")
-    env = {**ready.env, **TRUE, "GPUHOOK_CONFIG": str(settings)}
+    env = ready.on(TRUE_PROGRAM, GPUHOOK_CONFIG=str(settings))
     return Case(name, lambda: fresh(made, [ready.runtime], TRUE_PROGRAM), env)
 
 
-def runc(ready: Stage) -> list[Case]:
+def runc(ready: Product) -> list[Case]:
     """Return a whole create with runc, the parameters hook included."""
     return _pair(ready, "runc", "bare runc create", "whole create, runc", {})
 
 
-def limited(ready: Stage) -> list[Case]:
+def limited(ready: Product) -> list[Case]:
     """Return the same under a CPU limit of 0.1, in which createContainer hooks run."""
     return _pair(ready, "tenth", "bare runc create, 0.1 CPU", "whole create, 0.1 CPU", TENTH)
 
 
-def _pair(ready: Stage, place: str, bare: str, ours: str, oci: Mapping[str, Any]) -> list[Case]:
+def _pair(ready: Product, place: str, bare: str, ours: str, oci: Mapping[str, Any]) -> list[Case]:
     made = gpu_bundle(ready, place, **oci)
     low = _program("crun" if place == "crun" else "runc")
     return [
         Case(bare, lambda: fresh(made, [low], low)),
-        Case(ours, lambda: fresh(made, [ready.runtime], low), _on(ready, low)),
+        Case(ours, lambda: fresh(made, [ready.runtime], low), ready.on(low)),
     ]
 
 
@@ -113,19 +113,15 @@ def _program(name: str) -> str:
     return path
 
 
-def _on(ready: Stage, low: str) -> dict[str, str]:
-    return {**ready.env, "GPUHOOK_LOW_LEVEL_RUNTIME": low}
-
-
-def crun(ready: Stage) -> list[Case]:
+def crun(ready: Product) -> list[Case]:
     """Return the same with crun, which starts faster than runc."""
     return _pair(ready, "crun", "bare crun create", "whole create, crun", {})
 
 
-def crowd(ready: Stage, size: int = 32) -> list[Case]:
+def crowd(ready: Product, size: int = 32) -> list[Case]:
     """Return many creates at once, each of a container of its own."""
     bundles = [gpu_bundle(ready, f"crowd-{number}") for number in range(size)]
-    env = _on(ready, _program("runc"))
+    env = ready.on("runc")
     return [
         Case("32 bare creates at once", lambda: _at_once(ready, bundles, "runc")),
         Case("32 creates at once", lambda: _at_once(ready, bundles, ready.runtime), env),
@@ -133,7 +129,7 @@ def crowd(ready: Stage, size: int = 32) -> list[Case]:
 
 
 @contextmanager
-def _at_once(ready: Stage, bundles: list[Bundle], runtime: str) -> Iterator[Sequence[str]]:
+def _at_once(ready: Product, bundles: list[Bundle], runtime: str) -> Iterator[Sequence[str]]:
     originals = [made.file.read_bytes() for made in bundles]
     name = f"gpuhook-bench-{uuid4().hex[:8]}"
     root = str(ready.place / "crowd-state")
@@ -150,10 +146,10 @@ def _at_once(ready: Stage, bundles: list[Bundle], runtime: str) -> Iterator[Sequ
             made.file.write_bytes(originals[number])
 
 
-def life(ready: Stage) -> list[Case]:
+def life(ready: Product) -> list[Case]:
     """Return create, start, exec, kill and delete of one container."""
     made = gpu_bundle(ready, "life")
-    env = _on(ready, _program("runc"))
+    env = ready.on("runc")
     return [
         Case("life under bare runc", lambda: _lived(made, "runc")),
         Case("life of a container", lambda: _lived(made, ready.runtime), env),
@@ -176,7 +172,7 @@ def _lived(made: Bundle, runtime: str) -> Iterator[Sequence[str]]:
         made.file.write_bytes(original)
 
 
-def podman(ready: Stage) -> list[Case]:
+def podman(ready: Product) -> list[Case]:
     """Return podman without and with a device of our CDI spec, which it applies by itself."""
     root = gpu_bundle(ready, "podman").root
     return [
@@ -185,7 +181,7 @@ def podman(ready: Stage) -> list[Case]:
     ]
 
 
-def _podman(ready: Stage, root: Path, options: list[str]) -> list[str]:
+def _podman(ready: Product, root: Path, options: list[str]) -> list[str]:
     place = ready.place / "podman-state"
     command = ["podman", "--root", f"{place}/storage", "--runroot", f"{place}/run"]
     command += ["--cgroup-manager", "cgroupfs", "--runtime", _program("runc")]

@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
-from tests.simulated.node import SimulatedNode, make_node
+from tests.contract.product import Product, asks, product
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 HOST_PROC = {
     "destination": "/proc",
     "type": "bind",
@@ -28,49 +24,18 @@ HOST_PROC = {
 }
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Where everything is."""
-
-    place: Path
-    node: SimulatedNode
-    runtime: str  # gpuhook-runtime
-    specs: Path  # the CDI spec directory
-    env: dict[str, str]  # of the runtime
+def stage(place: Path) -> Product:
+    """Return gpuhook installed on a simulated node with eight H100, its state in memory."""
+    in_memory(place / "state")
+    made = product(place)
+    simulate_host(place, Path(made.node.host_root), made.specs)
+    return made
 
 
-def installed(place: Path) -> Path:
-    """Install gpuhook below `place` with the system's Python and return its bin directory."""
-    command = [sys.executable, str(REPOSITORY / "packaging/install.py"), "--prefix", str(place)]
-    subprocess.run([*command, "--cli-python", sys.executable], check=True, capture_output=True)
-    return place / "bin"
-
-
-def stage(place: Path, profile: str = "h100x8", layout: str = "flat") -> Stage:
-    """Build a stage below `place`: node, installation, CDI spec, settings."""
-    bindir = installed(place / "prefix")
-    node = make_node(place / "node", profile, layout=layout)  # type: ignore[arg-type]
-    specs, state = place / "cdi", place / "state"
-    for directory in (specs, state):
-        directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", state], check=True)
-    simulate_host(place, Path(node.host_root), specs)
-    env = {
-        "GPUHOOK_CONFIG": str(place / "config.yaml"),
-        "GPUHOOK_HOST_ROOT": node.host_root,
-        "GPUHOOK_STATE_DIR": str(state),
-    }
-    settings = {"cdi": {"specDirs": [str(specs)]}}
-    (place / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")
-    generate = [str(bindir / "gpuhook"), "generate-cdi", *node.options]
-    generate += [
-        "--hook-path",
-        str(bindir / "gpuhook-hook"),
-        "--output",
-        str(specs / "nvidia.yaml"),
-    ]
-    subprocess.run(generate, check=True, env={**os.environ, **env}, capture_output=True)
-    return Stage(place, node, str(bindir / "gpuhook-runtime"), specs, env)
+def in_memory(directory: Path) -> None:
+    """Make `directory` a tmpfs, as what it stands for on a node is: below /run."""
+    directory.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
 
 
 def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
@@ -100,19 +65,16 @@ def unmount_below(place: str) -> None:
             subprocess.run(["umount", target], check=True)
 
 
-def gpu_bundle(stage: Stage, name: str, value: str = "all", **oci: Any) -> Bundle:
+def gpu_bundle(made: Product, name: str, value: str = "all", **oci: Any) -> Bundle:
     """Return a bundle on a Debian root that asks for GPUs with all driver capabilities."""
-    root = roots.copy("debian", stage.place / name / "root")
-    memory = stage.place / name / "bundle"
-    memory.mkdir()
-    # Where engines keep bundles, below /run, is memory too.
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", memory], check=True)
-    env = [f"NVIDIA_VISIBLE_DEVICES={value}", "NVIDIA_DRIVER_CAPABILITIES=all"]
-    made = bundle(stage.place / name / "bundle", root, ["sleep", "600"], env, **oci)
-    config = made.config()
+    root = roots.copy("debian", made.place / name / "root")
+    in_memory(made.place / name / "bundle")
+    path = made.place / name / "bundle"
+    written = bundle(path, root, ["sleep", "600"], asks(value, "all"), **oci)
+    config = written.config()
     config["mounts"] = [HOST_PROC, *(m for m in config["mounts"] if m["destination"] != "/proc")]
-    made.write(config)
-    return made
+    written.write(config)
+    return written
 
 
 @contextmanager

@@ -115,6 +115,24 @@ def test_mount_points_are_not_crossed(place: Path) -> None:
         subprocess.run(["umount", inside], check=True)
 
 
+def test_binds_of_the_same_file_system_are_not_crossed(place: Path) -> None:
+    """A host directory bound into the root has the root's device number, and is left alone."""
+    inside = place / "root/mnt"
+    inside.mkdir()
+    if subprocess.run(["mount", "--bind", place / "host", inside], check=False).returncode:
+        pytest.skip("needs root to mount")
+    try:
+        with Root(str(place / "root")) as root:
+            with pytest.raises(CrossingError):
+                root.write("/mnt/file", b"x")
+            for path in ("/mnt/link", "/mnt/new/link"):
+                with pytest.raises(CrossingError):
+                    root.link("t", path)
+    finally:
+        subprocess.run(["umount", inside], check=True)
+    assert os.listdir(place / "host") == ["secret"]
+
+
 def test_real(place: Path) -> None:
     """A path's real place is found as far as it exists."""
     os.symlink("usr/lib", place / "root/lib")

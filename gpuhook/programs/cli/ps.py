@@ -15,7 +15,13 @@ from gpuhook.programs.cli.tables import table
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    help="table shortens UUIDs and container ids, wide does not.",
+)
 @click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")
 def ps(output: str, no_headers: bool) -> None:
     """List the containers that hold GPUs: pod, GPUs, replicas, route, since when.
@@ -28,21 +34,33 @@ def ps(output: str, no_headers: bool) -> None:
         click.echo(json.dumps({"schema": "gpuhook/ps/v1", "containers": held}, indent=2))
         return
     headers = ("CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "ROUTE", "SINCE")
-    click.echo(table(None if no_headers else headers, [_row(one) for one in held]), nl=False)
+    rows = [_row(one, is_wide=output == "wide") for one in held]
+    click.echo(table(None if no_headers else headers, rows), nl=False)
     if not held:
         click.echo("no container holds a GPU that gpuhook gave", err=True)
 
 
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
+def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
+    def shown(names: list[str]) -> str:
+        return ",".join(names if is_wide else [_shortened(name) for name in names]) or "-"
+
     return (
-        one["id"][:24],
+        one["id"] if is_wide else one["id"][:12],
         one["pod"] or "-",
         one["namespace"] or "-",
-        ",".join(one["gpus"]) or "-",
-        ",".join(one["replicas"]) or "-",
+        shown(one["gpus"]),
+        shown(one["replicas"]),
         one["route"],
         _ago(time.time() - one["since"]),
     )
+
+
+def _shortened(name: str) -> str:
+    """Return a device or replica with the first group of its UUID only: GPU-3d2b7a51::0."""
+    device, separator, number = name.partition("::")
+    if device.startswith(("GPU-", "MIG-")) and device.count("-") == 5:
+        device = "-".join(device.split("-")[:2])
+    return device + separator + number
 
 
 def _ago(seconds: float) -> str:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole path on a real GPU: inventory, CDI spec, containers that compute, time slicing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle, bundle
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import lifecycle, run
+from tests.demo import scene
+
+pytestmark = [pytest.mark.gpu, pytest.mark.contract]
+UUID = re.compile(r"GPU-[0-9a-f-]{36}")
+SOURCE = Path(__file__).with_name("cuda_probe.c")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Return gpuhook installed on this machine's own node."""
+    product, is_real = scene.product(tmp_path_factory.mktemp("real") / "product")
+    if not is_real:
+        pytest.skip("this machine has no NVIDIA GPU")
+    return product
+
+
+def computing(product: Product, place: Path, value: str, seconds: int = 0) -> Bundle:
+    """Return a bundle whose container opens a CUDA context on what it was given."""
+    root = roots.copy("debian", place / "root")
+    command = ["gcc", "-O2", "-o", str(root / "cuda_probe"), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True)
+    return bundle(place / "bundle", root, ["/cuda_probe", str(seconds)], asks(value))
+
+
+def test_inventory(real: Product) -> None:
+    """The inventory names the GPUs that nvidia-smi names."""
+    smi = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+    listed = real.gpuhook("inventory", "-o", "json").stdout
+    assert set(UUID.findall(smi)) == set(UUID.findall(listed))
+
+
+def test_nvidia_smi_inside(real: Product, tmp_path: Path) -> None:
+    """Nvidia-smi in a container shows the one GPU that it was given."""
+    uuid = str(real.gpu(0).uuid)
+    root = roots.copy("debian", tmp_path / "root")
+    made = bundle(tmp_path / "bundle", root, ["nvidia-smi", "-L"], asks(uuid))
+    result = run(made, [real.runtime], env=real.on("runc"))
+    assert result.rc == 0, result
+    assert UUID.findall(result.stdout) == [uuid]
+
+
+def test_cuda_inside(real: Product, tmp_path: Path) -> None:
+    """A CUDA context opens in a container, on one device."""
+    result = run(computing(real, tmp_path, "0"), [real.runtime], env=real.on("runc"))
+    assert result.rc == 0, result
+    assert result.stdout.startswith("cuda 1 ")
+
+
+def test_two_replicas_at_once(real: Product, tmp_path: Path) -> None:
+    """Two containers compute on one GPU at the same time, and ps knows both replicas."""
+    uuid = real.gpu(0).uuid
+    with ExitStack() as stack:
+        containers = []
+        for number in range(2):
+            made = computing(real, tmp_path / str(number), f"{uuid}::{number}", seconds=30)
+            container = lifecycle(made, [real.runtime], env=real.on("runc"))
+            containers.append(stack.enter_context(container))
+            assert containers[-1].create().rc == 0
+            assert containers[-1].call("start").rc == 0
+        deadline = time.monotonic() + 30
+        while not all(c.output for c in containers) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert [c.output.split()[:2] for c in containers] == [["cuda", "1"], ["cuda", "1"]]
+        assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
+
+
+def test_other_gpus_are_refused(real: Product, tmp_path: Path) -> None:
+    """A node of a GPU that the container was not given cannot be opened."""
+    if len(real.node.node.gpus) < 2 or shutil.which("runc") is None:
+        pytest.skip("needs a second GPU")
+    root = roots.copy("debian", tmp_path / "root")
+    made = bundle(tmp_path / "bundle", root, ["/probe", "--try", real.number(1)], asks("0"))
+    view = run(made, [real.runtime], env=real.on("runc")).view
+    assert view.tries == {real.number(1): "EPERM"}
