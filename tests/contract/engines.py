@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from tests.contract.runtimes import SECONDS, Result, settled
+from tests.contract.runtimes import SECONDS, Result, launcher, settled
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 ULIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
@@ -98,8 +98,9 @@ def podman(
 
     `place` holds podman's state; `options` are options of `podman run` (--device, --env, ...).
     `cdi` is a directory of CDI specs: in a private mount namespace it takes the place of /run/cdi,
-    and /etc/cdi is empty there. `env` is podman's own environment, which runtimes inherit; hooks
-    do not, so that `state` takes the place of /run/gpuhook (by default an empty directory does).
+    and /etc/cdi is empty there. `env` is the runtime's environment: podman hands on none of its
+    own. Hooks have theirs from the spec, so `state` takes the place of /run/gpuhook (by default an
+    empty directory does).
     """
     place.mkdir(parents=True, exist_ok=True)
     shown = _cdi_directories(place, cdi)
@@ -107,10 +108,13 @@ def podman(
     around = settled(engine, inside=[_shown(*each) for each in shown.items()])
     # Podman takes no run root of more than 50 characters.
     with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as run_root:
+        if env:
+            name = Path(_absolute(runtime)).name  # by it podman knows what a runtime can do
+            runtime = launcher(Path(run_root, name), [_absolute(runtime)], env)
         command = _podman(place, Path(run_root), runtime)
         command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
         command += ["--rootfs", str(root), *args]
-        return _ended([*around.prefix, *command], {**os.environ, **around.env, **(env or {})})
+        return _ended([*around.prefix, *command], {**os.environ, **around.env})
 
 
 def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A spec with `--hooks none`: for engines and hosts that run no program of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract import roots
+from tests.contract.doors import Doors
+from tests.contract.product import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Product
+from tests.contract.views import questions
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+
+
+@pytest.fixture
+def hookless(apart: Product) -> Product:
+    """Give a node with such a spec; where its hook would be, there is nothing."""
+    apart.generate("--hooks", "none", "--hook-path", "/no/such/hook")
+    return apart
+
+
+@ENGINES
+@pytest.mark.parametrize("kind", roots.KINDS)
+def test_a_working_container(
+    kind: str, engine: str, hookless: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """Podman gives such a container its GPU, and the loader finds the driver by its SONAMEs."""
+    asked = questions(
+        tries=[hookless.number(1), hookless.number(2)],
+        runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]],
+    )
+    result = Doors(hookless, tmp_path, pytest.fail).by_podman(
+        root_of(kind),
+        ["/probe", *asked],
+        ["--device", f"{KIND}=2"],
+        f"/usr/bin/{engine}",
+        engine,
+    )
+    view = result.view
+    assert set(view.gpus()) == {*ALL_CONTROL, hookless.device(2)}
+    assert view.tries[hookless.number(1)] == "EPERM"
+    assert view.tries[hookless.number(2)] != "EPERM"
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+    (ran,) = view.runs
+    assert [name for name, found in ran.found().items() if "real" not in found] == []
+    for found in ran.found().values():
+        assert {"ro", "nosuid", "nodev"} <= view.mounts[found["real"]].options
+    assert hookless.entries() == []
+
+
+def test_no_program_of_the_host(hookless: Product) -> None:
+    """The spec has no hook and names no program of gpuhook's."""
+    document = yaml.safe_load(hookless.spec.read_text(encoding="utf-8"))
+    every = [document["containerEdits"], *(d["containerEdits"] for d in document["devices"])]
+    assert not any("hooks" in edits for edits in every)
+    text = json.dumps([edits.get("mounts") for edits in every])
+    assert str(hookless.bindir) not in text
+    assert "gpuhook-hook" not in text
+
+
+def test_the_wrapper_takes_it_too(
+    hookless: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """gpuhook-runtime gives GPUs by such a spec as well."""
+    asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
+    enter = Doors(hookless, tmp_path, pytest.fail)
+    view = enter.through("runc", root_of("debian"), asked, "2").view
+    assert hookless.device(2) in view.gpus()
+    assert all("real" in found for found in view.runs[0].found().values())

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wrapper and the hook, installed for the Pythons that nodes have, start and inject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract import pythons, roots
+from tests.contract.doors import Doors
+from tests.contract.product import (
+    ALL_CONTROL,
+    CONTROL,
+    DRIVER_LIBRARIES,
+    LIBRARIES,
+    Product,
+    asks,
+    install,
+)
+from tests.contract.views import questions
+
+VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
+LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
+
+
+@pytest.fixture(scope="module")
+def installed(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Product]:
+    """Return a function that gives an installation for a version of Python, made once."""
+    made: dict[str, Product] = {}
+
+    def of(version: str) -> Product:
+        if version not in made:
+            place = tmp_path_factory.mktemp(f"python{version}")
+            bindir = install(place / "prefix", pythons.interpreter(version))
+            one = Product(place, bindir, node8.node)
+            one.specs.mkdir()
+            one.configure()
+            one.generate()
+            made[version] = one
+        return made[version]
+
+    return of
+
+
+@VERSIONS
+@pytest.mark.parametrize("door", ["runc", "crun", "podman-runtime", "podman-cdi"])
+def test_a_container(
+    version: str,
+    door: str,
+    installed: Callable[[str], Product],
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
+    made = installed(version)
+    enter = Doors(made, tmp_path, pytest.fail)
+    root = root_of("debian")
+    asked = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[LOOKED_UP])]
+    view = enter.through(door, root, asked, "2").view
+    control = ALL_CONTROL if door == "podman-cdi" else CONTROL
+    assert set(view.gpus()) == {*control, made.device(2)}
+    assert view.tries[made.number(0)] == "EPERM"
+    assert all("real" in found for found in view.runs[0].found().values())
+    assert f"{LIBRARIES[1:]}/libcuda.so.1" in roots.listing(root)
+
+
+@VERSIONS
+@pytest.mark.parametrize("value", ["99", "GPU-x::y"])
+def test_a_refusal(
+    version: str,
+    value: str,
+    installed: Callable[[str], Product],
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """A refusal is told in the same words."""
+    enter = Doors(installed(version), tmp_path, pytest.fail)
+    result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
+    assert result.rc == 1
+    assert "error GH1" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert value in result.log
+
+
+@VERSIONS
+def test_a_hook_refuses_too(
+    version: str,
+    installed: Callable[[str], Product],
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """A stale spec is refused by the hook under each Python."""
+    made = installed(version)
+    fresh = made.spec.read_text(encoding="utf-8")
+    made.spec.write_text(fresh.replace("boot=", "boot=not-"), encoding="utf-8")
+    try:
+        enter = Doors(made, tmp_path, pytest.fail)
+        result = enter.through("podman-cdi", root_of("distroless"), ["/probe"], "2")
+    finally:
+        made.spec.write_text(fresh, encoding="utf-8")
+    assert result.rc != 0
+    assert "GH1120" in result.stderr
