@@ -46,8 +46,9 @@ def join(first: str, *rest: str) -> str:
 
 def split(whole: str) -> tuple[str, str]:
     """Return the directory and the last component of a path."""
-    head, slash, tail = whole.rpartition("/")
-    return (head.rstrip("/") or slash) if slash else head, tail
+    cut = whole.rfind("/") + 1
+    head = whole[:cut]
+    return head.rstrip("/") or head, whole[cut:]
 
 
 def dirname(whole: str) -> str:
