@@ -44,7 +44,7 @@ print("\\n".join(name for name in done if name.partition(".")[0] == "gpuhook"))
 
 
 class Lean(ast.NodeTransformer):
-    """Leaves out what only readers and type checkers need: annotations and docstrings."""
+    """Leaves out what only readers and type checkers need, and makes `os` a leaner module."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Drop the annotations of a function."""
@@ -73,9 +73,20 @@ class Lean(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         return node
 
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        """Let `import os` mean gpuhook_os, which says why."""
+        for alias in node.names:
+            if alias.name == "os":
+                alias.name, alias.asname = "gpuhook_os", "os"
+        return node
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         """Drop `from __future__ import annotations`: there are none left."""
-        return ast.copy_location(ast.Pass(), node) if node.module == "__future__" else node
+        if node.module == "__future__":
+            return ast.copy_location(ast.Pass(), node)
+        if node.module == "os.path":
+            node.module = "gpuhook_os"
+        return node
 
 
 def order(target: str, entry: str) -> list[str]:
@@ -101,7 +112,10 @@ def write(target: str, library: str) -> None:
     for entry, before in ENTRIES.items():
         loaded = order(target, before) if before else []
         names = [name for name in order(target, entry) if name not in loaded]
-        data = marshal.dumps([code(target, library, name) for name in names])
+        modules = [code(target, library, name) for name in names]
+        if before is None:
+            modules.insert(0, code(target, library, "gpuhook_os"))
+        data = marshal.dumps(modules)
         with open(os.path.join(target, entry + ".bundle"), "wb") as file:
             file.write(importlib.util.MAGIC_NUMBER + data)
 

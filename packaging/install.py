@@ -35,11 +35,12 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
         os.path.join(target, "gpuhook"),
         ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
     )
+    for module in ("gpuhook_bundle.py", "gpuhook_os.py"):
+        shutil.copy(os.path.join(HERE, module), target)
     subprocess.run(
         [python, "-IS", "-X", "no_debug_ranges", os.path.join(HERE, "bundle.py"), target, library],
         check=True,
     )
-    shutil.copy(os.path.join(HERE, "gpuhook_bundle.py"), target)
     # Byte code that is never compared with its source: one stat less per module and start.
     subprocess.run(
         [python, "-IS", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", target],

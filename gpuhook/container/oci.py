@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from posixpath import normpath
+from os.path import normpath
 
 from gpuhook.errors import fault
 

@@ -18,7 +18,7 @@ class Compiler:
     """Runs `gpuhook` of the same installation as the launcher."""
 
     def __init__(self, launcher: str) -> None:
-        self._beside = os.path.dirname(os.path.realpath(launcher))
+        self._launcher = launcher
 
     def compile_spec(self, path: str) -> None:
         """Compile one CDI spec; a broken spec is compiled into its error."""
@@ -31,7 +31,7 @@ class Compiler:
     def _run(self, arguments: list[str], path: str) -> None:
         program = self._program()
         if not program:
-            raise fault("GH1402", path=path, dirs=":".join((self._beside, *state.PROGRAM_DIRS)))
+            raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
         # Standard output carries our answer to the launcher, so the child's goes to stderr.
         pid = os.posix_spawn(
             program,
@@ -43,8 +43,11 @@ class Compiler:
         if status != 0:
             raise fault("GH1403", path=path, command=f"{program} {' '.join(arguments)}")
 
+    def _dirs(self) -> tuple[str, ...]:
+        return (os.path.dirname(os.path.realpath(self._launcher)), *state.PROGRAM_DIRS)
+
     def _program(self) -> str:
-        for directory in (self._beside, *state.PROGRAM_DIRS):
+        for directory in self._dirs():
             program = os.path.join(directory, PROGRAM)
             if os.access(program, os.X_OK):
                 return program

@@ -91,15 +91,26 @@ def find_low_level(names: list[str], launcher: str) -> str:
     """
     chosen = os.environ.get(LOW_LEVEL_ENV)
     names = [chosen] if chosen else names
-    ours = os.path.realpath(launcher)
     dirs = [*os.environ.get("PATH", "").split(":"), *state.PROGRAM_DIRS]
     for name in names:
         candidates = [name] if "/" in name else [f"{place}/{name}" for place in dirs if place]
         for path in candidates:
-            usable = os.path.isfile(path) and os.access(path, os.X_OK)
-            if usable and os.path.realpath(path) != ours:
+            if _is_program(path) and not _is_same_file(path, launcher):
                 return os.path.abspath(path)
     raise fault("GH1401", names=", ".join(names), dirs=":".join(dict.fromkeys(dirs)))
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """Return whether both are one file: a runtime named runc may be a link to ourselves."""
+    try:
+        one, two = os.stat(path), os.stat(other)
+    except OSError:
+        return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
 
 
 def _remember(low_level: str) -> None:

@@ -13,6 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 
+# Moving a process into a cgroup waits for an RCU grace period, some 15 ms, unless another one was
+# moved just before: back to back, a runtime that does nothing in between looks three times as fast
+# as the same one on a quiet node. So every run starts on a quiet machine.
+PAUSE = 0.1
+
+
 @dataclass
 class Case:
     """A command to time: `around` prepares it, yields it, and cleans up after it, untimed."""
@@ -24,6 +30,7 @@ class Case:
     def once(self) -> float:
         """Return how many milliseconds one run took; raises CalledProcessError if it failed."""
         with self.around() as command:
+            time.sleep(PAUSE)
             return milliseconds(command, self.env)
 
 

@@ -7,7 +7,7 @@ arguments out of the resolved edits and does the jobs itself before the runtime 
 
 from __future__ import annotations
 
-from posixpath import basename
+from os.path import basename
 
 from gpuhook.errors import fault
 
