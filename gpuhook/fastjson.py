@@ -65,11 +65,25 @@ def loads(data: bytes, *, exact: bool = False) -> Any:
         value, end = _scanner(context)(text, start)
     except StopIteration as stop:
         raise ValueError(_place(text, stop.value, "a value is expected")) from None
+    except SystemError:
+        # The C scanner leaves its error to json.decoder, and says nothing if that is not loaded.
+        raise ValueError(_reason(text)) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if text[end:].strip(_SPACE):
         raise ValueError(_place(text, end, "there is more behind the value"))
     return value
+
+
+def _reason(text: str) -> str:
+    """Return what is wrong with a broken document, in the words of the standard library."""
+    import json
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return str(error)
+    return "it cannot be read"
 
 
 def dumps(value: object) -> bytes:

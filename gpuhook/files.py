@@ -58,6 +58,7 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
     directory, name = os.path.split(path)
     temporary = os.path.join(directory or ".", temporary_name(name))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    remove_stale(directory or ".")
     try:
         fd = os.open(temporary, flags, 0o600)
     except FileExistsError:
@@ -77,8 +78,10 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
         finally:
             os.close(fd)
         os.rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path
         raise
 
 
@@ -95,19 +98,39 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
         os.fchown(fd, old.st_uid, old.st_gid)
 
 
-def remove_stale(directory_fd: int) -> None:
+def remove_stale(directory: str | int) -> None:
     """Remove temporary files in a directory whose writers have died."""
-    for name in os.listdir(directory_fd):
-        if not name.startswith(_TEMPORARY):
+    for name in os.listdir(directory):
+        if not is_temporary(name):
             continue
         pid = name[len(_TEMPORARY) :].partition("-")[0]
         if pid.isdigit() and not os.path.exists("/proc/" + pid):
             try:
-                os.unlink(name, dir_fd=directory_fd)
+                if isinstance(directory, str):
+                    os.unlink(os.path.join(directory, name))
+                else:
+                    os.unlink(name, dir_fd=directory)
             except OSError:
                 continue
 
 
+def is_temporary(name: str) -> bool:
+    """Return whether a file name is one under which something is being prepared."""
+    return name.startswith(_TEMPORARY)
+
+
 def temporary_name(name: str) -> str:
     """Return the name under which `name` is prepared before it is renamed into place."""
-    return f"{_TEMPORARY}{os.getpid()}-{name}"[:250]
+    return f"{_TEMPORARY}{_pid()}-{name}"[:250]
+
+
+def _pid() -> str:
+    """Return our pid as /proc has it.
+
+    A hook may run in a container's pid namespace, where getpid() says a number that others have
+    too; the names are shared with processes of the host, and compared with the host's /proc.
+    """
+    try:
+        return os.readlink("/proc/self")
+    except OSError:
+        return str(os.getpid())

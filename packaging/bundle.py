@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the modules that a container start imports into files of byte code.
 
-    python -IS bundle.py TARGET LIBRARY
+    python -IS bundle.py TARGET LIBRARY PYTHON
 
 writes TARGET/<entry>.bundle for each entry of the hot path, out of the package TARGET/gpuhook, to
 be used at LIBRARY by gpuhook_bundle.py, which says why and how.
@@ -89,9 +89,9 @@ class Lean(ast.NodeTransformer):
         return node
 
 
-def order(target: str, entry: str) -> list[str]:
+def order(python: str, target: str, entry: str) -> list[str]:
     """Return the modules that `entry` imports of the package in `target`, itself last."""
-    command = [sys.executable, "-IS", "-c", ORDER, target, entry]
+    command = [python, "-IS", "-c", ORDER, target, entry]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return done.stdout.decode().split()
 
@@ -107,11 +107,14 @@ def code(target: str, library: str, name: str) -> tuple[str, bool, types.CodeTyp
     return name, is_package, compile(tree, used, "exec", dont_inherit=True, optimize=2)
 
 
-def write(target: str, library: str) -> None:
-    """Write the bundles of the package in `target`, to be used at `library`."""
+def write(target: str, library: str, python: str) -> None:
+    """Write the bundles of the package in `target`, to be used at `library` by `python`.
+
+    `python` is named, as sys.executable is not what was called where that is a launcher.
+    """
     for entry, before in ENTRIES.items():
-        loaded = order(target, before) if before else []
-        names = [name for name in order(target, entry) if name not in loaded]
+        loaded = order(python, target, before) if before else []
+        names = [name for name in order(python, target, entry) if name not in loaded]
         modules = [code(target, library, name) for name in names]
         if before is None:
             modules.insert(0, code(target, library, "gpuhook_os"))
@@ -121,4 +124,4 @@ def write(target: str, library: str) -> None:
 
 
 if __name__ == "__main__":
-    write(*sys.argv[1:3])
+    write(*sys.argv[1:4])

@@ -11,7 +11,7 @@ done
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
 case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
 # Python itself is broken. A container that names no GPU must start all the same.
-grep -qsE 'NVIDIA_VISIBLE_DEVICES=[^v"]|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "$bundle/config.json" && edit=gpu
+grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "$bundle/config.json" && edit=gpu
 [ -x "$low" ] || low=$(command -v runc || command -v crun)
 [ "$edit" != gpu ] && [ -n "$low" ] && exec "$low" "$@"
 echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ does not start, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2

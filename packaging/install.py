@@ -38,7 +38,16 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
     for module in ("gpuhook_bundle.py", "gpuhook_os.py"):
         shutil.copy(os.path.join(HERE, module), target)
     subprocess.run(
-        [python, "-IS", "-X", "no_debug_ranges", os.path.join(HERE, "bundle.py"), target, library],
+        [
+            python,
+            "-IS",
+            "-X",
+            "no_debug_ranges",
+            os.path.join(HERE, "bundle.py"),
+            target,
+            library,
+            python,
+        ],
         check=True,
     )
     # Byte code that is never compared with its source: one stat less per module and start.

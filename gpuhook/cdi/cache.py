@@ -49,6 +49,11 @@ class Compiled:
             self.error = GpuhookError(*head["error"])
         self._data = data
 
+    @classmethod
+    def of_fault(cls, path: str, error: GpuhookError) -> Compiled:
+        """Return what stands for a spec that could not be read or compiled at all."""
+        return cls(path, b"\n" + _head_of(error) + b"\n")
+
     def device(self, name: str) -> ContainerEdits | None:
         """Return the edits of the device `name`, None if the spec has no such device."""
         mark = b"\n" + name.encode() + b"\t"
@@ -88,18 +93,20 @@ def load(source: str, found: os.stat_result) -> Compiled | None:
 def encoded(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> bytes:
     """Return the compiled form of a valid spec, or of what is wrong with it."""
     lines = [_key(source, found)[:-1]]
-    head: dict[str, Any]
     if isinstance(spec, GpuhookError):
-        head = {"error": [spec.code, spec.message, spec.hint]}
-        lines.append(fastjson.dumps(head))
+        lines.append(_head_of(spec))
     else:
-        head = {"kind": spec["kind"], "cdiVersion": spec["cdiVersion"]}
+        head: dict[str, Any] = {"kind": spec["kind"], "cdiVersion": spec["cdiVersion"]}
         head["containerEdits"] = spec.get("containerEdits") or {}
         lines.append(fastjson.dumps(head))
         for device in spec["devices"]:
             edits = fastjson.dumps(device["containerEdits"])
             lines.append(device["name"].encode() + b"\t" + edits)
     return b"\n".join(lines) + b"\n"
+
+
+def _head_of(error: GpuhookError) -> bytes:
+    return fastjson.dumps({"error": [error.code, error.message, error.hint]})
 
 
 def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Compiled:

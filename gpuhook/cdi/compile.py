@@ -40,7 +40,7 @@ def compile_with(parse: Parser, path: str, found: os.stat_result) -> Compiled:
         spec = checked(parse, path)
     except OSError as error:
         unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return cache.Compiled(path, cache.encoded(path, found, unreadable))
+        return cache.Compiled.of_fault(path, unreadable)
     except GpuhookError as error:
         return cache.store(path, found, error)
     return cache.store(path, found, spec)

@@ -108,12 +108,17 @@ def _files(directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in entries if name.endswith((".json", ".yaml"))]
 
 
-def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled | None:
+def _compiled(  # noqa: PLR0911 # a way in which a file can be unusable each
+    path: str, compile_yaml: Callable[[str], None]
+) -> Compiled | None:
     """Return the compiled form of a spec, None for a dangling link or a file that is gone."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
+        return cache.Compiled.of_fault(path, unreadable)
     held = cache.load(path, found)
     if held is not None:
         return held
@@ -124,9 +129,9 @@ def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled | None
     try:
         compile_yaml(path)
     except GpuhookError as error:
-        return cache.Compiled(path, cache.encoded(path, found, error))
+        return cache.Compiled.of_fault(path, error)
     held = cache.load(path, found)
     if held is None:
         unkept = fault("GH1105", path=path, directory=os.path.dirname(cache.compiled_path(path)))
-        return cache.Compiled(path, cache.encoded(path, found, unkept))
+        return cache.Compiled.of_fault(path, unkept)
     return held

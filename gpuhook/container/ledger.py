@@ -88,7 +88,8 @@ def living() -> list[dict[str, Any]]:
         return []
     for name in names:
         path = os.path.join(held, name)
-        entry = _read(path) if name.endswith(".json") else None
+        is_entry = name.endswith(".json") and not files.is_temporary(name)
+        entry = _read(path) if is_entry else None
         if entry is None:
             continue
         if is_alive(entry):

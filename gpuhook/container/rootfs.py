@@ -160,8 +160,10 @@ class Root:
         try:
             files.write_whole(out, data)
             os.fchmod(out, 0o644)
-        except BaseException:
+        except BaseException as error:
             os.unlink(temporary, dir_fd=fd)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = self.path + path
             raise
         finally:
             os.close(out)

@@ -62,10 +62,10 @@ class Create:
         source = self._source(spec)
         engine_hooks = _our_hooks(spec)
         if source is None:
-            if taken_back:
-                files.replace(path, fastjson.dumps(spec))
             if engine_hooks:
                 self._note_engine(spec, engine_hooks, low_level)
+            if taken_back or (engine_hooks and _voided(spec)):
+                files.replace(path, fastjson.dumps(spec))
             return
         if self._trouble is not None:
             raise self._trouble
@@ -179,6 +179,20 @@ def _parsed(path: str, raw: bytes) -> dict[str, Any]:
     if not isinstance(spec, dict):
         raise fault("GH1301", path=path, reason="it holds no JSON object")
     return spec
+
+
+def _voided(spec: dict[str, Any]) -> bool:
+    """Leave one entry of the devices' variable, `void`; returns whether there were others.
+
+    Engines append CDI's entry to the image's, and getenv(3) finds the first.
+    """
+    name = words.VOCABULARY.devices_env
+    env = spec["process"]["env"]
+    held = [entry for entry in env if isinstance(entry, str) and entry.startswith(name + "=")]
+    if len(held) < 2:
+        return False
+    oci.set_variable(spec, name + "=void")
+    return True
 
 
 def _nodes(spec: dict[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-
 # Moving a process into a cgroup waits for an RCU grace period, some 15 ms, unless another one was
 # moved just before: back to back, a runtime that does nothing in between looks three times as fast
 # as the same one on a quiet node. So every run starts on a quiet machine.

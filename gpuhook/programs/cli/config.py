@@ -60,8 +60,9 @@ def compile_file(file: str) -> None:
     document: dict[str, object] = {"error": reason} if reason else load(file)
     try:
         settings.store(file, found, document)
-    except OSError as error:
-        raise fault("GH1531", path=file) from error
+    except OSError:
+        # Who called finds no compiled form and says why in its own log.
+        click.echo(f"warning: {fault('GH1531', path=file)}", err=True)
 
 
 def _read(where: str) -> dict[str, object]:
