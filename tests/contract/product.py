@@ -27,6 +27,7 @@ DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 CONTROL = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 ALL_CONTROL = {*CONTROL, "/dev/nvidia-modeset"}
 MAJOR = 195
+STATE = Path("/run/gpuhook")
 
 
 def install(place: Path, python: str | Path = PYTHON) -> Path:
@@ -50,6 +51,18 @@ class Product:
     def runtime(self) -> str:
         """Return the path of gpuhook-runtime."""
         return str(self.bindir / "gpuhook-runtime")
+
+    @property
+    def secluded(self) -> list[str]:
+        """Return gpuhook-runtime for a container that gets a hook of gpuhook's.
+
+        A hook has none of the wrapper's variables: in a mount namespace of its own /run/gpuhook is
+        this installation's state directory, so that the machine's stays out of it.
+        """
+        for directory in (self.state, STATE):
+            directory.mkdir(parents=True, exist_ok=True)
+        script = f'mount --bind {self.state} {STATE} && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, "sh", self.runtime]
 
     @property
     def specs(self) -> Path:

@@ -61,7 +61,7 @@ def enter(product: Product, route: str, place: Path, root: Path, *args: str) -> 
     """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
-        return run(made, [product.runtime], route, env=product.on(route))
+        return run(made, product.secluded, route, env=product.on(route))
     engine = route.partition("-")[2]
     doors = Doors(product, place, pytest.fail)
     options = ["--device", f"{KIND}=0"]
@@ -158,7 +158,7 @@ def test_links_in_place_of_the_kernels(
     run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
     link(root, path, str(canary.path))
     made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
-    run(made, [node8.runtime], engine, env=node8.on(engine))
+    run(made, node8.secluded, engine, env=node8.on(engine))
     assert set(os.listdir(canary.path)) == set(os.listdir(alone))
     canary.assert_unknown(root)
 
@@ -219,7 +219,7 @@ def test_environment_of_the_image(
         # A mount over what the wrapper would write leaves the work to the hook.
         covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
         made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        result = run(made, [node8.runtime], route, env=node8.on(route))
+        result = run(made, node8.secluded, route, env=node8.on(route))
         assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
     else:
         engine = route.partition("-")[2]
@@ -248,7 +248,7 @@ def test_environment_of_the_hook(
         made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
         covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
         made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        assert run(made, [apart.runtime], route, env=apart.on(route)).rc == 0
+        assert run(made, apart.secluded, route, env=apart.on(route)).rc == 0
     else:
         assert enter(apart, route, tmp_path, root).rc == 0
     names = {line.partition("=")[0] for line in seen.read_text(encoding="utf-8").splitlines()}
@@ -280,7 +280,7 @@ def test_mounts_of_the_host(
         if route in ("runc", "crun"):
             made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
             made.mount(source, target, "rbind", "rw", "rprivate")
-            result = run(made, [node8.runtime], route, env=node8.on(route))
+            result = run(made, node8.secluded, route, env=node8.on(route))
         else:
             engine = route.partition("-")[2]
             options = ["--device", f"{KIND}=0", "--volume", f"{source}:{target}"]
