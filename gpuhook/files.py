@@ -96,16 +96,12 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
 
 
 def remove_stale(directory_fd: int) -> None:
-    """Remove temporary files in a directory whose writers have died, those of our own pid too.
-
-    The caller has none of its own in there at that moment.
-    """
-    own = str(os.getpid())
+    """Remove temporary files in a directory whose writers have died."""
     for name in os.listdir(directory_fd):
         if not name.startswith(_TEMPORARY):
             continue
         pid = name[len(_TEMPORARY) :].partition("-")[0]
-        if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
+        if pid.isdigit() and not os.path.exists("/proc/" + pid):
             try:
                 os.unlink(name, dir_fd=directory_fd)
             except OSError:

@@ -114,14 +114,9 @@ def _compiled(path: str, compile_yaml: Callable[[str], None]) -> Compiled | None
         found = os.stat(path)
     except FileNotFoundError:
         return None
-    except OSError as error:  # a loop of links, say: it hides no other file's devices
-        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return cache.Compiled(path, cache.encoded(path, os.lstat(path), unreadable))
     held = cache.load(path, found)
-    return _compile(path, found, compile_yaml) if held is None else held
-
-
-def _compile(path: str, found: os.stat_result, compile_yaml: Callable[[str], None]) -> Compiled:
+    if held is not None:
+        return held
     if path.endswith(".json"):
         from gpuhook.cdi import compile as compiler
 

@@ -90,8 +90,7 @@ def living() -> list[dict[str, Any]]:
         return []
     for name in names:
         path = os.path.join(held, name)
-        # A leading dot: what is being written, or was when its writer got killed.
-        entry = _read(path) if name.endswith(".json") and not name.startswith(".") else None
+        entry = _read(path) if name.endswith(".json") else None
         if entry is None:
             continue
         if is_alive(entry):

@@ -41,8 +41,7 @@ Called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
   --host-root DIR         where the host's proc and sys are (default /)
 """
 _MAX_STATE = 4 << 20
-# EBUSY: a file of somebody's is mounted right there.
-_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR, errno.EBUSY)
+_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR)
 
 
 def main() -> None:
