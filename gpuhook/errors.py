@@ -312,6 +312,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where}: {reason}",
         "nothing was changed; see to that path and start the container again",
     ),
+    "GH1491": (
+        HostError,
+        "an error of gpuhook's own, {kind} at {place}: {reason}",
+        "report it with this line; a container that asks for no GPU starts all the same",
+    ),
     "GH1500": (
         FileError,
         "{name}: neither a file nor a known profile",
@@ -414,6 +419,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "{where}: {reason}",
         "the container was not started; see to that path and start it again",
+    ),
+    "GH1691": (
+        HostError,
+        "an error of gpuhook's own, {kind}: {reason}",
+        "the container was not started; report it with this line",
     ),
 }
 

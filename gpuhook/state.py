@@ -19,9 +19,24 @@ def directory() -> str:
     chosen = os.environ.get(DIRECTORY_ENV)
     if chosen:
         return chosen
-    if os.geteuid() == 0:
-        return "/run/gpuhook"
-    return os.path.join(_user_run(), "gpuhook")
+    return os.path.join(_user_run(), "gpuhook") if is_rootless() else "/run/gpuhook"
+
+
+def is_rootless() -> bool:
+    """Return whether this user is not the host's root, even where a user namespace calls it so.
+
+    Only who has an XDG_RUNTIME_DIR is looked at: engines of root have none.
+    Source: user_namespaces(7), the initial namespace maps all ids to themselves.
+    """
+    if os.geteuid() != 0:
+        return True
+    if not os.environ.get("XDG_RUNTIME_DIR"):
+        return False
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            return file.read(256).split() != [b"0", b"0", b"4294967295"]
+    except OSError:
+        return False
 
 
 def usable(found: os.stat_result) -> bool:
@@ -44,7 +59,7 @@ def host_root() -> str:
 def runtime_root(low_level: str) -> str:
     """Return the state root that a low-level runtime uses when --root names none."""
     name = os.path.basename(low_level)
-    return f"/run/{name}" if os.geteuid() == 0 else os.path.join(_user_run(), name)
+    return os.path.join(_user_run(), name) if is_rootless() else f"/run/{name}"
 
 
 def _user_run() -> str:

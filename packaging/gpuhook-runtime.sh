@@ -3,16 +3,15 @@
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
 [ -n "$low" ] || read -r low 2>/dev/null </run/gpuhook/low-level-runtime
 for word do
-  case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; esac
+  case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; esac
   case $before in --bundle|-bundle|-b) bundle=$word ;; esac
   before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
 case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
-# Python itself is broken. A container that names no GPU must start all the same.
-grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "$bundle/config.json" && edit=gpu
-[ -x "$low" ] || low=$(command -v runc || command -v crun)
-[ "$edit" != gpu ] && [ -n "$low" ] && exec "$low" "$@"
-echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ does not start, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
+# Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.
+PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "$bundle/config.json"
+case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
+echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
 exit 1

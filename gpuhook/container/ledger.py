@@ -14,6 +14,7 @@ import time
 from binascii import crc32
 
 from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     held = directory()
     if not os.path.isdir(held):
         os.makedirs(held, 0o755, exist_ok=True)
+    root = os.path.abspath(root) if root else ""
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
     path = os.path.join(held, _file_name(root, identity))
     files.replace(path, fastjson.dumps(whole) + b"\n", mode=0o644)
@@ -129,7 +131,7 @@ def _read(path: str) -> dict[str, Any] | None:
         if not state.usable(os.lstat(path)):
             return None
         entry = fastjson.loads(files.read(path, 1 << 20))
-    except (OSError, ValueError):
+    except (OSError, ValueError, GpuhookError):
         return None
     if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:
         return None

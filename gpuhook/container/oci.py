@@ -91,19 +91,22 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
     in_user_namespace = user_namespace(spec)
     user = section(spec, "process").get("user")
     bound: list[Mount] = []
+    added: dict[str, dict[str, Any]] = {}
     for node in nodes:
         path, source = node["path"], node.get("hostPath") or node["path"]
         device = _stated(node, path, source)
         _own(device, node, user)
+        added.pop(path, None)
         if source != path and in_user_namespace:
             # In a user namespace no node can be made, and runtimes then bind the host's node of
             # the *same* path: with another dev root that is another file, or none.
             options = list(_BIND_NODE_OPTIONS)
             bound.append({"hostPath": source, "containerPath": path, "options": options})
         else:
-            devices.append(device)
+            added[path] = device
         if device["type"] in "bc":
             _allow(linux, device, node.get("permissions") or "rwm")
+    devices.extend(added.values())
     return bound
 
 

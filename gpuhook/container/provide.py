@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CACHE = "/etc/ld.so.cache"
 _MAX_CACHE = 16 << 20
+_MAX_ARCHITECTURES = 8  # an image may name as many as it likes
 
 
 class Provision:
@@ -94,7 +95,7 @@ def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
     names = root.names("/lib")
-    architectures = musl.architectures(names)
+    architectures = musl.architectures(names)[:_MAX_ARCHITECTURES]
     for architecture in architectures:
         path = musl.path_file(architecture)
         root.write(path, musl.merged(root.read(path, musl.MAX_BYTES), dirs))

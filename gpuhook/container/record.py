@@ -29,7 +29,8 @@ def take_back(spec: dict[str, Any]) -> bool:
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return False
     try:
-        record = fastjson.loads(str(annotations.pop(ANNOTATION)).encode())
+        text = str(annotations.pop(ANNOTATION))
+        record = fastjson.loads(text.encode("utf-8", "surrogateescape"))
     except ValueError:
         record = None
     if not annotations:
@@ -56,7 +57,8 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
         "mounts": [mount["containerPath"] for mount in edits.get("mounts") or ()],
         "rules": [rule for rule in rules if rule not in before["rules"]],
     }
-    oci.section(spec, "annotations")[ANNOTATION] = fastjson.dumps(record).decode()
+    text = fastjson.dumps(record).decode("utf-8", "surrogateescape")
+    oci.section(spec, "annotations")[ANNOTATION] = text
 
 
 def survey(spec: dict[str, Any]) -> dict[str, Any]:

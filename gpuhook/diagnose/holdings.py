@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError
 
 
 def of(entry: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def _node() -> dict[str, Any]:
         if state.usable(os.lstat(path)):
             node = fastjson.loads(files.read(path))
             return node if isinstance(node, dict) else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, GpuhookError):
         return {}
     return {}
 

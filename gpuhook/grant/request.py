@@ -65,7 +65,7 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
     """
     process = spec.get("process")
     entries = process.get("env") if isinstance(process, dict) else None
-    pairs = (entry.partition("=") for entry in entries or () if isinstance(entry, str))
+    pairs = (entry.partition("=") for entry in _items(entries) if isinstance(entry, str))
     return {name: value for name, equals, value in pairs if equals}
 
 
@@ -95,7 +95,7 @@ def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | Non
 def _from_mounts(spec: dict[str, Any], prefix: str) -> Source | None:
     below = prefix.rstrip("/") + "/"
     named = []
-    for mount in spec.get("mounts") or ():
+    for mount in _items(spec.get("mounts")):
         destination = mount.get("destination") if isinstance(mount, dict) else None
         if not isinstance(destination, str) or not destination.startswith(below):
             continue
@@ -121,6 +121,11 @@ def _from_environment(spec: dict[str, Any], variable: str) -> Source | None:
     if not names or "void" in names:
         return None
     return Source(ENV, variable, ["all"] if "all" in names else names)
+
+
+def _items(value: object) -> list[Any]:
+    """Return `value` if it is an array; of anything else the runtime will say what is wrong."""
+    return value if isinstance(value, list) else []
 
 
 def _names(text: str, where: str) -> list[str]:

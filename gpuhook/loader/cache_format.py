@@ -178,8 +178,11 @@ def _read_extension(table: Table, data: bytes, at: int) -> None:
     at += _EXTENSION.size
     if magic != _EXTENSION_MAGIC or count > _MAX_SECTIONS or at + count * 16 > len(data):
         raise broken("its extension has no valid header")
+    total = 0
     for tag, flags, offset, size in _SECTION.iter_unpack(data[at : at + count * _SECTION.size]):
-        if offset + size > len(data):
+        total += size
+        # Sections that overlap could make a small file a huge one.
+        if offset + size > len(data) or total > len(data):
             raise broken("a section of its extension lies outside the file")
         content = data[offset : offset + size]
         if tag == _TAG_HWCAPS:

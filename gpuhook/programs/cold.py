@@ -33,13 +33,16 @@ class Compiler:
         if not program:
             raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
         # Standard output carries our answer to the launcher, so the child's goes to stderr.
-        pid = os.posix_spawn(
-            program,
-            [PROGRAM, *arguments],
-            _environment(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
-        )
-        _, status = os.waitpid(pid, 0)
+        try:
+            pid = os.posix_spawn(
+                program,
+                [PROGRAM, *arguments],
+                _environment(),
+                file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
+            )
+            _, status = os.waitpid(pid, 0)
+        except OSError:
+            status = -1
         if status != 0:
             raise fault("GH1403", path=path, command=f"{program} {' '.join(arguments)}")
 

@@ -53,9 +53,7 @@ def main() -> None:
         os._exit(0 if words else 2)
     log = EngineLog("gpuhook-hook")
     try:
-        if words[0] != jobs.VERB:
-            raise fault("GH1640", argument=words[0], reason="there is no such verb")
-        _apply(jobs.parse(words[1:]), _state(), log)
+        _apply(_job(words), _state(), log)
     except GpuhookError as error:
         log.failure(error)
         os._exit(1)
@@ -63,7 +61,16 @@ def main() -> None:
         where = error.filename or error.filename2 or "the container"
         log.failure(fault("GH1690", where=where, reason=error.strerror or str(error)))
         os._exit(1)
+    except Exception as error:  # the engine shows one line, not a traceback
+        log.failure(fault("GH1691", kind=type(error).__name__, reason=error))
+        os._exit(1)
     os._exit(0)
+
+
+def _job(words: list[str]) -> jobs.Jobs:
+    if words[0] != jobs.VERB:
+        raise fault("GH1640", argument=words[0], reason="there is no such verb")
+    return jobs.parse(words[1:])
 
 
 def _apply(job: jobs.Jobs, state: dict[str, Any], log: EngineLog) -> None:

@@ -17,7 +17,7 @@ _GLOBAL_VALUES = frozenset(
     ("root", "log", "log-format", "log-level", "rootless", "criu", "cgroup-manager", "verbosity")
 )
 _CREATE_VALUES = frozenset(
-    ("bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f")
+    ("bundle", "b", "console-socket", "pid-file", "pidfd-socket", "preserve-fds", "config", "f")
 )
 EDITED = ("create", "run")
 

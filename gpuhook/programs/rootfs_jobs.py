@@ -8,6 +8,7 @@ and the root file system is there and is not the host's.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from gpuhook.container.oci import user_namespace
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.edits import ContainerEdits, Hook
+
+
+_NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
 
 def do(bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs]) -> Outcome:
@@ -70,7 +74,7 @@ def _do_one(
         return
     with _Identity(spec):
         failures = provide(root, whole)
-    if any(isinstance(failure, CrossingError) for failure in failures):
+    if any(_is_the_hooks(failure, spec) for failure in failures):
         outcome.hooks.append(_python_hook(job))
         return
     if reason:
@@ -82,6 +86,17 @@ def _do_one(
     outcome.hooks += _params_hook(root, spec, job)
 
 
+def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
+    """Return whether what failed here may work inside the container.
+
+    In a user namespace whose mapping config.json does not tell (it joins another's), the host's
+    root may have no id in that file system.
+    """
+    if isinstance(failure, CrossingError):
+        return True
+    return failure.errno in _NO_IDENTITY and user_namespace(spec)
+
+
 def _destinations(spec: dict[str, Any]) -> list[str]:
     mounts = [mount for mount in spec.get("mounts") or () if isinstance(mount, dict)]
     found = [mount.get("destination") for mount in mounts]
@@ -90,12 +105,15 @@ def _destinations(spec: dict[str, Any]) -> list[str]:
 
 def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
     """Return whether a mount of the container lies over one of `paths`."""
-    parents = {path.rpartition("/")[0] or "/" for path in paths}
-    targets = {root.real(parent).rstrip("/") + "/" for parent in parents}
+    parents = {path.rpartition("/")[0] for path in paths}
+    real = {parent: root.real(parent).rstrip("/") + "/" for parent in parents}
+    targets = set(real.values())
+    files = {real[parent] + name for parent, _, name in (path.rpartition("/") for path in paths)}
     for destination in destinations:
-        if destination in paths:
+        place = root.real(destination)
+        if destination in paths or place in files:
             return True
-        below = root.real(destination).rstrip("/") + "/"
+        below = place.rstrip("/") + "/"
         if any(target.startswith(below) for target in targets):
             return True
     return False

@@ -5,7 +5,7 @@ HOT. The launcher (a /bin/sh of a few lines) calls this for `create` and `run`, 
 commands when no low-level runtime is on record. The answer on standard output is the path of the
 low-level runtime; the launcher then executes it with unchanged arguments, descriptors and
 standard streams. Exit status 3 means that the container must not start and that the reason has
-been reported; any other failure leaves the decision to the launcher.
+been reported; any other failure leaves the decision to the launcher, which refuses what names GPUs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.programs.oci_command import Command
 
 REFUSED = 3
+UNDECIDED = 1
 LOW_LEVEL_ENV = "GPUHOOK_LOW_LEVEL_RUNTIME"
 _MAX_CONFIG = 64 << 20
 
@@ -43,6 +44,9 @@ def main() -> None:
         where = error.filename or error.filename2 or "the host"
         log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
         status = REFUSED
+    except Exception as error:  # no mistake of ours may stop who asks for no GPU
+        log.failure(_of_our_own(error))
+        status = UNDECIDED
     else:
         os.write(1, os.fsencode(low_level) + b"\n")
         status = 0
@@ -53,13 +57,13 @@ def main() -> None:
 def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
     """Return the low-level runtime's path, after config.json has been edited if need be."""
     compiler = cold.Compiler(launcher)
-    trouble: GpuhookError | None = None
-    try:
-        chosen = settings.load(compiler.compile_settings)
-    except GpuhookError as error:
-        chosen, trouble = settings.Settings(), error
-    low_level = find_low_level(chosen.low_level_runtimes, launcher)
-    _remember(low_level)
+    chosen, trouble = _settings(compiler)
+    if trouble is None:
+        low_level = find_low_level(chosen.low_level_runtimes, launcher)
+        _remember(low_level)
+    else:
+        # The containers of this node are known to the runtime that made them.
+        low_level = find_low_level([*_remembered(), *chosen.low_level_runtimes], launcher)
     if command.name not in oci_command.EDITED:
         return low_level
     path = command.config or os.path.join(command.bundle, "config.json")
@@ -73,8 +77,35 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         from gpuhook.programs.create import Create
 
         create = Create(command, chosen, log, compiler.compile_spec, trouble)
-        create.edit(path, raw, low_level)
+        try:
+            create.edit(path, raw, low_level)
+        except (GpuhookError, OSError):
+            raise
+        except Exception as error:
+            if any(prefix in raw for prefix in prefixes):
+                raise _of_our_own(error) from error  # the launcher does not know these prefixes
+            raise
     return low_level
+
+
+def _settings(compiler: cold.Compiler) -> tuple[settings.Settings, GpuhookError | None]:
+    """Return (the node's settings, None), or the defaults and why there are no others."""
+    try:
+        return settings.load(compiler.compile_settings), None
+    except GpuhookError as error:
+        return settings.Settings(), error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return settings.Settings(), fault("GH1530", path=settings.path(), reason=reason)
+
+
+def _of_our_own(error: Exception) -> GpuhookError:
+    """Return GH1491 for an exception that nobody foresaw, with the line that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
 
 
 def _load_bundled(module: str) -> None:
@@ -117,15 +148,23 @@ def _remember(low_level: str) -> None:
     """Note the low-level runtime where the launcher looks: other commands then need no Python."""
     if os.environ.get(LOW_LEVEL_ENV):
         return
-    path = os.path.join(state.directory(), "low-level-runtime")
-    content = os.fsencode(low_level) + b"\n"
-    try:
-        if files.read(path, 8192) == content:
-            return
-    except OSError:
-        pass
+    if _remembered() == [low_level]:
+        return
+    path = _record()
     try:
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        files.replace(path, content, mode=0o644)
+        files.replace(path, os.fsencode(low_level) + b"\n", mode=0o644)
     except OSError:
         return  # an unwritable /run costs the launcher a Python start per command, nothing else
+
+
+def _remembered() -> list[str]:
+    """Return the low-level runtime on record, [] if there is none."""
+    try:
+        return [os.fsdecode(files.read(_record(), 8192)[:-1])]
+    except (OSError, GpuhookError):
+        return []
+
+
+def _record() -> str:
+    return os.path.join(state.directory(), "low-level-runtime")

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from gpuhook.errors import printable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_MAX_CELL = 1 << 16
+
 
 def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
     """Return the rows as lines of text, each column as wide as its widest cell."""
-    lines = ([headers] if headers else []) + list(rows)
+    # Cells come from annotations and variables of containers: nothing of them commands a terminal.
+    shown = [[printable(cell, _MAX_CELL) for cell in row] for row in rows]
+    lines = ([headers] if headers else []) + shown
     if not lines:
         return ""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]

@@ -67,4 +67,6 @@ def _fits(note: bytes | None, version: str, driver: str) -> bool:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.split(".")]
+    """Return the numbers of a version; what is none, in an image's file name say, counts as 0."""
+    parts = version.split(".")
+    return [int(part) if part.isascii() and part.isdigit() else 0 for part in parts]
