@@ -91,7 +91,7 @@ class Lean(ast.NodeTransformer):
 
 def order(python: str, target: str, entry: str) -> list[str]:
     """Return the modules that `entry` imports of the package in `target`, itself last."""
-    command = [python, "-IS", "-c", ORDER, target, entry]
+    command = [python, "-ISB", "-c", ORDER, target, entry]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return done.stdout.decode().split()
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install gpuhook below a prefix: the package, its byte code, and the three launchers.
+"""Install gpuhook below a prefix: the package, its byte code, and the launchers.
 
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
                                  [--cli-python PATH]
 
-`--python` runs the wrapper and the hook and needs nothing but its standard library (3.9 or newer);
-`--cli-python` runs `gpuhook` and needs the package's dependencies.
+`--python` runs the wrapper and the hook and needs nothing but its standard library (3.9 or newer).
+`--cli-python` runs `gpuhook` and needs the package's dependencies; without it a virtual
+environment is made for them in PREFIX/lib/gpuhook-cli; below a --destdir `gpuhook` is left out.
 """
 
 from __future__ import annotations
@@ -18,17 +19,40 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
-LAUNCHERS = {
-    "gpuhook-runtime": "gpuhook-runtime.sh",
-    "gpuhook-hook": "gpuhook-hook.py",
-    "gpuhook": "gpuhook.sh",
-}
+LAUNCHERS = {"gpuhook-runtime": "gpuhook-runtime.sh", "gpuhook-hook": "gpuhook-hook.py"}
+CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 
 
 def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str]:
-    """Install below `destdir` for use at `prefix`; returns the paths of the launchers."""
+    """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
+
+    An installation that is in use is replaced by a rename. Without `cli_python` there is no
+    `gpuhook` command.
+    """
     library = os.path.join(prefix, "lib/gpuhook")
     target = destdir + library
+    build_library(target + ".new", library, python)
+    shutil.rmtree(target + ".old", ignore_errors=True)
+    if os.path.exists(target):
+        os.rename(target, target + ".old")
+    os.rename(target + ".new", target)
+    shutil.rmtree(target + ".old", ignore_errors=True)
+    bindir = destdir + os.path.join(prefix, "bin")
+    os.makedirs(bindir, exist_ok=True)
+    written = []
+    values = {"PYTHON": python, "LIB": library, "CLI": cli_python}
+    for name, template in (LAUNCHERS | (CLI_LAUNCHER if cli_python else {})).items():
+        with open(os.path.join(HERE, template), encoding="utf-8") as file:
+            text = file.read()
+        for word, value in values.items():
+            text = text.replace(f"@{word}@", value)
+        written.append(os.path.join(bindir, name))
+        _write_program(written[-1], text)
+    return written
+
+
+def build_library(target: str, library: str, python: str) -> None:
+    """Make the directory `target`, to be used at `library` by `python`."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(
         PACKAGE,
@@ -37,36 +61,30 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
     )
     for module in ("gpuhook_bundle.py", "gpuhook_os.py"):
         shutil.copy(os.path.join(HERE, module), target)
-    subprocess.run(
-        [
-            python,
-            "-IS",
-            "-X",
-            "no_debug_ranges",
-            os.path.join(HERE, "bundle.py"),
-            target,
-            library,
-            python,
-        ],
-        check=True,
-    )
+    bundle = [os.path.join(HERE, "bundle.py"), target, library, python]
+    subprocess.run([python, "-IS", "-X", "no_debug_ranges", *bundle], check=True)
     # Byte code that is never compared with its source: one stat less per module and start.
-    subprocess.run(
-        [python, "-IS", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", target],
-        check=True,
-    )
-    bindir = os.path.join(prefix, "bin")
-    os.makedirs(destdir + bindir, exist_ok=True)
-    written = []
-    for name, template in LAUNCHERS.items():
-        path = os.path.join(destdir + bindir, name)
-        with open(os.path.join(HERE, template), encoding="utf-8") as file:
-            text = file.read()
-        for word, value in (("PYTHON", python), ("LIB", library), ("CLI", cli_python)):
-            text = text.replace(f"@{word}@", value)
-        _write_program(path, text)
-        written.append(path)
-    return written
+    compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    compiled += ["-s", target, "-p", library, target]
+    subprocess.run([python, "-IS", *compiled], check=True)
+
+
+def cli_environment(directory: str, python: str) -> str:
+    """Make a virtual environment with the dependencies of `gpuhook`; returns its interpreter."""
+    interpreter = os.path.join(directory, "bin/python")
+    version = "import sys; sys.exit(sys.version_info < (3, 10))"
+    if subprocess.run([python, "-c", version], check=False).returncode != 0:
+        sys.exit(f"gpuhook needs Python 3.10, {python} is older: name another with --cli-python")
+    try:
+        subprocess.run([python, "-m", "venv", directory], check=True)
+        pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, os.path.dirname(PACKAGE)], check=True)
+    except subprocess.CalledProcessError:
+        sys.exit(
+            f"{directory} could not be made: install python3-venv, or name an interpreter that has"
+            " the dependencies with --cli-python"
+        )
+    return interpreter
 
 
 def _write_program(path: str, text: str) -> None:
@@ -84,13 +102,21 @@ def main() -> None:
     parser.add_argument("--prefix", default="/usr/local", help="where the files are used")
     parser.add_argument("--destdir", default="", help="a directory put in front of every path")
     parser.add_argument("--python", default="/usr/bin/python3", help="of the wrapper and the hook")
-    parser.add_argument("--cli-python", default=sys.executable, help="of the gpuhook command")
+    parser.add_argument("--cli-python", default="", help="of the gpuhook command")
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
-        if not os.path.isabs(getattr(options, word)):
+        value = getattr(options, word)
+        if value and not os.path.isabs(value):
             parser.error(f"--{word.replace('_', '-')} must be an absolute path")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
-    for path in install(options.prefix, destdir, options.python, options.cli_python):
+    cli_python = options.cli_python
+    if not cli_python and destdir:
+        print("no gpuhook command without --cli-python below a --destdir", file=sys.stderr)
+    elif not cli_python:
+        cli_python = cli_environment(
+            os.path.join(options.prefix, "lib/gpuhook-cli"), options.python
+        )
+    for path in install(options.prefix, destdir, options.python, cli_python):
         print(path)
 
 
