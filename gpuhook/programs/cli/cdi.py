@@ -42,7 +42,8 @@ def cdi() -> None:
 )
 def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
     """List every CDI device and the file that describes it."""
-    devices, broken = listing.devices(list(spec_dir) or _spec_dirs())
+    dirs = list(spec_dir) or _spec_dirs()
+    devices, broken = listing.devices(dirs)
     errors = [(source.path, source.error) for source in broken if source.error is not None]
     if output == "json":
         document = {
@@ -62,6 +63,8 @@ def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
     click.echo(table(("DEVICE", "SPEC", "NOTE"), rows), nl=False)
     for _, error in errors:
         click.echo(f"warning: {error.code}: {error.message}", err=True)
+    if not devices:
+        click.echo(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi", err=True)
 
 
 @cdi.command(name="validate")

@@ -13,6 +13,7 @@ import yaml
 
 from gpuhook import settings
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import words
 
 
 @click.group()
@@ -31,6 +32,7 @@ def path() -> None:
 def show(output: str) -> None:
     """Print every setting as it counts now, defaults included."""
     chosen = settings.from_document(_read(settings.path()))
+    chosen.default_kind = chosen.default_kind or words.VOCABULARY.default_kind
     document: dict[str, dict[str, object]] = {}
     for (section, key), attribute in settings.KEYS.items():
         document.setdefault(section, {})[key] = getattr(chosen, attribute)
