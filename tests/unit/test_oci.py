@@ -53,7 +53,7 @@ def test_a_complete_node_is_not_looked_at() -> None:
 def test_a_device_replaces_the_one_of_its_path() -> None:
     """A device of the same path goes, others and their order stay; a denial stays too."""
     other, deny = {"path": "/dev/a", "type": "c"}, {"allow": False, "access": "rwm"}
-    spec = {
+    spec: dict[str, Any] = {
         "linux": {
             "devices": [other, {"path": "/dev/null", "type": "b"}, "odd"],
             "resources": {"devices": [deny]},

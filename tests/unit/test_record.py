@@ -50,7 +50,12 @@ def test_rules_that_were_there_stay() -> None:
 def test_a_spec_without_a_record() -> None:
     """Without a record nothing happens, not even to hooks that look like ours."""
     hook = {"path": "/h", "env": [record.HOOK_MARK + "apply"]}
-    for spec in ({"hooks": {"createContainer": [hook]}}, {"annotations": []}, {"annotations": {}}):
+    specs: list[dict[str, Any]] = [
+        {"hooks": {"createContainer": [hook]}},
+        {"annotations": []},
+        {"annotations": {}},
+    ]
+    for spec in specs:
         before = fastjson.dumps(spec)
         assert not record.take_back(spec)
         assert fastjson.dumps(spec) == before
