@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Property of the hook's arguments: they say all that the jobs are, and nothing else."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.vendors.nvidia import jobs
+
+NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
+PATH = st.builds("/{}/{}".format, NAME, NAME)
+TEXT = ("cuda_compat", "driver_version", "fingerprint", "libcuda", "host_root")
+
+
+def facts(job: jobs.Jobs) -> dict[str, object]:
+    return {name: getattr(job, name) for name in jobs.Jobs.__slots__}
+
+
+@given(
+    st.lists(st.tuples(PATH, NAME), max_size=3),
+    st.lists(st.tuples(NAME, PATH), max_size=3),
+    st.lists(st.one_of(st.just(""), PATH), min_size=5, max_size=5),
+    st.booleans(),
+)
+def test_a_hook_says_its_jobs(
+    libraries: list[tuple[str, str]],
+    links: list[tuple[str, str]],
+    texts: list[str],
+    driver_params: bool,
+) -> None:
+    """What is read out of a hook's arguments is what they were made from."""
+    job = jobs.Jobs("/usr/bin/gpuhook-hook")
+    job.libraries, job.links, job.driver_params = libraries, links, driver_params
+    for name, text in zip(TEXT, texts, strict=True):
+        setattr(job, name, text or ("/" if name == "host_root" else ""))
+    hook = job.hook()
+    assert jobs.is_ours(hook)
+    assert facts(jobs.of_hook(hook)) == facts(job)
+    assert jobs.of_hook(hook).hook() == hook

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of edits in an OCI spec: twice is as once, nothing else changes, all comes back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuhook import fastjson
+from gpuhook.container import oci, record
+
+NAMES = st.sampled_from(["A", "AB", "PATH", "NVIDIA_VISIBLE_DEVICES", "ünï"])
+ENV = st.lists(st.builds("{}={}".format, NAMES, st.text(max_size=5)), max_size=4)
+NODES = st.sampled_from(["/dev/null", "/dev/zero", "/dev/full", "/dev/random"])
+PATHS = st.sampled_from(["/usr/lib/a", "/usr/lib/b", "/usr//lib/a/", "/etc/c", "/run/s"])
+OTHER = st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers()))
+UNKNOWN = st.dictionaries(st.sampled_from(["x-new", "y-new"]), OTHER, max_size=2)
+
+NODE = st.fixed_dictionaries(
+    {"path": NODES},
+    optional={
+        "hostPath": NODES,
+        "permissions": st.sampled_from(["r", "rw", "rwm"]),
+        "fileMode": st.just(0o666),
+        "gid": st.integers(1, 99),
+    },
+)
+# What our specs mount: `nodev`, by which the record tells our binds from an engine's.
+MOUNT = st.fixed_dictionaries(
+    {"hostPath": PATHS, "containerPath": PATHS, "options": st.just(["ro", "nodev", "bind"])}
+)
+HOOK = st.fixed_dictionaries(
+    {
+        "hookName": st.sampled_from(["createContainer", "prestart"]),
+        "path": st.sampled_from(["/a", "/b"]),
+        "args": st.lists(st.sampled_from("xy"), max_size=2),
+    }
+)
+EDITS: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "env": ENV,
+        "deviceNodes": st.lists(NODE, max_size=4),
+        "mounts": st.lists(MOUNT, max_size=4),
+        "hooks": st.lists(HOOK, max_size=3),
+        "additionalGids": st.lists(st.integers(0, 5), max_size=3),
+        "netDevices": st.lists(
+            st.fixed_dictionaries(
+                {"hostInterfaceName": st.sampled_from(["e0", "e1"]), "name": st.just("n")}
+            ),
+            max_size=2,
+        ),
+    },
+)
+DEVICE = st.fixed_dictionaries(
+    {"path": st.sampled_from(["/dev/null", "/dev/mine"]), "type": st.just("c")}
+)
+RULE = st.fixed_dictionaries({"allow": st.booleans(), "access": st.sampled_from(["r", "rwm"])})
+HELD = st.fixed_dictionaries(
+    {"destination": st.one_of(PATHS, st.just("/proc")), "type": st.sampled_from(["proc", "bind"])}
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a config.json with fields that nobody knows, in any order."""
+    parts: dict[str, Any] = draw(UNKNOWN)
+    parts["process"] = {**draw(UNKNOWN), "env": draw(ENV), "user": {"uid": draw(st.integers(0, 2))}}
+    parts["linux"] = {
+        **draw(UNKNOWN),
+        "devices": draw(st.lists(DEVICE, max_size=2)),
+        "resources": {"devices": draw(st.lists(RULE, max_size=2))},
+    }
+    parts["mounts"] = draw(st.lists(HELD, max_size=3))
+    keys = draw(st.permutations(list(parts)))
+    return {key: parts[key] for key in keys}
+
+
+@settings(deadline=None)
+@given(specs(), EDITS)
+def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
+    """Edits that are applied again change nothing, not even the order."""
+    oci.apply(spec, edits)
+    once = fastjson.dumps(spec)
+    oci.apply(spec, edits)
+    assert fastjson.dumps(spec) == once
+
+
+@settings(deadline=None)
+@given(specs(), EDITS)
+def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
+    """Every field of the spec stays in its order, every foreign item in its list."""
+    before = copy.deepcopy(spec)
+    oci.apply(spec, edits)
+    assert list(spec)[: len(before)] == list(before)
+    assert {key: spec[key] for key in before if key.endswith("-new")} == {
+        key: before[key] for key in before if key.endswith("-new")
+    }
+    for part in ("process", "linux"):
+        assert list(spec[part])[: len(before[part])] == list(before[part])
+    kept = [d for d in before["linux"]["devices"] if d["path"] == "/dev/mine"]
+    assert [d for d in spec["linux"]["devices"] if d["path"] == "/dev/mine"] == kept
+    rules = before["linux"]["resources"]["devices"]
+    assert spec["linux"]["resources"]["devices"][: len(rules)] == rules
+    proc = [m for m in before["mounts"] if m["destination"] == "/proc"]
+    assert [m for m in spec["mounts"] if m["destination"] == "/proc"] == proc
+
+
+@settings(deadline=None)
+@given(specs(), EDITS)
+def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
+    """No device path, rule, destination or hook of the edits is in the spec twice."""
+    oci.apply(spec, edits)
+    paths = [d["path"] for d in spec["linux"]["devices"] if d["path"] != "/dev/mine"]
+    wanted = {node["path"] for node in edits.get("deviceNodes", [])}
+    assert sorted(p for p in paths if p in wanted) == sorted(wanted)
+    destinations = [m["destination"] for m in spec["mounts"] if "source" in m]
+    assert len(destinations) == len(set(destinations))
+    for stage in spec.get("hooks", {}).values():
+        assert all(stage.count(hook) == 1 for hook in stage)
+    for entry in edits.get("env", []):
+        name = entry.partition("=")[0] + "="
+        assert sum(held.startswith(name) for held in spec["process"]["env"]) == 1
+
+
+@st.composite
+def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+    """Return a spec and edits that find none of their own in it, and no variable twice."""
+    spec, edits = draw(specs()), draw(EDITS)
+    names = [entry.partition("=")[0] for entry in spec["process"]["env"]]
+    spec["process"]["env"] = [
+        entry for i, entry in enumerate(spec["process"]["env"]) if names.index(names[i]) == i
+    ]
+    own = {entry.partition("=")[0]: entry for entry in edits.get("env", [])}
+    edits["env"] = [e for e in own.values() if e not in spec["process"]["env"]]
+    spec["linux"]["devices"] = [d for d in spec["linux"]["devices"] if d["path"] == "/dev/mine"]
+    spec["mounts"] = [m for m in spec["mounts"] if m["destination"] == "/proc"]
+    for unrecorded in ("additionalGids", "netDevices"):
+        edits.pop(unrecorded, None)
+    marked = [record.HOOK_MARK + "apply"]
+    edits["hooks"] = [
+        {**hook, "hookName": "createContainer", "env": marked} for hook in edits.get("hooks", [])
+    ]
+    return spec, edits
+
+
+@settings(deadline=None)
+@given(cleared())
+def test_the_record_takes_all_back(case: tuple[dict[str, Any], Any]) -> None:
+    """What the record says is taken back, the spec is what it was, but for empty lists."""
+    spec, edits = case
+    original = copy.deepcopy(spec)
+    before = record.survey(spec)
+    oci.apply(spec, edits)
+    record.write(spec, before, edits)
+    again = fastjson.loads(fastjson.dumps(spec), exact=True)
+    assert record.take_back(again)
+    if "hooks" not in original and "hooks" in again:
+        assert again.pop("hooks") == {"createContainer": []}
+    assert fastjson.dumps(again) == fastjson.dumps(original)
+
+
+FORGED = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9), PATHS, NODES),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+RECORD = st.one_of(
+    FORGED,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "env": st.one_of(FORGED, st.lists(st.lists(ENV.map("".join), max_size=2), max_size=3)),
+            "devices": st.one_of(FORGED, st.lists(NODES)),
+            "mounts": st.one_of(FORGED, st.lists(PATHS)),
+            "rules": st.one_of(FORGED, st.lists(RULE)),
+        },
+    ),
+)
+
+
+@settings(deadline=None)
+@given(specs(), RECORD)
+def test_a_forged_record_only_takes_away(spec: dict[str, Any], forged: Any) -> None:
+    """Whatever a tenant writes there: no device, rule or mount comes in, no denial goes out."""
+    before = copy.deepcopy(spec)
+    spec["annotations"] = {record.ANNOTATION: fastjson.dumps(forged).decode()}
+    assert record.take_back(spec)
+    assert "annotations" not in spec
+    assert list(spec) == list(before)
+    for old, new in (
+        (before["linux"]["devices"], spec["linux"]["devices"]),
+        (before["linux"]["resources"]["devices"], spec["linux"]["resources"]["devices"]),
+        (before["mounts"], spec["mounts"]),
+    ):
+        assert [item for item in old if item in new] == new
+    denials = [rule for rule in before["linux"]["resources"]["devices"] if not rule["allow"]]
+    left = [rule for rule in spec["linux"]["resources"]["devices"] if not rule["allow"]]
+    assert left == denials
+    # None of these mounts is a bind with `nodev`, so none is ours.
+    assert spec["mounts"] == before["mounts"]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which images bring a newer libcuda that fits the host's driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.rootfs import Root
+from gpuhook.vendors.nvidia import compat, jobs, provision
+from tests.simulated import elf_maker
+
+DIRECTORY = "/usr/local/cuda/compat"
+DRIVER = "535.104.05"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a root file system with an empty compatibility directory."""
+    (tmp_path / DIRECTORY[1:]).mkdir(parents=True)
+    return tmp_path
+
+
+def library(place: Path, version: str, note: bytes | None = None) -> None:
+    """Put the libraries of one compatibility package into the image."""
+    where = place / DIRECTORY[1:]
+    held = note and elf_maker.Note(compat.NOTE_SECTION.decode(), compat.NOTE_OWNER.decode(), note)
+    for name in ("libcuda", "libnvidia-ptxjitcompiler"):
+        soname = name + ".so.1"
+        elf_maker.write(where / f"{name}.so.{version}", soname, note=held or None)
+        (where / soname).unlink(missing_ok=True)
+        (where / soname).symlink_to(f"{name}.so.{version}")
+
+
+def chosen(place: Path, driver: str = DRIVER) -> tuple[list[str], str]:
+    """Return the SONAMEs that come first, and the reason why none do."""
+    with Root(str(place)) as root:
+        found, reason = compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver)
+    assert all(path == f"{DIRECTORY}/{name}" for name, path in found)
+    return [name for name, _ in found], reason
+
+
+ALL = ["libcuda.so.1", "libnvidia-ptxjitcompiler.so.1"]
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "fits"),
+    [
+        ("550.54.15", DRIVER, True),
+        ("535.104.12", DRIVER, False),
+        ("525.60.13", DRIVER, False),
+        ("550.54.15", "550.54.15", False),
+        ("1000.1", "999.1", True),
+    ],
+)
+def test_without_a_note(version: str, driver: str, fits: bool, place: Path) -> None:
+    """Old packages say nothing: they fit if their major version is above the driver's."""
+    library(place, version)
+    assert chosen(place, driver) == (ALL if fits else [], "")
+
+
+@pytest.mark.parametrize(
+    ("note", "version", "fits"),
+    [
+        (b'{"Driver": ["535", "525"]}', "550.54.15", True),
+        (b'{"Driver": [535]}', "550.54.15", True),
+        (b'{"Driver": ["470"]}', "550.54.15", False),
+        (b'{"Driver": ["535"]}', "535.54.03", False),
+        (b'{"driver": ["535"]}', "535.200.01", True),
+        (b'{"Driver": "535"}', "550.54.15", False),
+        (b'{"CUDA": ["12"]}', "550.54.15", False),
+        (b"[535]", "550.54.15", False),
+        (b"no json", "550.54.15", False),
+    ],
+)
+def test_with_a_note(note: bytes, version: str, fits: bool, place: Path) -> None:
+    """A note names the driver branches: one of them must be the host's, and the library newer."""
+    library(place, version, note)
+    assert chosen(place) == (ALL if fits else [], "")
+
+
+def test_no_library(place: Path) -> None:
+    """An empty directory, or one with links only, is no reason to say anything."""
+    assert chosen(place) == ([], "")
+    (place / DIRECTORY[1:] / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
+    assert chosen(place) == ([], "")
+
+
+def test_several_versions(place: Path) -> None:
+    """Of two versions nobody knows which one the links mean: none is taken, and that is said."""
+    library(place, "550.54.15")
+    library(place, "560.28.03")
+    assert chosen(place) == ([], f"{DIRECTORY} holds 2 versions of libcuda")
+
+
+@pytest.mark.parametrize(
+    "version", ["²50.1", "\u0665\u0665\u0660.1", "x.y", "5" * 200 + ".1", "550..1"]
+)
+def test_odd_versions(version: str, place: Path) -> None:
+    """A file name of the image may be anything: at worst the library is left out."""
+    library(place, version)
+    names, reason = chosen(place)
+    assert names in ([], ALL)
+    assert reason == ""
+
+
+def test_what_is_no_library(place: Path) -> None:
+    """A directory in its place is left out with a reason, a link out of the image is not there."""
+    (place / DIRECTORY[1:] / "libcuda.so.550.1").mkdir()
+    names, reason = chosen(place)
+    assert names == []
+    assert f"{DIRECTORY}/libcuda.so.550.1" in reason
+    (place / DIRECTORY[1:] / "libcuda.so.550.1").rmdir()
+    (place / DIRECTORY[1:] / "libcuda.so.550.1").symlink_to("/proc/self/exe")
+    assert chosen(place) == ([], "")
+
+
+@pytest.mark.parametrize("version", ["550.54.15", "525.60.13"])
+def test_provision(version: str, place: Path) -> None:
+    """Fitting libraries come before the host's, others leave no trace."""
+    library(place, version)
+    job = jobs.Jobs("/h")
+    job.libraries = [("/usr/lib/libcuda.so.535.104.05", "libcuda.so.1")]
+    job.cuda_compat, job.driver_version = DIRECTORY, DRIVER
+    with Root(str(place)) as root:
+        whole, reason = provision.of(root, job)
+    paths = [path.decode() for name, path in whole.entries() if name == b"libcuda.so.1"]
+    first = [f"{DIRECTORY}/libcuda.so.1"] if version == "550.54.15" else []
+    assert paths == [*first, "/usr/lib/libcuda.so.1"]
+    assert reason == ""

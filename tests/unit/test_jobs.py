@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hook's arguments: which are refused, and which hooks are ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import jobs
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--library"],
+        ["--library", "/x/liba.so.1"],
+        ["--library", "/x/liba.so.1="],
+        ["--library", "/x/liba.so.1=../liba.so"],
+        ["--library", "x/liba.so.1=liba.so"],
+        ["--link", "target"],
+        ["--link", "::/x"],
+        ["--link", "target::x"],
+        ["--fingerprint"],
+        ["--unknown", "x"],
+        ["positional", "x"],
+        ["--driver-params", "--driver-params=1"],
+    ],
+)
+def test_arguments_that_say_nothing(arguments: list[str]) -> None:
+    """What cannot be understood is GH1640 with the argument, never half done."""
+    with pytest.raises(GpuhookError) as caught:
+        jobs.parse(arguments)
+    assert caught.value.code == "GH1640"
+    assert arguments[-1].split("=")[0] in caught.value.message or arguments[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hook", "is_ours"),
+    [
+        ({"args": ["gpuhook-hook", "apply"]}, True),
+        ({"args": ["/opt/bin/gpuhook-hook", "apply", "--driver-params"]}, True),
+        ({"args": ["gpuhook-hook", "prestart"]}, False),
+        ({"args": ["gpuhook-hook"]}, False),
+        ({"args": ["nvidia-ctk", "hook"]}, False),
+        ({"args": [7, "apply"]}, False),
+        ({"args": "gpuhook-hook apply"}, False),
+        ({"path": "/usr/bin/gpuhook-hook"}, False),
+        ("gpuhook-hook", False),
+        (None, False),
+    ],
+)
+def test_which_hooks_are_ours(hook: object, is_ours: bool) -> None:
+    """A hook is ours by its name and verb, wherever it is installed; odd ones are not."""
+    assert jobs.is_ours(hook) is is_ours
+
+
+def test_the_environment_is_explicit() -> None:
+    """A hook always has an environment of its own, or the image's would reach it."""
+    hook = jobs.Jobs("/h").hook()
+    assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+    hook["env"].append("X=1")
+    assert jobs.Jobs("/h").hook()["env"] != hook["env"]
+
+
+def test_what_is_kept() -> None:
+    """Libraries and links go by their paths, the other jobs stay."""
+    job = jobs.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"])
+    job.keep(lambda path: path.startswith("/b/"))
+    assert (job.libraries, job.links, job.driver_params) == ([], [("t", "/b/l.so")], True)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: entries of containers that exist, and of no others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.container import ledger
+
+
+@pytest.fixture(autouse=True)
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the ledger a state directory of its own; returns where its entries are."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state/containers"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Return the state root of a runtime, with the state of container `here`."""
+    (tmp_path / "runc/here").mkdir(parents=True)
+    return str(tmp_path / "runc")
+
+
+def entered(root: str, identity: str, **entry: Any) -> None:
+    ledger.record(root, identity, {"pid": 0, "started": None, **entry})
+
+
+def living() -> list[str]:
+    return [entry["id"] for entry in ledger.living()]
+
+
+def test_an_empty_ledger() -> None:
+    """A node where nothing was ever given has no entries, and reading makes no directory."""
+    assert ledger.living() == []
+    assert not os.path.exists(ledger.directory())
+
+
+def test_the_state_of_the_runtime_counts(root: str, held: Path) -> None:
+    """An entry lives as long as the runtime keeps the container's state, and then is removed."""
+    entered(root, "here", pod="p")
+    entered(root, "gone")
+    assert [(e["id"], e["pod"], e["root"]) for e in ledger.living()] == [("here", "p", root)]
+    assert len(os.listdir(held)) == 1
+    os.rmdir(root + "/here")
+    assert living() == []
+    assert os.listdir(held) == []
+
+
+def test_a_relative_root(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state root is kept as seen by the create, wherever the reader stands."""
+    monkeypatch.chdir(tmp_path)
+    entered("runc", "here")
+    monkeypatch.chdir("/")
+    assert [entry["root"] for entry in ledger.living()] == [root]
+
+
+def test_the_creator_stands_for_the_container() -> None:
+    """Until the runtime has its state, and where no root is known, a living process counts."""
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        started = ledger.start_time(process.pid)
+        entered("", "new", pid=process.pid, started=started)
+        assert living() == ["new"]
+    finally:
+        process.kill()
+        process.wait()
+    assert living() == []
+
+
+def test_a_pid_that_is_used_again() -> None:
+    """Another process of the same pid, told by its start time, is not the container."""
+    started = ledger.start_time(os.getpid())
+    assert isinstance(started, int)
+    entered("", "now", pid=os.getpid(), started=started)
+    entered("", "before", pid=os.getpid(), started=started - 1)
+    assert living() == ["now"]
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1 << 40])
+def test_no_process(pid: int) -> None:
+    """What is no process has no start time."""
+    assert ledger.start_time(pid) is None
+
+
+def test_a_command_with_spaces_and_parentheses(tmp_path: Path) -> None:
+    """The start time is found behind whatever a process calls itself."""
+    odd = tmp_path / "a) 1 (b"
+    odd.symlink_to("/bin/sleep")
+    process = subprocess.Popen([odd, "60"])
+    try:
+        found, own = ledger.start_time(process.pid), ledger.start_time(os.getpid())
+        assert found is not None
+        assert own is not None
+        assert found >= own
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_one_id_under_two_roots(tmp_path: Path) -> None:
+    """Ids are unique per state root only: both entries are kept, and a new one replaces its own."""
+    for name in ("a", "b"):
+        (tmp_path / name / "x").mkdir(parents=True)
+        entered(str(tmp_path / name), "x", bundle=name)
+    entered(str(tmp_path / "a"), "x", bundle="again")
+    assert [entry["bundle"] for entry in ledger.living()] == ["b", "again"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "no json",
+        "[]",
+        '{"schema": "another/v1", "id": "x", "root": "", "since": 1}',
+        '{"schema": "gpuhook/ledger/v1", "id": 7, "root": "", "since": 1}',
+        '{"schema": "gpuhook/ledger/v1", "id": "x", "since": 1}',
+        '{"schema": "gpuhook/ledger/v1", "id": "x", "root": "", "since": "now"}',
+        " " * (2 << 20),
+    ],
+    ids=["empty", "text", "list", "schema", "id", "root", "since", "huge"],
+)
+def test_files_that_are_no_entries(content: str, root: str, held: Path) -> None:
+    """What cannot be understood is passed over and left where it is."""
+    entered(root, "here")
+    (held / "00000000-x.json").write_text(content)
+    (held / "README").write_text("hello")
+    (held / "directory.json").mkdir()
+    assert living() == ["here"]
+    assert len(os.listdir(held)) == 4
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664])
+def test_files_that_others_can_write(mode: int, root: str, held: Path) -> None:
+    """An entry that somebody else may have written is not believed."""
+    entered(root, "here")
+    (file,) = held.iterdir()
+    file.chmod(mode)
+    assert living() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_files_of_others(root: str, held: Path) -> None:
+    """An entry of another user's, or a link to a good one, is not believed."""
+    entered(root, "here")
+    (file,) = held.iterdir()
+    target = held.parent / "elsewhere"
+    file.rename(target)
+    file.symlink_to(target)
+    assert living() == []
+    file.unlink()
+    target.rename(file)
+    assert living() == ["here"]
+    os.chown(file, 1000, 1000)
+    assert living() == []
+
+
+def test_many_dead_entries_are_swept(root: str, held: Path) -> None:
+    """Creates keep the directory small, though deletes never pass through us."""
+    for number in range(513):
+        (held if number else Path(ledger.directory())).mkdir(parents=True, exist_ok=True)
+        entry = {"schema": ledger.SCHEMA, "id": f"dead-{number}", "root": root, "since": number}
+        (held / f"{number:08x}-dead.json").write_text(json.dumps(entry))
+        os.chmod(held / f"{number:08x}-dead.json", 0o644)
+    entered(root, "here")
+    assert len(os.listdir(held)) == 1
+
+
+def test_who_may_read(root: str, held: Path) -> None:
+    """An entry is a file of 0644 below directories of 0755, whatever the engine's umask."""
+    old = os.umask(0o022)
+    try:
+        entered(root, "here")
+    finally:
+        os.umask(old)
+    (file,) = held.iterdir()
+    assert file.stat().st_mode & 0o7777 == 0o644
+    assert held.stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("text", "is_id"),
+    [
+        ("a", True),
+        ("A-z_0.9+x", True),
+        ("x" * 255, True),
+        ("x" * 256, False),
+        ("", False),
+        (".", False),
+        ("..", False),
+        ("a/b", False),
+        ("a b", False),
+        ("a\n", False),
+        ("é", False),
+    ],
+)
+def test_ids(text: str, is_id: bool) -> None:
+    """An id is what runc and crun take; nothing of it leaves the directory."""
+    assert ledger.is_id(text) is is_id
+
+
+def test_the_longest_id(tmp_path: Path) -> None:
+    """The longest id fits into a file's name."""
+    identity = "x" * 255
+    (tmp_path / identity).mkdir()
+    entered(str(tmp_path), identity)
+    assert living() == [identity]
+
+
+CONTAINERD = {
+    "io.kubernetes.cri.container-name": "main",
+    "io.kubernetes.cri.container-type": "container",
+    "io.kubernetes.cri.sandbox-name": "train-0",
+    "io.kubernetes.cri.sandbox-namespace": "ml",
+}
+CRIO = {
+    "io.kubernetes.cri-o.Name": "k8s_main_train-0_ml_0",
+    "io.kubernetes.container.name": "main",
+    "io.kubernetes.pod.name": "train-0",
+    "io.kubernetes.pod.namespace": "ml",
+}
+
+
+@pytest.mark.parametrize("annotations", [CONTAINERD, CRIO], ids=["containerd", "cri-o"])
+def test_pods(annotations: dict[str, str]) -> None:
+    """Pod, namespace and container are told by the annotations of either engine."""
+    told = {"pod": "train-0", "namespace": "ml", "container": "main"}
+    assert ledger.pod_of(annotations) == told
+
+
+@pytest.mark.parametrize("annotations", [None, [], "x", {}, {"io.kubernetes.pod.name": 7}])
+def test_no_pod(annotations: object) -> None:
+    """Without such annotations there is no pod, and odd ones do no harm."""
+    assert ledger.pod_of(annotations) == {}

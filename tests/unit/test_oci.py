@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ContainerEdits in an OCI spec, with the semantics of the CDI library."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.container import oci
+from gpuhook.errors import GpuhookError
+
+NULL = {"major": 1, "minor": 3}
+
+
+def applied(spec: dict[str, Any], **edits: Any) -> dict[str, Any]:
+    oci.apply(spec, edits)  # type: ignore[arg-type] # a dict of CDI's keys
+    return spec
+
+
+def test_variables_are_replaced_in_place() -> None:
+    """A variable keeps its place and is there once; a new one comes last; odd entries stay."""
+    spec = {"process": {"env": ["A=1", "B=2", "odd", "A=3", 7, "AB=4"]}}
+    applied(spec, env=["A=x", "C=y"])
+    assert spec["process"]["env"] == ["A=x", "B=2", "odd", 7, "AB=4", "C=y"]
+
+
+def test_a_node_is_read_from_the_host() -> None:
+    """A node without numbers gets those of the host's node, and a rule for just that node."""
+    spec = applied({}, deviceNodes=[{"path": "/dev/null", "permissions": "rw"}])
+    assert spec["linux"]["devices"] == [{"path": "/dev/null", "type": "c", **NULL}]
+    rule = {"allow": True, "type": "c", **NULL, "access": "rw"}
+    assert spec["linux"]["resources"]["devices"] == [rule]
+
+
+def test_the_default_access_is_everything() -> None:
+    """CDI's default of `permissions` is rwm."""
+    spec = applied({}, deviceNodes=[{"path": "/dev/null"}])
+    assert spec["linux"]["resources"]["devices"][0]["access"] == "rwm"
+
+
+def test_a_complete_node_is_not_looked_at() -> None:
+    """A node with type and major is taken as it is: the host's need not be there."""
+    node = {"path": "/dev/x", "hostPath": "/nowhere", "type": "c", "major": 195, "minor": 254}
+    spec = applied({}, deviceNodes=[node])
+    device = {"path": "/dev/x", "type": "c", "major": 195, "minor": 254}
+    assert spec["linux"]["devices"] == [device]
+
+
+def test_a_device_replaces_the_one_of_its_path() -> None:
+    """A device of the same path goes, others and their order stay; a denial stays too."""
+    other, deny = {"path": "/dev/a", "type": "c"}, {"allow": False, "access": "rwm"}
+    spec: dict[str, Any] = {
+        "linux": {
+            "devices": [other, {"path": "/dev/null", "type": "b"}, "odd"],
+            "resources": {"devices": [deny]},
+        }
+    }
+    applied(spec, deviceNodes=[{"path": "/dev/null", "fileMode": 0o600, "uid": 5, "gid": 6}])
+    made = {"path": "/dev/null", "type": "c", **NULL, "fileMode": 0o600, "uid": 5, "gid": 6}
+    assert spec["linux"]["devices"] == [other, "odd", made]
+    assert spec["linux"]["resources"]["devices"][0] == deny
+
+
+def test_of_two_nodes_of_one_path_the_last_counts() -> None:
+    """The last node of a path is made, as if the parts had been applied one after another."""
+    nodes = [{"path": "/dev/null", "fileMode": mode} for mode in (0o600, 0o666)]
+    spec = applied({}, deviceNodes=nodes)
+    assert [device["fileMode"] for device in spec["linux"]["devices"]] == [0o666]
+
+
+@pytest.mark.parametrize(
+    ("user", "owner"),
+    [
+        ({"uid": 1000, "gid": 100}, {"uid": 1000, "gid": 100}),
+        ({"uid": 0, "gid": 0}, {}),
+        ({"uid": 1000}, {"uid": 1000}),
+        ("root", {}),
+    ],
+)
+def test_owner_of_a_device(user: object, owner: dict[str, int]) -> None:
+    """Where CDI names no owner, a device belongs to the process, unless that is root."""
+    spec = applied({"process": {"user": user}}, deviceNodes=[{"path": "/dev/null"}])
+    device = spec["linux"]["devices"][0]
+    assert {key: device[key] for key in ("uid", "gid") if key in device} == owner
+
+
+@pytest.mark.parametrize("node", ["/nowhere/nvidia0", "/etc/passwd", "/dev"])
+def test_what_is_no_node(node: str) -> None:
+    """A node that is missing, or is none, is GH1302 with its path."""
+    with pytest.raises(GpuhookError) as caught:
+        applied({}, deviceNodes=[{"path": "/dev/nvidia0", "hostPath": node}])
+    assert caught.value.code == "GH1302"
+    assert node in caught.value.message
+
+
+def test_a_node_of_another_type() -> None:
+    """A node whose type the host's does not have is GH1302."""
+    with pytest.raises(GpuhookError) as caught:
+        applied({}, deviceNodes=[{"path": "/dev/null", "type": "b"}])
+    assert caught.value.code == "GH1302"
+
+
+def test_a_pipe_has_no_rule(tmp_path: Path) -> None:
+    """A FIFO is a device without numbers and without a cgroup rule."""
+    os.mkfifo(tmp_path / "pipe")
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    node = {"path": "/dev/pipe", "hostPath": str(tmp_path / "pipe")}
+    assert applied({}, deviceNodes=[node]) == {
+        "process": {},
+        "linux": {"devices": [{"path": "/dev/pipe", "type": "p"}]},
+    }
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_nodes_in_a_user_namespace(here: bool) -> None:
+    """With another host path the node is bound there; else the runtime binds the same path."""
+    source = "/dev/null" if here else "/dev/zero"
+    spec: dict[str, Any] = {"linux": {"namespaces": [{"type": "user"}]}}
+    applied(spec, deviceNodes=[{"path": "/dev/null", "hostPath": source}])
+    assert len(spec["linux"]["devices"]) == (1 if here else 0)
+    mounts = spec.get("mounts", [])
+    assert [(m["source"], m["destination"]) for m in mounts] == (
+        [] if here else [("/dev/zero", "/dev/null")]
+    )
+    assert [rule["minor"] for rule in spec["linux"]["resources"]["devices"]] == [3 if here else 5]
+
+
+def test_mounts() -> None:
+    """A mount replaces the one of its destination, however that is spelled, and comes last."""
+    spec = {"mounts": [{"destination": "/usr//lib/x/", "source": "old"}, {"destination": "/proc"}]}
+    mount = {"hostPath": "/h", "containerPath": "/usr/lib/x", "options": ["ro", "bind"]}
+    applied(spec, mounts=[mount, {"hostPath": "tmpfs", "containerPath": "/t", "type": "tmpfs"}])
+    assert spec["mounts"] == [
+        {"destination": "/proc"},
+        {"destination": "/usr/lib/x", "source": "/h", "type": "bind", "options": ["ro", "bind"]},
+        {"destination": "/t", "source": "tmpfs", "type": "tmpfs"},
+    ]
+
+
+def test_hooks() -> None:
+    """A hook goes under its stage, without its name, once."""
+    hook = {"hookName": "createContainer", "path": "/h", "args": ["h", "x"], "timeout": 3}
+    spec = applied({"hooks": {"prestart": [{"path": "/p"}]}}, hooks=[hook, hook])
+    assert spec["hooks"] == {
+        "prestart": [{"path": "/p"}],
+        "createContainer": [{"path": "/h", "args": ["h", "x"], "timeout": 3}],
+    }
+
+
+def test_groups() -> None:
+    """Groups are added once; 0 is left out, as CDI has it."""
+    spec = {"process": {"user": {"additionalGids": [10]}}}
+    applied(spec, additionalGids=[0, 44, 10, 44])
+    assert spec["process"]["user"]["additionalGids"] == [10, 44]
+    assert applied({}, additionalGids=[0]) == {}
+
+
+def test_rdt_and_network_devices() -> None:
+    """intelRdt is taken whole; a network device goes under its name on the host."""
+    device = {"hostInterfaceName": "eth0", "name": "net1"}
+    spec = applied({"linux": {"intelRdt": {"x": 1}}}, intelRdt={"closID": "c"}, netDevices=[device])
+    assert spec["linux"] == {"intelRdt": {"closID": "c"}, "netDevices": {"eth0": {"name": "net1"}}}
+    assert device == {"hostInterfaceName": "eth0", "name": "net1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "key"),
+    [
+        ({"linux": []}, "linux"),
+        ({"linux": {"devices": {}}}, "devices"),
+        ({"linux": {"resources": 5}}, "resources"),
+        ({"process": "x"}, "process"),
+        ({"process": {"env": "A=1"}}, "env"),
+        ({"mounts": {}}, "mounts"),
+        ({"hooks": {"createContainer": "x"}}, "createContainer"),
+    ],
+)
+def test_parts_of_another_type(spec: dict[str, Any], key: str) -> None:
+    """A part of the spec that has another type than OCI's is GH1303 with its name."""
+    with pytest.raises(GpuhookError) as caught:
+        applied(
+            spec,
+            env=["A=1"],
+            deviceNodes=[{"path": "/dev/null"}],
+            mounts=[{"hostPath": "/h", "containerPath": "/c"}],
+            hooks=[{"hookName": "createContainer", "path": "/h"}],
+        )
+    assert caught.value.code == "GH1303"
+    assert f" {key} is not " in caught.value.message
+
+
+def test_nulls_are_absent() -> None:
+    """null stands for an absent part, as in Go."""
+    spec = applied({"process": {"env": None}, "mounts": None, "linux": None}, env=["A=1"])
+    assert spec == {"process": {"env": ["A=1"]}, "mounts": None, "linux": None}

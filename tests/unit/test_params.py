@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's parameters as a container is to see them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import params
+
+TEXT = 'ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nRegistryDwords: ""\n'
+
+
+MASK = "import sys; from gpuhook.vendors.nvidia import params; print(params.masked(sys.argv[1]))"
+# A kernel that has the driver's parameters, for one process.
+KERNEL = (
+    "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia"
+    ' && printf %s "$1" >/proc/driver/nvidia/params && shift && exec "$@"'
+)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount over /proc/driver")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the root of a host whose params file lets everybody make nodes."""
+    file = tmp_path / "proc/driver/nvidia/params"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEXT)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+def masked(kernel: str, host_root: str = "/") -> bytes | None:
+    """Return the masked parameters where the kernel's are `kernel`."""
+    command = ["unshare", "--mount", "sh", "-c", KERNEL, "sh", kernel]
+    command += [sys.executable, "-c", MASK, host_root]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: bytes | None = ast.literal_eval(done.stdout)
+    return found
+
+
+@needs_root
+def test_only_one_line_changes() -> None:
+    """ModifyDeviceFiles says 0, all other lines stay."""
+    assert masked(TEXT) == TEXT.replace("Files: 1", "Files: 0").encode()
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "text", [TEXT.replace("Files: 1", "Files: 0"), "", "ModifyDeviceFiles: 12"]
+)
+def test_nothing_to_mask(text: str) -> None:
+    """A host that lets nobody make nodes needs no mask."""
+    assert masked(text) is None
+
+
+@needs_root
+def test_the_host_root_decides(host: Path) -> None:
+    """What is masked are the parameters of the host root, where this kernel has the file."""
+    assert masked("", str(host)) == TEXT.replace("Files: 1", "Files: 0").encode()
+    assert masked(TEXT, "/nowhere") is None
+
+
+@pytest.mark.skipif(os.path.exists(params.PATH), reason="this kernel has the driver")
+def test_a_kernel_without_the_file(host: Path) -> None:
+    """Whatever another root says: where /proc has no such file, none can be covered."""
+    assert params.masked(str(host)) is None
+
+
+def test_the_masked_file(host: Path) -> None:
+    """The file is made once, read-only, and made anew when it holds something else."""
+    path = params.masked_file(b"one")
+    assert Path(path).read_bytes() == b"one"
+    assert os.stat(path).st_mode & 0o7777 == 0o444
+    inode = os.stat(path).st_ino
+    assert params.masked_file(b"one") == path
+    assert os.stat(path).st_ino == inode
+    assert params.masked_file(b"two") == path
+    assert Path(path).read_bytes() == b"two"
+
+
+def test_a_masked_file_that_others_can_write(host: Path) -> None:
+    """A file that somebody else may change under us is replaced."""
+    path = params.masked_file(b"one")
+    inode = os.stat(path).st_ino
+    os.chmod(path, 0o666)
+    params.masked_file(b"one")
+    assert os.stat(path).st_ino != inode
+
+
+@pytest.mark.skipif(not os.access("/usr/bin/mount", os.X_OK), reason="no mount(8)")
+def test_the_hook_is_mount() -> None:
+    """The hook is mount(8) with an environment of its own, and marked as the wrapper's."""
+    hook = params.mount_hook("/run/gpuhook/params", "/b/rootfs")
+    assert hook is not None
+    assert hook["path"] == "/usr/bin/mount"
+    assert hook["args"][-2:] == ["/run/gpuhook/params", "/b/rootfs/proc/driver/nvidia/params"]
+    assert "ro" in hook["args"]
+    assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GPUHOOK_HOOK=params"]

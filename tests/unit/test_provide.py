@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and the loader's files in root file systems of every kind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.provide import CACHE, Provision, provide, require_writable
+from gpuhook.container.rootfs import Root
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import cache, conf
+
+DIRECTORY = "/usr/lib/x86_64-linux-gnu"
+LIBRARIES = [
+    (f"{DIRECTORY}/libcuda.so.550.1", "libcuda.so.1"),
+    (f"{DIRECTORY}/libnvidia-ml.so.550.1", "libnvidia-ml.so.1"),
+    (f"{DIRECTORY}/libnvidia-tls.so.550.1", "libnvidia-tls.so.550.1"),
+]
+LINKS = [("libcuda.so.1", f"{DIRECTORY}/libcuda.so")]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a root file system with /etc and /lib."""
+    for name in ("root/etc", "root/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path / "root"
+
+
+def provided(place: Path, libraries: list[tuple[str, str]] = LIBRARIES) -> list[OSError]:
+    with Root(str(place)) as root:
+        return provide(root, Provision(libraries, LINKS, []))
+
+
+def listed(place: Path) -> dict[bytes, bytes]:
+    """Return what the loader cache leads each name to; the first entry of a name counts."""
+    found: dict[bytes, bytes] = {}
+    for entry in cache.parse((place / "etc/ld.so.cache").read_bytes()):
+        found.setdefault(entry.soname, entry.path)
+    return found
+
+
+def tree(place: Path) -> dict[str, str]:
+    """Return every file of the root with what it holds or leads to."""
+    found = {}
+    for path in sorted(place.rglob("*")):
+        if path.is_symlink():
+            found[str(path)] = "-> " + os.readlink(path)
+        elif path.is_file():
+            found[str(path)] = path.read_bytes().hex()
+    return found
+
+
+def test_glibc(place: Path) -> None:
+    """Names lead to links beside the libraries; a later ldconfig reads the drop-in."""
+    (place / "lib/ld-linux-x86-64.so.2").write_text("")
+    (place / "etc/ld.so.conf").write_text("/opt/lib")
+    assert provided(place) == []
+    assert os.readlink(f"{place}{DIRECTORY}/libcuda.so.1") == "libcuda.so.550.1"
+    assert os.readlink(f"{place}{DIRECTORY}/libcuda.so") == "libcuda.so.1"
+    assert not os.path.lexists(f"{place}{DIRECTORY}/libnvidia-tls.so.550.1")
+    assert listed(place)[b"libcuda.so.1"] == f"{DIRECTORY}/libcuda.so.1".encode()
+    tls = f"{DIRECTORY}/libnvidia-tls.so.550.1"
+    assert listed(place)[b"libnvidia-tls.so.550.1"] == tls.encode()
+    assert DIRECTORY in (place / conf.DROP_IN[1:]).read_text().split("\n")
+    text = (place / "etc/ld.so.conf").read_text()
+    assert text == "/opt/lib\n" + conf.INCLUDE.decode()
+    assert list(place.glob("etc/ld-musl-*")) == []
+
+
+def test_twice_is_as_once(place: Path) -> None:
+    """A second time changes no byte and adds no file."""
+    (place / "lib/ld-musl-x86_64.so.1").write_text("")
+    (place / "lib/ld-linux-x86-64.so.2").write_text("")
+    provided(place)
+    first = tree(place)
+    provided(place)
+    assert tree(place) == first
+
+
+def test_no_loader_files_at_all(place: Path) -> None:
+    """A distroless root without ld.so.conf and cache gets both."""
+    os.rmdir(place / "lib")
+    os.rmdir(place / "etc")
+    assert provided(place) == []
+    assert set(listed(place)) == {soname.encode() for _, soname in LIBRARIES}
+    assert (place / "etc/ld.so.conf").read_bytes() == conf.INCLUDE
+
+
+def test_musl(place: Path) -> None:
+    """A root of musl alone gets its path file, and no cache that nobody reads."""
+    (place / "lib/ld-musl-x86_64.so.1").write_text("")
+    assert provided(place) == []
+    lines = (place / "etc/ld-musl-x86_64.path").read_text().splitlines()
+    assert lines == ["/lib", "/usr/local/lib", "/usr/lib", DIRECTORY]
+    assert not (place / "etc/ld.so.cache").exists()
+    assert not (place / "etc/ld.so.conf").exists()
+
+
+def test_musl_and_glibc(place: Path) -> None:
+    """A root with both loaders gets the files of both."""
+    (place / "lib/ld-musl-x86_64.so.1").write_text("")
+    (place / "lib64").mkdir()
+    (place / "lib64/ld-linux-x86-64.so.2").write_text("")
+    assert provided(place) == []
+    assert (place / "etc/ld-musl-x86_64.path").exists()
+    assert b"libcuda.so.1" in listed(place)
+
+
+def test_many_musl_loaders(place: Path) -> None:
+    """An image that names a thousand loaders gets a few files, not a thousand."""
+    for number in range(1000):
+        (place / f"lib/ld-musl-a{number}.so.1").write_text("")
+    assert provided(place) == []
+    assert 0 < len(list(place.glob("etc/ld-musl-*"))) < 10
+
+
+@pytest.mark.parametrize("content", [b"", b"corrupt", b"glibc-ld.so.cache1.1" + b"\xff" * 40])
+def test_a_corrupt_cache(content: bytes, place: Path) -> None:
+    """A cache that the loader would ignore is replaced by one of ours alone."""
+    (place / "etc/ld.so.cache").write_bytes(content)
+    assert provided(place) == []
+    assert b"libcuda.so.1" in listed(place)
+
+
+def test_a_cache_that_is_no_file(place: Path) -> None:
+    """A pipe in place of the cache gives way; nobody waits for it."""
+    os.mkfifo(place / "etc/ld.so.cache")
+    assert provided(place) == []
+    assert b"libcuda.so.1" in listed(place)
+
+
+def test_sections_that_overlap(place: Path) -> None:
+    """A cache whose extension names the same megabytes many times is not blown up by it."""
+    text = cache.merged(None, [(b"libx.so.1", b"/lib/libx.so.1")], flags=0x0303)
+    extension = len(text) + -len(text) % 4
+    body = bytearray(text.ljust(extension, b"\0"))
+    body[32:36] = extension.to_bytes(4, "little")
+    count, size = 60, 1 << 20
+    head = (0xEAA42174).to_bytes(4, "little") + count.to_bytes(4, "little")
+    section = b"".join(n.to_bytes(4, "little") for n in (9, 0, 0, size))
+    huge = bytes(body) + head + section * count
+    (place / "etc/ld.so.cache").write_bytes(huge.ljust(size, b"\0"))
+    assert provided(place) == []
+    assert (place / "etc/ld.so.cache").stat().st_size < size
+    assert b"libcuda.so.1" in listed(place)
+
+
+def test_libraries_of_an_older_driver(place: Path) -> None:
+    """What the last create added for another driver is in the cache no more."""
+    old = [(path.replace("550", "470"), name.replace("550", "470")) for path, name in LIBRARIES]
+    provided(place, old)
+    assert b"libnvidia-tls.so.470.1" in listed(place)
+    provided(place)
+    assert b"libnvidia-tls.so.470.1" not in listed(place)
+    assert b"libnvidia-tls.so.550.1" in listed(place)
+    assert os.readlink(f"{place}{DIRECTORY}/libcuda.so.1") == "libcuda.so.550.1"
+
+
+def test_preferred_libraries_come_first(place: Path) -> None:
+    """The image's compatibility library is found before the host's of the same name."""
+    compat = "/usr/local/cuda/compat/libcuda.so.1"
+    with Root(str(place)) as root:
+        provide(root, Provision(LIBRARIES, LINKS, [("libcuda.so.1", compat)]))
+    assert listed(place)[b"libcuda.so.1"] == compat.encode()
+    drop_in = (place / conf.DROP_IN[1:]).read_text().split("\n")
+    assert drop_in.index("/usr/local/cuda/compat") < drop_in.index(DIRECTORY)
+
+
+def test_without_libraries(place: Path) -> None:
+    """Links alone touch none of the loader's files."""
+    assert provided(place, []) == []
+    assert os.readlink(f"{place}{DIRECTORY}/libcuda.so") == "libcuda.so.1"
+    assert list((place / "etc").iterdir()) == []
+
+
+def test_paths_are_all_that_is_written(place: Path) -> None:
+    """`paths` names every file that a glibc root gets: mounts over them are found by it."""
+    provision = Provision(LIBRARIES, LINKS, [])
+    with Root(str(place)) as root:
+        provide(root, provision)
+    assert {path[len(str(place)) :] for path in tree(place)} == set(provision.paths())
+    assert CACHE in provision.paths()
+
+
+def test_directories_in_the_way(place: Path) -> None:
+    """A directory of the image in place of a link or a file is left, and named."""
+    (place / DIRECTORY[1:] / "libcuda.so.1").mkdir(parents=True)
+    (place / "etc/ld.so.cache/x").mkdir(parents=True)
+    failures = provided(place)
+    assert [type(failure) for failure in failures] == [IsADirectoryError] * 2
+    assert failures[0].filename == f"{DIRECTORY}/libcuda.so.1"
+    assert os.path.islink(f"{place}{DIRECTORY}/libnvidia-ml.so.1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_a_read_only_root(place: Path) -> None:
+    """A root that is mounted read-only is refused beforehand; without that, every part fails."""
+    subprocess.run(["mount", "--bind", place, place], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+    try:
+        with Root(str(place)) as root, pytest.raises(GpuhookError) as caught:
+            require_writable(root)
+        assert caught.value.code == "GH1305"
+        assert str(place) in caught.value.message
+        failures = provided(place)
+        assert {failure.strerror for failure in failures} == {"Read-only file system"}
+    finally:
+        subprocess.run(["umount", place], check=True)
+    with Root(str(place)) as root:
+        require_writable(root)
