@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers with a user namespace: the nodes are bound, and what is made is the container's."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract.bundles import Bundle
+from tests.contract.product import CONTROL, DRIVER_LIBRARIES, LIBRARIES, Product, asks
+from tests.contract.runtimes import run
+from tests.contract.views import questions
+
+MAPPED = 100000
+MAPPING = [{"containerID": 0, "hostID": MAPPED, "size": 65536}]
+NAMESPACES = [{"type": name} for name in ("pid", "ipc", "uts", "mount", "network", "user")]
+# What only the host's root may mount.
+NOT_OURS = ("/sys", "/sys/fs/cgroup", "/dev/mqueue")
+
+
+def let_through(path: Path) -> None:
+    """Let the mapped user go through the directories above `path`, which pytest makes private."""
+    for directory in path.parents:
+        if directory.stat().st_mode & 0o777 == 0o700:
+            directory.chmod(0o711)
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_mapped_root(
+    engine: str,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A container whose root is another user of the host gets its GPU, and owns the links."""
+    root = root_of("debian")
+    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(root)], check=True)
+    for place in (root, node8.node.driver_root):
+        let_through(Path(place) / "any")
+    link = f"{LIBRARIES}/libcuda.so.1"
+    asked = ["/probe", *questions(link, "/etc/ld.so.cache", runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
+    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
+    bundle = bundle_of(root, asked, asks("2"), linux=linux)
+    config = bundle.config()
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
+    bundle.write(config)
+    view = run(bundle, [node8.runtime], engine, env=node8.on(engine)).view
+    assert set(view.gpus()) == {*CONTROL, node8.device(2)}
+    assert all(node.allowed for node in view.gpus().values())
+    assert all("real" in found for found in view.runs[0].found().values())
+    assert {(entry.kind, entry.uid) for entry in view.paths.values()} == {("link", 0), ("file", 0)}
