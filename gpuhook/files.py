@@ -43,9 +43,10 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
 def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
     """Put `data` in place of the file `path`, atomically, keeping its mode and owner.
 
-    A symbolic link is followed, so the file it names is replaced and the link stays. `mode` is
-    for a file that does not exist yet (0644 by default). `durable` waits for the disk. Raises
-    OSError; the old file is then untouched and no temporary file stays.
+    With a `mode` the file is ours whatever was there: of that mode, and of our own owner. A new
+    file has 0644 without one. A symbolic link is followed, so the file it names is replaced and
+    the link stays. `durable` waits for the disk. Raises OSError; the old file is then untouched
+    and no temporary file stays.
     """
     old: os.stat_result | None = None
     try:
@@ -68,11 +69,10 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
     try:
         try:
             write_whole(fd, data)
-            if old is not None:
+            if old is not None and mode is None:
                 _keep_owner(fd, old)
-                os.fchmod(fd, stat.S_IMODE(old.st_mode))
-            else:
-                os.fchmod(fd, 0o644 if mode is None else mode)
+                mode = stat.S_IMODE(old.st_mode)
+            os.fchmod(fd, 0o644 if mode is None else mode)
             if durable:
                 os.fsync(fd)
         finally:

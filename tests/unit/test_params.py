@@ -91,6 +91,7 @@ def test_a_masked_file_that_others_can_write(host: Path) -> None:
     os.chmod(path, 0o666)
     params.masked_file(b"one")
     assert os.stat(path).st_ino != inode
+    assert os.stat(path).st_mode & 0o7777 == 0o444
 
 
 @pytest.mark.skipif(not os.access("/usr/bin/mount", os.X_OK), reason="no mount(8)")

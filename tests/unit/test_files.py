@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuhook import files
+from gpuhook.errors import GpuhookError
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+
+
+@needs_root
+def test_mode_and_owner_stay(tmp_path: Path) -> None:
+    """What belongs to somebody keeps its mode and its owner."""
+    file = tmp_path / "f"
+    file.write_text("old")
+    file.chmod(0o640)
+    os.chown(file, 1000, 1001)
+    files.replace(str(file), b"new")
+    found = file.stat()
+    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o640, 1000, 1001)
+    assert file.read_text() == "new"
+
+
+@needs_root
+def test_files_of_our_own(tmp_path: Path) -> None:
+    """With a mode the file is ours, whoever owned it and could write it."""
+    file = tmp_path / "f"
+    file.write_text("old")
+    file.chmod(0o666)
+    os.chown(file, 1000, 1001)
+    files.replace(str(file), b"new", mode=0o644)
+    found = file.stat()
+    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o644, 0, 0)
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    """A link stays one, and the file it names is replaced."""
+    (tmp_path / "f").write_text("old")
+    (tmp_path / "link").symlink_to("f")
+    files.replace(str(tmp_path / "link"), b"new", durable=True)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "f").read_text() == "new"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_a_new_file(umask: int, tmp_path: Path) -> None:
+    """A new file is 0644, whatever the umask."""
+    old = os.umask(umask)
+    try:
+        files.replace(str(tmp_path / "f"), b"new")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "f").stat().st_mode & 0o7777 == 0o644
+
+
+def test_no_room(tmp_path: Path) -> None:
+    """A file that cannot be written whole leaves the old one and no other."""
+    (tmp_path / "f").write_text("old")
+    program = "import sys; from gpuhook import files; files.replace(sys.argv[1], b'x' * 9999)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "f"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "File too large" in done.stderr
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("f", "old")]
+
+
+def test_a_directory_in_the_way(tmp_path: Path) -> None:
+    """A directory is not replaced, and nothing is left beside it."""
+    (tmp_path / "d").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        files.replace(str(tmp_path / "d"), b"x", mode=0o644)
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.mark.parametrize("size", [0, 10, 11])
+def test_sizes(size: int, tmp_path: Path) -> None:
+    """A file is read whole up to the limit; a longer one is GH1310."""
+    (tmp_path / "f").write_bytes(b"x" * size)
+    if size <= 10:
+        assert files.read(str(tmp_path / "f"), 10) == b"x" * size
+    else:
+        with pytest.raises(GpuhookError) as caught:
+            files.read(str(tmp_path / "f"), 10)
+        assert caught.value.code == "GH1310"
+
+
+def test_files_of_the_kernel() -> None:
+    """A file of /proc, which says that it is empty, is read whole, and bounded too."""
+    assert files.read("/proc/self/status").startswith(b"Name:")
+    with pytest.raises(GpuhookError):
+        files.read("/proc/self/status", 10)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    """A pipe is not waited for, and nothing but a regular file is read."""
+    path = tmp_path / "x"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path = Path("/dev/zero")
+    with pytest.raises(GpuhookError) as caught:
+        files.read(str(path))
+    assert caught.value.code == "GH1310"

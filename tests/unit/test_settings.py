@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings file, from YAML over its compiled form to the hot path."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook import settings
+from gpuhook.errors import GpuhookError
+from gpuhook.programs.cli import main
+
+WHOLE = """\
+runtime:
+  lowLevelRuntimes: [/opt/crun, runc]
+cdi:
+  specDirs: [/etc/cdi, /opt/cdi]
+  defaultKind: example.com/gpu
+  annotationPrefixes: [gpus.example.com/]
+request:
+  acceptEnvWhenUnprivileged: false
+  acceptVolumeMounts: true
+  onMissingDriver: refuse
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where this node's settings file would be; there is none yet."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
+    return tmp_path / "config.yaml"
+
+
+def gpuhook(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["config", *arguments], prog_name="gpuhook")
+
+
+def compiling(path: str) -> None:
+    """Compile as the hot path has it done."""
+    assert gpuhook("compile", path).exit_code == 0
+
+
+def never(path: str) -> None:
+    raise AssertionError(path)
+
+
+def values(found: settings.Settings) -> dict[str, object]:
+    return {name: getattr(found, name) for name in settings.Settings.__slots__}
+
+
+def test_no_file(file: Path) -> None:
+    """Without a file the defaults count, and nothing is compiled."""
+    assert values(settings.load(never)) == values(settings.Settings())
+    assert gpuhook("path").stdout == f"{file}\n"
+    assert gpuhook("validate").stdout == f"{file}: absent, defaults count\n"
+
+
+def test_every_setting(file: Path) -> None:
+    """Each key of the file reaches the hot path, through one compilation."""
+    file.write_text(WHOLE)
+    found = settings.load(compiling)
+    assert values(found) == {
+        "accept_env_when_unprivileged": False,
+        "accept_volume_mounts": True,
+        "annotation_prefixes": ["gpus.example.com/"],
+        "default_kind": "example.com/gpu",
+        "low_level_runtimes": ["/opt/crun", "runc"],
+        "on_missing_driver": "refuse",
+        "spec_dirs": ["/etc/cdi", "/opt/cdi"],
+    }
+    assert values(settings.load(never)) == values(found)
+
+
+def test_a_changed_file_is_compiled_again(file: Path) -> None:
+    """Another version of the file is not read out of the old one's compiled form."""
+    file.write_text(WHOLE)
+    settings.load(compiling)
+    (file.parent / "new").write_text("request: {onMissingDriver: start}\n")
+    (file.parent / "new").rename(file)
+    assert settings.load(compiling).on_missing_driver == "start"
+
+
+def test_every_attribute_has_a_key() -> None:
+    """What the hot path can be told, the file can say."""
+    assert sorted(settings.KEYS.values()) == sorted(settings.Settings.__slots__)
+
+
+@pytest.mark.parametrize("spoil", ["corrupt", "wrong version", "others may write it", "a list"])
+def test_a_compiled_form_that_is_no_good(spoil: str, file: Path) -> None:
+    """A compiled form that cannot be believed is made again."""
+    file.write_text(WHOLE)
+    settings.load(compiling)
+    kept = Path(settings.compiled_path(str(file)))
+    head, _, body = kept.read_bytes().partition(b"\n")
+    if spoil == "others may write it":
+        kept.chmod(0o666)
+    elif spoil == "wrong version":
+        kept.write_bytes(head.replace(b"settings 1", b"settings 0") + b"\n" + body)
+    else:
+        kept.write_bytes(head + b"\n" + {"corrupt": body[:-3], "a list": b"[]"}[spoil])
+    with pytest.raises(AssertionError):
+        settings.load(never)
+    settings.load(compiling)
+    assert settings.load(never).on_missing_driver == "refuse"
+
+
+BROKEN = [
+    ("runtime: [", "line 1, column 11"),
+    ("a: b\n c: d\n", "line 2, column 3"),
+    ("runtime: {unknown: 1}\n", "unknown"),
+    ("unknown: {}\n", "unknown"),
+    ("cdi: {specDirs: /etc/cdi}\n", "cdi.specDirs"),
+    ("cdi: {specDirs: [relative]}\n", "cdi.specDirs.0"),
+    ("cdi: {defaultKind: gpu}\n", "cdi.defaultKind"),
+    ("runtime: {lowLevelRuntimes: []}\n", "runtime.lowLevelRuntimes"),
+    ("request: {acceptVolumeMounts: 1}\n", "request.acceptVolumeMounts"),
+    ("request: {onMissingDriver: maybe}\n", "request.onMissingDriver"),
+    ("- a list\n", "the file"),
+    ("just text\n", "the file"),
+]
+
+
+@pytest.mark.parametrize(("text", "place"), BROKEN)
+def test_broken_files(text: str, place: str, file: Path) -> None:
+    """A broken file is GH1530 with the place: on the command line and in the hot path alike."""
+    file.write_text(text)
+    for verb in (["validate"], ["validate", str(file)], ["show"]):
+        shown = gpuhook(*verb)
+        assert (shown.exit_code, shown.stdout) == (1, ""), verb
+        assert f"Error GH1530: {file}: " in shown.stderr
+        assert place in shown.stderr
+    with pytest.raises(GpuhookError) as caught:
+        settings.load(compiling)
+    assert caught.value.code == "GH1530"
+    assert place in caught.value.message
+    with pytest.raises(GpuhookError):
+        settings.load(never)
+
+
+def test_bytes_that_are_no_text(file: Path) -> None:
+    """A file that is not UTF-8 is a broken file too."""
+    file.write_bytes(b"runtime: \xff\n")
+    assert "Error GH1530" in gpuhook("validate").stderr
+
+
+def test_a_file_that_is_named_and_missing(file: Path) -> None:
+    """Only this node's own file may be absent."""
+    missing = str(file.parent / "missing.yaml")
+    shown = gpuhook("validate", missing)
+    assert shown.exit_code == 1
+    assert f"{missing}: there is no such file" in shown.stderr
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "cdi: {}\n", WHOLE])
+def test_show(text: str, file: Path) -> None:
+    """Every setting is shown as it counts, in a form that is valid again."""
+    file.write_text(text)
+    shown = gpuhook("show").stdout
+    assert json.loads(gpuhook("show", "-o", "json").stdout) == yaml.safe_load(shown)
+    if text == WHOLE:
+        assert yaml.safe_load(shown) == yaml.safe_load(WHOLE)
+    elif text:
+        file.write_text(shown.replace("defaultKind: ''", "defaultKind: nvidia.com/gpu"))
+        assert gpuhook("validate").stdout == f"{file}: valid\n"
+
+
+def test_a_compiler_that_leaves_nothing(file: Path) -> None:
+    """Where nothing can be kept, no policy is known: GH1531 with the file's path."""
+    file.write_text(WHOLE)
+    with pytest.raises(GpuhookError) as caught:
+        settings.load(lambda path: None)
+    assert caught.value.code == "GH1531"
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root reads everything in another way")
+def test_a_directory_in_its_place(file: Path) -> None:
+    """A directory where the file should be is a broken file."""
+    file.mkdir()
+    assert "Error GH1530" in gpuhook("validate").stderr
+    with pytest.raises(GpuhookError) as caught:
+        settings.load(compiling)
+    assert caught.value.code == "GH1530"
