@@ -18,12 +18,18 @@ def split(name: str) -> tuple[str, str | None]:
     >>> split("GPU-1::2")
     ('GPU-1', 'GPU-1::2')
     """
-    device, found, number = name.rpartition(SEPARATOR)
-    if not found:
+    if SEPARATOR not in name:
         return name, None
-    if not device or not _is_number(number) or SEPARATOR in device:
+    device = device_of(name)
+    if device is None:
         raise fault("GH1003", name=name)
     return device, name
+
+
+def device_of(name: str) -> str | None:
+    """Return the device of a well-formed replica id, None for anything else."""
+    device, found, number = name.rpartition(SEPARATOR)
+    return device if found and device and _is_number(number) and SEPARATOR not in device else None
 
 
 def _is_number(text: str) -> bool:

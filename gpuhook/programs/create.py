@@ -14,7 +14,7 @@ from gpuhook import fastjson, files, state
 from gpuhook.cdi import registry
 from gpuhook.container import ledger, oci, record
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant import policy, request, resolve
+from gpuhook.grant import policy, replicas, request, resolve
 from gpuhook.programs import rootfs_jobs
 from gpuhook.vendors.nvidia import freshness, jobs, words
 
@@ -146,14 +146,13 @@ class Create:
         command = self.command
         if not ledger.is_id(command.identity):
             return  # the runtime will refuse the id
-        replicas = request.environment(spec).get(words.VOCABULARY.replicas_env, "")
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = {
             **ledger.pod_of(spec.get("annotations")),
             "bundle": os.path.abspath(command.bundle),
             "devices": grant.devices,
             "nodes": _nodes(spec),
-            "replicas": grant.replicas or [name for name in replicas.split(",") if name],
+            "replicas": grant.replicas or _told_replicas(spec, grant.devices),
             "requested": source.names if source else [],
             "source": source.where if source else "",
             "route": route,
@@ -179,6 +178,17 @@ def _parsed(path: str, raw: bytes) -> dict[str, Any]:
     if not isinstance(spec, dict):
         raise fault("GH1301", path=path, reason="it holds no JSON object")
     return spec
+
+
+def _told_replicas(spec: dict[str, Any], devices: list[str]) -> list[str]:
+    """Return the replica ids that a device plugin told, as far as their devices were granted.
+
+    Anybody may set the variable, so it can say no more than which replica of a granted device.
+    """
+    told = request.environment(spec).get(words.VOCABULARY.replicas_env, "")
+    granted = {qualified.partition("=")[2] for qualified in devices}
+    names = dict.fromkeys(name.strip() for name in told.split(",")[: request.MAX_NAMES])
+    return [name for name in names if replicas.device_of(name) in granted]
 
 
 def _voided(spec: dict[str, Any]) -> bool:
