@@ -107,7 +107,9 @@ def podman(
     shown["/run/gpuhook"] = state or place / "no-state"
     around = settled(engine, inside=[_shown(*each) for each in shown.items()])
     # Podman takes no run root of more than 50 characters.
-    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as run_root:
+    with TemporaryDirectory(
+        prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True
+    ) as run_root:  # podman may still be cleaning up in there
         if env:
             name = Path(_absolute(runtime)).name  # by it podman knows what a runtime can do
             runtime = launcher(Path(run_root, name), [_absolute(runtime)], env)
