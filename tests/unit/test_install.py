@@ -161,7 +161,10 @@ def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
 
 def test_destdir(tmp_path: Path) -> None:
     """Files go below the directory, and refer to where they will be used."""
-    done = install("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path), "--python", SYSTEM)
+    done = install(
+        *("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path)),
+        *("--python", SYSTEM, "--cli-python", sys.executable),
+    )
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"opt"}
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook"):
@@ -178,6 +181,7 @@ def test_destdir(tmp_path: Path) -> None:
 def test_again(tmp_path: Path) -> None:
     """A second installation replaces the first: what is no longer part of it is gone."""
     arguments = ("--prefix", str(tmp_path / "p"), "--python", SYSTEM)
+    arguments += ("--cli-python", sys.executable)
     assert install(*arguments).returncode == 0
     stale = tmp_path / "p/lib/gpuhook/gpuhook/stale.py"
     stale.write_text("")
@@ -190,10 +194,9 @@ def test_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
-@pytest.mark.parametrize("value", ["relative", "/with space", "/with'quote", '/with"quote', "/a$b"])
-def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> None:
-    """A path that no launcher can name safely is wrong usage, and nothing is installed."""
-    done = install("--destdir", str(tmp_path), option, value)
+def test_relative_paths(option: str, tmp_path: Path) -> None:
+    """A path that depends on where the caller stands is wrong usage, and nothing is installed."""
+    done = install("--destdir", str(tmp_path), option, "relative")
     assert done.returncode == 2
-    assert f"{option} " in done.stderr
+    assert f"{option} must be an absolute path" in done.stderr
     assert list(tmp_path.iterdir()) == []
