@@ -180,8 +180,8 @@ def test_destdir(tmp_path: Path) -> None:
 
 def test_again(tmp_path: Path) -> None:
     """A second installation replaces the first: what is no longer part of it is gone."""
-    arguments = ("--prefix", str(tmp_path / "p"), "--python", SYSTEM)
-    arguments += ("--cli-python", sys.executable)
+    python = ("--python", SYSTEM, "--cli-python", sys.executable)
+    arguments = ("--prefix", str(tmp_path / "p"), *python)
     assert install(*arguments).returncode == 0
     stale = tmp_path / "p/lib/gpuhook/gpuhook/stale.py"
     stale.write_text("")
