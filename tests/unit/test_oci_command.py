@@ -21,6 +21,7 @@ from gpuhook.programs import oci_command
         ["--bundle", "/a", "--bundle", "/b"],
         ["--console-socket", "/s", "-b", "/b", "--pid-file=/p", "--no-pivot"],
         ["--preserve-fds", "3", "--bundle", "/b"],
+        ["--pidfd-socket", "/s", "--bundle", "/b"],
     ],
 )
 @pytest.mark.parametrize("verb", ["create", "run"])

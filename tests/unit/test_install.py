@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation: its launchers, and the hot path out of files of byte code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTALL = Path(__file__).parents[2] / "packaging/install.py"
+SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+BUNDLES = ("gpuhook.programs.runtime", "gpuhook.programs.create", "gpuhook.programs.hook")
+
+MODULES = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+if sys.argv[2] == "bundled":
+    import gpuhook_bundle
+    gpuhook_bundle.load(sys.argv[3])
+__import__(sys.argv[3])
+found = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "gpuhook"}
+for name in sorted(found):
+    module = found[name]
+    public = sorted(n for n in vars(module) if not n.startswith("_") and n != "annotations")
+    print(name, module.__package__, hasattr(module, "__path__"), public)
+"""
+
+
+def install(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, INSTALL, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the prefix of an installation for the system's Python."""
+    place = tmp_path_factory.mktemp("install") / "prefix"
+    done = install("--prefix", str(place), "--python", SYSTEM, "--cli-python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook")
+    assert done.stdout.split() == [str(place / "bin" / name) for name in names]
+    return place
+
+
+def modules(prefix: Path, how: str, entry: str) -> list[str]:
+    """Return a line for each module of ours that `entry` brings, with its public names."""
+    command = [SYSTEM, "-IS", "-c", MODULES, str(prefix / "lib/gpuhook"), how, entry]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("entry", ["gpuhook.programs.runtime", "gpuhook.programs.hook"])
+def test_a_bundle_is_the_package(entry: str, prefix: Path) -> None:
+    """Out of the bundle come the modules that an import would bring, with the same names."""
+    bundled, imported = modules(prefix, "bundled", entry), modules(prefix, "imported", entry)
+    assert len(bundled) > 5
+    assert bundled == imported
+
+
+def test_the_second_bundle_completes_the_first(prefix: Path) -> None:
+    """What a create needs besides is in its own bundle, and nothing twice."""
+    program = (
+        "import sys; sys.path[:0] = [sys.argv[1]]; import gpuhook_bundle as b;"
+        "b.load('gpuhook.programs.runtime'); first = dict(sys.modules);"
+        "b.load('gpuhook.programs.create'); b.load('gpuhook.programs.create');"
+        "assert all(sys.modules[n] is m for n, m in first.items());"
+        "before = set(sys.modules); import gpuhook.programs.create;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    command = [SYSTEM, "-IS", "-c", program, str(prefix / "lib/gpuhook")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def called(prefix: Path, spec: object, place: Path, **env: str) -> tuple[int, str, str, str]:
+    """Create a container with the installed launcher; returns status, outputs and config.json."""
+    place.mkdir(exist_ok=True)
+    (place / "low").write_text('#!/bin/sh\necho "$@"\n')
+    (place / "low").chmod(0o755)
+    config = place / "config.json"
+    config.write_text(json.dumps(spec))
+    own = {
+        "GPUHOOK_LOW_LEVEL_RUNTIME": str(place / "low"),
+        "GPUHOOK_STATE_DIR": str(place / "state"),
+        "GPUHOOK_CONFIG": str(place / "none"),
+        "GPUHOOK_HOST_ROOT": str(place),
+    }
+    done = subprocess.run(
+        [prefix / "bin/gpuhook-runtime", "create", "--bundle", place, "id"],
+        env={**os.environ, **own, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr, config.read_text()
+
+
+SPECS = [
+    {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}},
+    {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=0"]}},
+    {"annotations": {"cdi.k8s.io/x": "example.com/x=y"}},
+    {},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["image", "grant", "annotation", "nothing"])
+@pytest.mark.parametrize("spoil", ["missing", "another interpreter's", "empty"])
+def test_without_a_bundle(spec: object, spoil: str, prefix: Path, tmp_path: Path) -> None:
+    """A bundle that is gone, or of another Python, costs time and nothing else."""
+    expected = called(prefix, spec, tmp_path / "b")
+    files = [prefix / f"lib/gpuhook/{entry}.bundle" for entry in BUNDLES]
+    kept = [file.read_bytes() for file in files]
+    try:
+        for file, data in zip(files, kept, strict=True):
+            if spoil == "missing":
+                file.unlink()
+            else:
+                file.write_bytes(b"" if spoil == "empty" else b"\x00\x00\r\n" + data[4:])
+        assert called(prefix, spec, tmp_path / "b") == expected
+    finally:
+        for file, data in zip(files, kept, strict=True):
+            file.write_bytes(data)
+
+
+def test_launchers_name_their_interpreter(prefix: Path) -> None:
+    """No launcher looks for its interpreter in a PATH, and none lets the environment in."""
+    runtime, hook, cli = [
+        (prefix / "bin" / name).read_text()
+        for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook")
+    ]
+    assert runtime.startswith("#!/bin/sh\n")
+    assert f'"{SYSTEM}" -IS -c ' in runtime
+    assert hook.startswith(f"#!{SYSTEM} -IS\n")
+    assert f'exec "{sys.executable}" -I -c ' in cli
+    assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, cli))
+
+
+def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
+    """Variables and files of the working directory that steer a Python do not reach ours."""
+    (tmp_path / "gc.py").write_text("raise SystemExit(9)")
+    (tmp_path / "gpuhook").mkdir()
+    (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
+    evil = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere", "PYTHONSTARTUP": "/nowhere"}
+    for words in (["gpuhook-hook", "--help"], ["gpuhook", "--version"]):
+        done = subprocess.run(
+            [prefix / "bin" / words[0], *words[1:]],
+            cwd=tmp_path,
+            env={**os.environ, **evil},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "gpuhook" in done.stdout
+    assert called(prefix, {}, tmp_path / "b", **evil)[0] == 0
+
+
+def test_destdir(tmp_path: Path) -> None:
+    """Files go below the directory, and refer to where they will be used."""
+    done = install(
+        *("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path)),
+        *("--python", SYSTEM, "--cli-python", sys.executable),
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"opt"}
+    for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook"):
+        path = tmp_path / "opt/gpuhook/bin" / name
+        assert os.access(path, os.X_OK)
+        assert '"/opt/gpuhook/lib/gpuhook"' in path.read_text()
+        assert str(tmp_path) not in path.read_text()
+    for entry in BUNDLES:
+        data = (tmp_path / f"opt/gpuhook/lib/gpuhook/{entry}.bundle").read_bytes()
+        assert b"/opt/gpuhook/lib/gpuhook/gpuhook/" in data
+        assert str(tmp_path).encode() not in data
+
+
+def test_again(tmp_path: Path) -> None:
+    """A second installation replaces the first: what is no longer part of it is gone."""
+    python = ("--python", SYSTEM, "--cli-python", sys.executable)
+    arguments = ("--prefix", str(tmp_path / "p"), *python)
+    assert install(*arguments).returncode == 0
+    stale = tmp_path / "p/lib/gpuhook/gpuhook/stale.py"
+    stale.write_text("")
+    names = sorted(path.name for path in (tmp_path / "p/lib/gpuhook/gpuhook").rglob("*.py"))
+    assert install(*arguments).returncode == 0
+    assert not stale.exists()
+    again = sorted(path.name for path in (tmp_path / "p/lib/gpuhook/gpuhook").rglob("*.py"))
+    assert [name for name in names if name != "stale.py"] == again
+    assert {path.name for path in (tmp_path / "p/lib").iterdir()} == {"gpuhook"}
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
+def test_relative_paths(option: str, tmp_path: Path) -> None:
+    """A path that depends on where the caller stands is wrong usage, and nothing is installed."""
+    done = install("--destdir", str(tmp_path), option, "relative")
+    assert done.returncode == 2
+    assert f"{option} must be an absolute path" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From names to one ContainerEdits, out of real spec files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import registry
+from gpuhook.cdi.cache import Compiled
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits
+
+KIND = "nvidia.com/gpu"
+UUIDS = {"00000000:3b:00.0": "GPU-0", "gpu-one": "GPU-1"}
+
+
+def node(path: str) -> dict[str, Any]:
+    return {"deviceNodes": [{"path": path}]}
+
+
+def device(name: str, *paths: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "containerEdits": {"deviceNodes": [{"path": path} for path in paths], "env": [f"D={name}"]},
+    }
+
+
+class Host:
+    """Spec directories of a host, lowest priority first."""
+
+    def __init__(self, place: Path) -> None:
+        self.dirs = [str(place / name) for name in ("etc", "run")]
+        for directory in self.dirs:
+            Path(directory).mkdir()
+
+    def spec(
+        self, devices: list[dict[str, Any]], kind: str = KIND, name: str = "nvidia", level: int = 1
+    ) -> None:
+        """Write a spec that gives every device's container the node of its own name."""
+        document = {
+            "cdiVersion": "0.5.0",
+            "kind": kind,
+            "devices": devices,
+            "containerEdits": node(f"/dev/{kind.partition('/')[0]}ctl"),
+        }
+        (Path(self.dirs[level]) / f"{name}.json").write_text(json.dumps(document))
+
+    def resolve(self, *names: str) -> resolve.Grant:
+        return resolve.resolve(
+            list(names),
+            KIND,
+            registry.load(self.dirs, self._no_yaml),
+            alias=lambda name: UUIDS.get(name.lower()),
+            adjust=lambda _, edits: edits,
+        )
+
+    def paths(self, *names: str) -> list[str]:
+        return [node["path"] for node in self.resolve(*names).edits["deviceNodes"]]
+
+    @staticmethod
+    def _no_yaml(path: str) -> None:
+        raise AssertionError(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Return a host with two GPUs in one spec, which has no device `all`."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    made = Host(tmp_path)
+    made.spec([device("GPU-0", "/dev/nvidia0"), device("GPU-1", "/dev/nvidia1")])
+    return made
+
+
+def test_the_specs_own_edits_come_first(host: Host) -> None:
+    """What every device of a spec needs comes once, before the devices in the order of request."""
+    assert host.paths("GPU-1", "GPU-0") == ["/dev/nvidia.comctl", "/dev/nvidia1", "/dev/nvidia0"]
+    assert host.resolve("GPU-1", "GPU-0").edits["env"] == ["D=GPU-1", "D=GPU-0"]
+
+
+def test_a_device_once(host: Host) -> None:
+    """One device under several names is given once."""
+    grant = host.resolve("GPU-0", f"{KIND}=GPU-0", "00000000:3B:00.0", "GPU-0::1")
+    assert grant.devices == [f"{KIND}=GPU-0"]
+    assert grant.edits["env"] == ["D=GPU-0"]
+
+
+def test_all_without_such_a_device(host: Host) -> None:
+    """`all` is every device of the kind where no spec says it otherwise."""
+    grant = host.resolve("all")
+    assert grant.devices == [f"{KIND}=GPU-0", f"{KIND}=GPU-1"]
+    assert [name for name, _ in grant.reasons] == ["all", "all"]
+
+
+def test_all_of_the_spec(host: Host) -> None:
+    """`all` of a spec is what the spec says."""
+    host.spec([device("GPU-0", "/dev/nvidia0"), device("all", "/dev/nvidia7")])
+    grant = host.resolve("all")
+    assert grant.devices == [f"{KIND}=all"]
+    assert host.paths("all")[1:] == ["/dev/nvidia7"]
+
+
+def test_none(host: Host) -> None:
+    """`none` is the driver's files without a device."""
+    grant = host.resolve("none")
+    assert grant.devices == []
+    assert grant.edits == node("/dev/nvidia.comctl")
+
+
+def test_replicas(host: Host) -> None:
+    """Replicas are their device, once, and are noted one by one."""
+    grant = host.resolve("GPU-1::0", "GPU-1::3", f"{KIND}=GPU-0::2")
+    assert grant.devices == [f"{KIND}=GPU-1", f"{KIND}=GPU-0"]
+    assert grant.replicas == ["GPU-1::0", "GPU-1::3", "GPU-0::2"]
+
+
+def test_other_names(host: Host) -> None:
+    """A bus id or an index is looked up where no spec has it; the reason names the request."""
+    grant = host.resolve("00000000:3B:00.0")
+    assert grant.devices == [f"{KIND}=GPU-0"]
+    name, reason = grant.reasons[0]
+    assert name == "00000000:3B:00.0"
+    assert reason == f"{KIND}=GPU-0 of {host.dirs[1]}/nvidia.json"
+
+
+def test_two_vendors(host: Host) -> None:
+    """Names of another kind come from its specs, with that spec's own edits."""
+    host.spec([device("eth0", "/dev/net0")], kind="example.org/net", name="net", level=0)
+    grant = host.resolve("example.org/net=eth0", "GPU-0")
+    assert grant.devices == ["example.org/net=eth0", f"{KIND}=GPU-0"]
+    paths = [node["path"] for node in grant.edits["deviceNodes"]]
+    assert paths == ["/dev/example.orgctl", "/dev/nvidia.comctl", "/dev/net0", "/dev/nvidia0"]
+    assert [spec.kind for spec in grant.specs] == ["example.org/net", KIND]
+
+
+def test_one_kind_in_two_files(host: Host) -> None:
+    """Devices of one kind may be spread over files; a later directory's wins."""
+    host.spec([device("GPU-1", "/dev/old"), device("GPU-2", "/dev/nvidia2")], name="x", level=0)
+    assert host.paths("GPU-1")[1:] == ["/dev/nvidia1"]
+    assert host.paths("GPU-2")[1:] == ["/dev/nvidia2"]
+    assert sorted(host.resolve("all").devices) == [f"{KIND}=GPU-{n}" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("GPU-9", "GH1102"),
+        ("GPU-9::0", "GH1102"),
+        ("7", "GH1102"),
+        ("GPU-0::x", "GH1003"),
+        ("example.org/net=eth0", "GH1104"),
+        ("example.org/net=all", "GH1104"),
+        ("-", "GH1101"),
+    ],
+)
+def test_names_of_nothing(name: str, code: str, host: Host) -> None:
+    """A name that leads nowhere is a fault that repeats it; nothing is granted in part."""
+    with pytest.raises(GpuhookError) as caught:
+        host.resolve("GPU-0", name)
+    assert caught.value.code == code
+    assert name.partition("::")[0].partition("=all")[0] in caught.value.message
+
+
+def test_a_conflict(host: Host) -> None:
+    """One name in two files of a directory is a fault that names both; other names are not hit."""
+    host.spec([device("GPU-1", "/dev/other")], name="other")
+    with pytest.raises(GpuhookError) as caught:
+        host.resolve("GPU-1")
+    assert caught.value.code == "GH1103"
+    assert f"{host.dirs[1]}/other.json" in caught.value.message
+    assert host.resolve("GPU-0").devices == [f"{KIND}=GPU-0"]
+
+
+def test_adjusting(host: Host) -> None:
+    """Every part is adjusted before it is merged, with the spec that it is of."""
+    kinds = []
+
+    def without_nodes(spec: Compiled, edits: ContainerEdits) -> ContainerEdits:
+        kinds.append(spec.kind)
+        return {"env": edits.get("env", [])}
+
+    found = registry.load(host.dirs, host._no_yaml)
+    grant = resolve.resolve(["GPU-0", "GPU-1"], KIND, found, lambda _: None, without_nodes)
+    assert grant.edits == {"env": ["D=GPU-0", "D=GPU-1"]}
+    assert kinds == [KIND] * 3
