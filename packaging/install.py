@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import string
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
+# A path goes into the first line of a script, and between quotes.
+SPOKEN = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
 LAUNCHERS = {"gpuhook-runtime": "gpuhook-runtime.sh", "gpuhook-hook": "gpuhook-hook.py"}
 CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 
@@ -105,9 +108,9 @@ def main() -> None:
     parser.add_argument("--cli-python", default="", help="of the gpuhook command")
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
-        value = getattr(options, word)
-        if value and not os.path.isabs(value):
-            parser.error(f"--{word.replace('_', '-')} must be an absolute path")
+        value, option = getattr(options, word), word.replace("_", "-")
+        if value and not (os.path.isabs(value) and SPOKEN.issuperset(value)):
+            parser.error(f"--{option} must be an absolute path without spaces and quotes: {value}")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
     cli_python = options.cli_python
     if not cli_python and destdir:
