@@ -74,6 +74,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
         "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
     ),
+    "GH1009": (
+        RefusedError,
+        "{where} names {name}, a device of another vendor than {vendor}",
+        "variables may name devices of {vendor} only; ask with an annotation cdi.k8s.io/*",
+    ),
     "GH1020": (
         RequestError,
         "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",

@@ -99,12 +99,16 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
 
 
 def remove_stale(directory: str | int) -> None:
-    """Remove temporary files in a directory whose writers have died."""
+    """Remove temporary files in a directory whose writers have died.
+
+    Those of our own pid too: the caller has none there at that moment, so a dead one left them.
+    """
+    own = _pid()
     for name in os.listdir(directory):
         if not is_temporary(name):
             continue
         pid = name[len(_TEMPORARY) :].partition("-")[0]
-        if pid.isdigit() and not os.path.exists("/proc/" + pid):
+        if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
             try:
                 if isinstance(directory, str):
                     os.unlink(os.path.join(directory, name))

@@ -2,6 +2,8 @@
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
 [ -n "$low" ] || read -r low 2>/dev/null </run/gpuhook/low-level-runtime
+# shellcheck disable=SC3013 # dash, busybox and bash have -ef
+[ "$low" -ef "$0" ] && low=
 for word do
   case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; esac
   case $before in --bundle|-bundle|-b) bundle=$word ;; esac

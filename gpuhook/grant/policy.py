@@ -6,6 +6,7 @@ HOT.
 
 from __future__ import annotations
 
+from gpuhook.errors import fault
 from gpuhook.grant.request import ENV, MOUNTS, Source
 
 TYPE_CHECKING = False
@@ -47,6 +48,19 @@ def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
     if source.kind == ENV and not settings.accept_env_when_unprivileged and not privileged(spec):
         return "the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
     return ""
+
+
+def require_own_vendor(source: Source, default_kind: str) -> None:
+    """Raise GH1009 if a variable names a device of another vendor than `default_kind`'s.
+
+    An image chooses its variables: with them it may ask for GPUs, but not for whatever else the
+    CDI specs of the host describe (another vendor's devices, management access, host directories).
+    """
+    vendor = default_kind.partition("/")[0]
+    for name in source.names if source.kind == ENV else ():
+        kind, equals, _ = name.partition("=")
+        if equals and "/" in kind and kind.partition("/")[0] != vendor:
+            raise fault("GH1009", name=name, where=source.where, vendor=vendor)
 
 
 def privileged(spec: dict[str, Any]) -> bool:

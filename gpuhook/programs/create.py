@@ -72,7 +72,10 @@ class Create:
         grant = self._grant(spec, source)
         if grant is not None:
             self._apply(spec, grant, engine_hooks)
+        if grant is not None or taken_back:
+            # Without a grant: what an earlier create gave, when there was a driver, goes.
             files.replace(path, fastjson.dumps(spec))
+        if grant is not None:
             self._enter_in_ledger(spec, source, grant, low_level, "wrapper")
 
     def _apply(
@@ -122,10 +125,12 @@ class Create:
                 return None
             raise fault("GH1006", where=source.where)
         capabilities = words.parse_capabilities(self._capabilities(spec))
+        default_kind = self.settings.default_kind or words.VOCABULARY.default_kind
+        policy.require_own_vendor(source, default_kind)
         found = registry.load(self.settings.spec_dirs, self._compile_spec)
         return resolve.resolve(
             source.names,
-            self.settings.default_kind or words.VOCABULARY.default_kind,
+            default_kind,
             found,
             alias=_alias,
             adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),

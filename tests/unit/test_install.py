@@ -194,9 +194,10 @@ def test_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
-def test_relative_paths(option: str, tmp_path: Path) -> None:
-    """A path that depends on where the caller stands is wrong usage, and nothing is installed."""
-    done = install("--destdir", str(tmp_path), option, "relative")
+@pytest.mark.parametrize("value", ["relative", "/with space", "/with'quote", '/with"quote', "/a$b"])
+def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> None:
+    """A path that no launcher can name safely is wrong usage, and nothing is installed."""
+    done = install("--destdir", str(tmp_path), option, value)
     assert done.returncode == 2
     assert f"{option} must be an absolute path" in done.stderr
     assert list(tmp_path.iterdir()) == []

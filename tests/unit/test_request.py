@@ -162,6 +162,16 @@ def test_policy_on_the_variable() -> None:
     assert judged(privileged, settings).chosen is not None
 
 
+def test_a_variable_names_devices_of_its_own_vendor() -> None:
+    """An image cannot ask for another vendor's devices, an annotation can."""
+    foreign = request.Source(request.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
+    with pytest.raises(GpuhookError) as caught:
+        policy.require_own_vendor(foreign, "nvidia.com/gpu")
+    assert caught.value.code == "GH1009"
+    foreign.kind = request.ANNOTATIONS
+    policy.require_own_vendor(foreign, "nvidia.com/gpu")
+
+
 def test_policy_on_mounts() -> None:
     """Mounts count only where the setting says so; then they beat the variable."""
     mount = {"destination": "/var/run/nvidia-container-devices/0", "source": "/dev/null"}

@@ -148,6 +148,7 @@ def test_stale_temporary_files_are_removed(place: Path) -> None:
     """What a killed writer left behind goes with the next change; a living one's stays."""
     (place / "root/usr/lib/.gpuhook-999999999-x").write_text("")
     (place / f"root/usr/lib/.gpuhook-{os.getppid()}-x").write_text("")
+    (place / f"root/usr/lib/.gpuhook-{os.getpid()}-f").write_text("of one who had our pid")
     with Root(str(place / "root")) as root:
         root.write("/usr/lib/f", b"")
     assert sorted(os.listdir(place / "root/usr/lib")) == [f".gpuhook-{os.getppid()}-x", "f"]

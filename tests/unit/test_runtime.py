@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook import settings
 from gpuhook.errors import GpuhookError
 from gpuhook.programs import cold, runtime
 
@@ -226,6 +227,39 @@ def test_no_driver(place: Place) -> None:
     assert done.returncode == 0
     assert "warning GH1008" in done.stderr
     assert json.loads((place.bundle / "config.json").read_text()) == GPU
+
+
+def test_a_driver_that_went_away(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle that had GPUs starts without them again, as if it had never had any."""
+    version = place.path / "sys/module/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("550.54.15\n")
+    nodes = {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/null"}]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "all", "containerEdits": nodes}],
+    }
+    (place.path / "cdi").mkdir()
+    (place.path / "cdi/nvidia.json").write_text(json.dumps(spec))
+    place.config.write_text("compiled beforehand")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", place.env["GPUHOOK_STATE_DIR"])
+    document: dict[str, object] = {"cdi": {"specDirs": [str(place.path / "cdi")]}}
+    settings.store(str(place.config), place.config.stat(), document)
+    place.write(GPU)
+    assert place.create().returncode == 0
+    config = place.bundle / "config.json"
+    assert [d["path"] for d in json.loads(config.read_text())["linux"]["devices"]] == [
+        "/dev/nvidia0"
+    ]
+    version.unlink()
+    done = place.create()
+    assert done.returncode == 0
+    assert "warning GH1008" in done.stderr
+    found = json.loads(config.read_text())
+    assert found["process"] == GPU["process"]
+    assert found["linux"]["devices"] == found["linux"]["resources"]["devices"] == []
+    assert "annotations" not in found
 
 
 def test_missing_config(place: Place) -> None:

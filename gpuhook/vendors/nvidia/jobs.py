@@ -115,7 +115,7 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
 
 def _set(jobs: Jobs, option: str, value: str) -> None:
     if option == "--library":
-        path, _, soname = value.partition("=")
+        path, _, soname = value.rpartition("=")
         _absolute(option, path)
         if not soname or "/" in soname:
             raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")

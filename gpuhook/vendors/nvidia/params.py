@@ -55,6 +55,14 @@ def masked_file(content: bytes) -> str:
     return path
 
 
+def _is_busybox(program: str) -> bool:
+    """Return whether a program is busybox, whose mount(8) does not make a bind read-only."""
+    try:
+        return "busybox" in os.readlink(program)
+    except OSError:
+        return False
+
+
 def mount_hook(source: str, rootfs: str) -> Hook | None:
     """Return the createContainer hook that binds `source` over the file, None without mount(8).
 
@@ -62,7 +70,7 @@ def mount_hook(source: str, rootfs: str) -> Hook | None:
     environment is explicit, as the image's must not reach it.
     """
     for program in ("/usr/bin/mount", "/bin/mount"):
-        if os.access(program, os.X_OK):
+        if os.access(program, os.X_OK) and not _is_busybox(program):
             return {
                 "hookName": "createContainer",
                 "path": program,
