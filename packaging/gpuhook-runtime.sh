@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
-[ -n "$low" ] || read -r low 2>/dev/null </run/gpuhook/low-level-runtime
+[ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
 for word do
   case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; esac
   case $before in --bundle|-bundle|-b) bundle=$word ;; esac
