@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every fault a person can meet: its code, its sentence and the way out, in one table.
 
-HOT. Code raises with ``raise fault("GH1001", name=..., have=...)``; only a program turns the
+HOT. Code raises with ``raise fault("GH1003", name=...)``; only a program turns the
 exception into words. System calls raise plain OSError with the file name.
 
 The kinds are named by who must act: the request is wrong, a file is wrong, the driver is missing

@@ -58,14 +58,8 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
         old = None
     directory, name = os.path.split(path)
     temporary = os.path.join(directory or ".", temporary_name(name))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     remove_stale(directory or ".")
-    try:
-        fd = os.open(temporary, flags, 0o600)
-    except FileExistsError:
-        # Left by a killed process that had our pid: nobody else can be writing it now.
-        os.unlink(temporary)
-        fd = os.open(temporary, flags, 0o600)
+    fd = _made(temporary)
     try:
         try:
             write_whole(fd, data)
@@ -83,6 +77,17 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
         if isinstance(error, OSError) and error.filename is None:
             error.filename = path
         raise
+
+
+def _made(temporary: str) -> int:
+    """Return a descriptor of the new file `temporary`, its owner's alone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(temporary, flags, 0o600)
+    except FileExistsError:
+        # Left by a killed process that had our pid: nobody else can be writing it now.
+        os.unlink(temporary)
+        return os.open(temporary, flags, 0o600)
 
 
 def write_whole(fd: int, data: bytes) -> None:

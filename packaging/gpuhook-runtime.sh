@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
-[ -n "$low" ] || read -r low 2>/dev/null </run/gpuhook/low-level-runtime
+[ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
 for word do

@@ -43,7 +43,7 @@ class Registry:
             raise fault("GH1101", name=qualified)
         kind, device = f"{parts[0]}/{parts[1]}", parts[2]
         for layer in reversed(self._layers):
-            hits = [(s, e) for s, e in _hits(layer, kind, device)]
+            hits = _hits(layer, kind, device)
             if len(hits) > 1:
                 first, second = hits[0][0].path, hits[1][0].path
                 raise fault("GH1103", name=qualified, first=first, second=second)

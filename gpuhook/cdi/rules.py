@@ -78,11 +78,6 @@ def check(spec: object, where: str) -> None:
         raise fault("GH1108", path=where, version=declared, reason=reason, needed=needed)
 
 
-def lowest_version(spec: dict[str, Any]) -> str:
-    """Return the lowest cdiVersion that can express the content of `spec`."""
-    return versions.lowest(spec)
-
-
 def _check_version(spec: dict[str, Any], where: str) -> None:
     version = spec.get("cdiVersion")
     if not version:

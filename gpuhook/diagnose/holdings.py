@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from gpuhook import fastjson, files, state
-from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import node_file
 
 
 def of(entry: dict[str, Any]) -> dict[str, Any]:
@@ -16,7 +14,7 @@ def of(entry: dict[str, Any]) -> dict[str, Any]:
     `gpus` are UUIDs where generate-cdi has left its inventory on this node, else the names that
     were used. `since` is in seconds of the epoch.
     """
-    gpus = _gpus(entry, _node())
+    gpus = _gpus(entry, node_file.uuids())
     return {
         "id": entry["id"],
         "pod": entry.get("pod"),
@@ -34,25 +32,9 @@ def of(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _node() -> dict[str, Any]:
-    path = os.path.join(state.directory(), "node.json")
-    try:
-        if state.usable(os.lstat(path)):
-            node = fastjson.loads(files.read(path))
-            return node if isinstance(node, dict) else {}
-    except (OSError, ValueError, GpuhookError):
-        return {}
-    return {}
-
-
-def _gpus(entry: dict[str, Any], node: dict[str, Any]) -> list[str]:
+def _gpus(entry: dict[str, Any], by_node: dict[str, str]) -> list[str]:
     """Return the GPUs of an entry: by its device nodes, which are what a container really has."""
-    by_node = {
-        f"/dev/nvidia{gpu.get('minor')}": gpu.get("uuid")
-        for gpu in node.get("gpus") or ()
-        if isinstance(gpu, dict)
-    }
     nodes = [path for path in entry.get("nodes") or () if path in by_node]
     if nodes:
-        return [by_node[path] or path for path in nodes]
+        return [by_node[path] for path in nodes]
     return [name.partition("=")[2] or name for name in entry.get("devices") or ()]

@@ -12,10 +12,6 @@ import os
 import stat
 from _struct import Struct
 
-AARCH64 = 183  # e_machine, from <elf.h>
-I386 = 3
-X86_64 = 62
-
 _MAX_DYNAMIC = 64 << 10
 _MAX_NAME = 255
 _MAX_NEEDED = 512

@@ -55,7 +55,8 @@ def product(place: Path) -> tuple[Product, bool]:
 
 def write_environment(made: Product) -> None:
     """Write a file to source, with which the reader goes on where the demo stops."""
-    lines = [f"export {name}='{value}'" for name, value in made.env.items()]
+    roots = {"GPUHOOK_DRIVER_ROOT": made.node.driver_root, "GPUHOOK_DEV_ROOT": made.node.dev_root}
+    lines = [f"export {name}='{value}'" for name, value in {**made.env, **roots}.items()]
     path = f'export PATH="{made.bindir}:$PATH"'
     (made.place / "env").write_text("\n".join([path, *lines]) + "\n", encoding="utf-8")
 

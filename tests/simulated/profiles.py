@@ -229,7 +229,7 @@ def _node(
         majors=majors,
         masks_params=True,
         fingerprint=f"boot={boot_id},driver={version},majors={in_fingerprint},mig=,tree={tree}",
-        warnings=tuple(f"GPU {gpu.index} is lost: {gpu.lost}" for gpu in gpus if gpu.lost),
+        warnings=tuple(gpu.loss for gpu in gpus if gpu.loss),
     )
 
 

@@ -166,7 +166,6 @@ def test_the_lowest_version_follows_the_content(needed: str, parts: dict[str, An
     """Each part of CDI asks for the version that brought it."""
     spec = {"kind": "vendor.com/x", "devices": [{"name": "d", "containerEdits": NODE}], **parts}
     assert versions.lowest(spec) == needed
-    assert rules.lowest_version(spec) == needed
 
 
 def test_too_low_a_version_is_refused() -> None:

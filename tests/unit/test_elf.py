@@ -11,6 +11,8 @@ import pytest
 
 from gpuhook.loader import elf
 
+I386 = 3  # e_machine, from <elf.h>
+
 FORWARD = b".note.cuda.fwd_compatibility"
 OWNER = b"NVIDIA Corporation"
 JSON = b'{"format": 1, "CUDA version": "13.0", "driver": [535, 550], "device": []}'
@@ -85,13 +87,13 @@ def test_a_32_bit_file(tmp_path: Path) -> None:
     load = struct.pack("<8I", 1, 0, 0x1000, 0, 400, 400, 5, 4096)
     dyn = struct.pack("<8I", 2, 148, 0x1000 + 148, 0, len(dynamic), len(dynamic), 6, 4)
     head = b"\x7fELF\x01\x01\x01".ljust(16, b"\0") + struct.pack(
-        "<HHIIIIIHHHHHH", 3, elf.I386, 1, 0, 52, 0, 0, 52, 32, 2, 0, 0, 0
+        "<HHIIIIIHHHHHH", 3, I386, 1, 0, 52, 0, 0, 52, 32, 2, 0, 0, 0
     )
     made = tmp_path / "old"
     made.write_bytes(((head + load + dyn).ljust(148, b"\0") + dynamic).ljust(200, b"\0") + strings)
     found = elf.read(str(made))
     assert found is not None
-    assert (found.bits, found.machine, found.soname) == (32, elf.I386, "libold.so.1")
+    assert (found.bits, found.machine, found.soname) == (32, I386, "libold.so.1")
     assert found.needed == ["libc.so.6"]
 
 

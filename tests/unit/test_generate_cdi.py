@@ -54,6 +54,13 @@ def test_a_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> 
     assert document["cdiVersion"] == "0.5.0"
 
 
+def test_a_lost_gpu_is_told_of_once() -> None:
+    """One line says that a lost GPU is left out, and why."""
+    done = call("generate-cdi", "--inventory", "lost-gpu")
+    (line,) = [line for line in done.stderr.splitlines() if "lost" in line]
+    assert line.startswith("warning: GPU 2 is left out of the spec: it is lost (")
+
+
 def test_the_file_is_whole_and_ready(tmp_path: Path) -> None:
     """--output writes a 0644 file, nothing to standard output, and the compiled form with it."""
     path = tmp_path / "cdi/nvidia.yaml"
@@ -125,6 +132,7 @@ def test_wrong_values_are_refused_by_code(
     "options",
     [
         ["--device-name-strategy", "name"],
+        ["--device-name-strategy", " , "],
         ["--driver-capabilities", "compute,magic"],
         ["--hooks", "some"],
         ["--format", "toml"],

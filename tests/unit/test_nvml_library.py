@@ -75,7 +75,6 @@ def test_a_library_by_its_path(tmp_path: Path) -> None:
 
 def test_an_odd_directory_by_the_loader_cache(tmp_path: Path) -> None:
     """A library in a directory that only the root's ld.so.cache knows is found."""
-    pytest.importorskip("gpuhook.loader.cache")
     library = tmp_path / "opt/odd/libnvidia-ml.so.580.95.05"
     library.parent.mkdir(parents=True)
     elf_maker.write(library, "libnvidia-ml.so.1")
@@ -88,7 +87,6 @@ def test_an_odd_directory_by_the_loader_cache(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"glibc-ld.so.cache1.1", b"\xff" * 4096])
 def test_a_broken_loader_cache(tmp_path: Path, content: bytes) -> None:
     """A loader cache that cannot be read ends in the usual fault, which names it."""
-    pytest.importorskip("gpuhook.loader.cache")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.cache").write_bytes(content)
     with pytest.raises(GpuhookError) as caught:

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 import errno
 import importlib
-import importlib.util
 import sys
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-    _T = TypeVar("_T")
-
-    def override(method: _T) -> _T:
-        """Return `method`: typing has this name from Python 3.12 on."""
-        return method
-
 
 COMMANDS = {
     "cdi": "gpuhook.programs.cli.cdi:cdi",
@@ -47,7 +35,6 @@ class Failure(click.ClickException):
         self.label = f"Error {error.code}" if isinstance(error, GpuhookError) else "Error"
         self.hint = error.hint if isinstance(error, GpuhookError) else ""
 
-    @override
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the fault on standard error."""
         click.echo(f"{self.label}: {self.message}", file=file, err=file is None)
@@ -65,12 +52,10 @@ def _sentence(error: GpuhookError | OSError) -> str:
 class LazyGroup(click.Group):
     """A group whose commands are imported by name, and which words the faults of all of them."""
 
-    @override
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
         """Return the names of the commands, sorted."""
         return sorted(COMMANDS)
 
-    @override
     def get_command(
         self,
         ctx: click.Context,  # noqa: ARG002 # click's signature
@@ -78,12 +63,11 @@ class LazyGroup(click.Group):
     ) -> click.Command | None:
         """Return the command, None for a name that there is none of."""
         module, _, attribute = COMMANDS.get(cmd_name, "").partition(":")
-        if not module or importlib.util.find_spec(module) is None:
+        if not module:
             return None
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    @override
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a GpuhookError or OSError becomes a Failure."""
         try:

@@ -28,7 +28,9 @@ def path() -> None:
 
 
 @config.command()
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
+)
 def show(output: str) -> None:
     """Print every setting as it counts now, defaults included."""
     chosen = settings.from_document(_read(settings.path()))

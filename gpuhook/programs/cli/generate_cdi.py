@@ -37,6 +37,8 @@ def _strategies(
         if word not in selection.STRATEGIES:
             known = ", ".join(selection.STRATEGIES)
             raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
+    if not found:
+        raise click.BadParameter("it names no strategy", ctx, param)
     return found
 
 
@@ -135,7 +137,7 @@ def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
     is_here = node_of["inventory"] is None
     choices = _choices(options, node_of["host_root"], is_here=is_here)
     fmt = _format(output, fmt)
-    node = load_node(**node_of)
+    node = load_node(**node_of, warn_of_losses=False)
     found = describe(node, choices)
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -85,11 +85,12 @@ def load_node(
     nvml_library: str | None = None,
     library_search_path: tuple[str, ...] = (),
     require_nodes: bool = True,
+    warn_of_losses: bool = True,
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
     With `require_nodes`, missing or wrong device nodes of a node that is asked are faults. A dump
-    is taken as it is.
+    is taken as it is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
     """
     if inventory is not None:
         from gpuhook.vendors.nvidia import dump_file
@@ -105,8 +106,10 @@ def load_node(
             require_nodes=require_nodes,
         )
     _log(node, inventory or driver_root)
+    losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        if warning not in losses:
+            click.echo(f"warning: {warning}", err=True)
     return node
 
 

@@ -20,6 +20,7 @@ from gpuhook.programs.cli.tables import table
     "--output",
     type=click.Choice(["table", "wide", "json"]),
     default="table",
+    show_default=True,
     help="table shortens UUIDs and container ids, wide does not.",
 )
 @click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")

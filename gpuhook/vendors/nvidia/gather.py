@@ -106,5 +106,5 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
                 name=gpu.name or known.model,
             )
         whole.append(replace(gpu, numa_node=nodes.numa_node(host_root, gpu.pci_bus_id)))
-    warnings = tuple(f"GPU {gpu.index} is lost: {gpu.lost}" for gpu in whole if gpu.lost)
+    warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
     return tuple(whole), warnings

@@ -37,6 +37,11 @@ class Gpu:
     mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
     lost: str | None = None
 
+    @property
+    def loss(self) -> str:
+        """The warning that a node with this GPU carries if it is lost, else ""."""
+        return f"GPU {self.index} is lost: {self.lost}" if self.lost else ""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import dump
 
 TYPE_CHECKING = False
@@ -34,3 +35,22 @@ def write(node: Node, aliases: dict[str, str], spec_path: str) -> None:
     }
     os.makedirs(state.directory(), 0o755, exist_ok=True)
     files.replace(path(), fastjson.dumps(document) + b"\n", mode=0o644)
+
+
+def uuids() -> dict[str, str]:
+    """Return the UUID of each GPU by the path of its device node; {} without a usable node.json.
+
+    A GPU whose UUID is not known stands under the path itself.
+    """
+    try:
+        node = fastjson.loads(files.read(path())) if state.usable(os.lstat(path())) else None
+    except (OSError, ValueError, GpuhookError):
+        return {}
+    gpus = node.get("gpus") if isinstance(node, dict) else None
+    found = {}
+    for gpu in gpus if isinstance(gpus, list) else ():
+        if isinstance(gpu, dict):
+            place = f"/dev/nvidia{gpu.get('minor')}"
+            uuid = gpu.get("uuid")
+            found[place] = uuid if isinstance(uuid, str) and uuid != dump.UNKNOWN else place
+    return found

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.roots import Root
 
 SONAME = "libnvidia-ml.so.1"
-MAX_LINKS = 40  # as the kernel's MAXSYMLINKS
 
 # The directories that drivers are installed to, as seen from their root. The bare "/" and /lib64
 # are where a driver root that is not a whole file system (GKE, a copied tree) keeps them.
@@ -69,32 +69,9 @@ def inside(root: str, path: str) -> str | None:
     The answer is for reading a driver tree, which is trusted as the host is; paths of an image
     are opened by descriptor instead.
     """
-    base = os.path.abspath(root)
-    done: list[str] = []
-    todo = path.split("/")[::-1]
-    links = 0
-    while todo:
-        name = todo.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            del done[-1:]
-            continue
-        here = os.path.join(base, *done, name)
-        try:
-            target = os.readlink(here)
-        except FileNotFoundError:
-            return None
-        except OSError:  # EINVAL: not a link
-            done.append(name)
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            return None
-        if target.startswith("/"):
-            done.clear()
-        todo.extend(target.split("/")[::-1])
-    return os.path.join(base, *done)
+    where = Root(os.path.abspath(root))
+    real = where.real(path)
+    return where.host(real) if real is not None else None
 
 
 def version_of(path: str) -> str | None:

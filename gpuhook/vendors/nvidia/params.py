@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 
 from gpuhook import files, state
+from gpuhook.container.record import HOOK_MARK
+from gpuhook.vendors.nvidia.jobs import HOOK_ENV
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.edits import Hook
 
 PATH = "/proc/driver/nvidia/params"
-MARK = "GPUHOOK_HOOK=params"
 _KEY = b"ModifyDeviceFiles:"
 _MAX_SIZE = 1 << 16
 
@@ -75,6 +76,6 @@ def mount_hook(source: str, rootfs: str) -> Hook | None:
                 "hookName": "createContainer",
                 "path": program,
                 "args": ["mount", "--bind", "-o", "ro", source, rootfs + PATH],
-                "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", MARK],
+                "env": [*HOOK_ENV, HOOK_MARK + "params"],
             }
     return None
