@@ -2,7 +2,8 @@
 """The log file that an engine names with --log, written as the low-level runtime writes it.
 
 HOT. containerd and podman read that file to tell the user why a container did not start. Podman
-takes the whole file for one JSON object, so nothing is written there unless it went wrong.
+takes the whole file for one JSON object, so nothing is written there of a container that gets what
+it asked for.
 """
 
 from __future__ import annotations

@@ -197,14 +197,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "{path}: no such device node",
         (
-            "make it with nvidia-modprobe -c {minor} (or nvidia-smi), or name where the nodes are "
-            "with --dev-root"
+            "make it with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u), or name where the"
+            " nodes are with --dev-root"
         ),
     ),
     "GH1211": (
         DriverError,
         "{path} is not a character device",
-        "remove it and make the node again with nvidia-modprobe -c {minor} (or nvidia-smi)",
+        "remove it and make it again with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u)",
     ),
     "GH1212": (
         DriverError,
@@ -379,6 +379,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "{path}: its compiled form cannot be kept below the state directory",
         "make /run/gpuhook writable for root; no container gets a GPU until then",
+    ),
+    "GH1532": (
+        FileError,
+        "{path}: {reason}",
+        "the README has every key and its values",
+    ),
+    "GH1590": (
+        HostError,
+        "{where}: {reason}",
+        "see to that path, and call again",
     ),
     "GH1600": (
         FileError,

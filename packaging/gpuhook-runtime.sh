@@ -1,19 +1,19 @@
 #!/bin/sh
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
-low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. edit='' before=''
+low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before=''
 [ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
 for word do
-  case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; esac
-  case $before in --bundle|-bundle|-b) bundle=$word ;; esac
+  case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; --config=*) config=${word#*=} ;; esac
+  case $before in --bundle|-bundle|-b) bundle=$word ;; --config|-f) config=$word ;; esac
   before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
 case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
 # Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.
-PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "$bundle/config.json"
+PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|io\.gpuhook\.' "${config:-$bundle/config.json}"
 case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
 echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
 exit 1

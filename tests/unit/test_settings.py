@@ -113,8 +113,6 @@ def test_a_compiled_form_that_is_no_good(spoil: str, file: Path) -> None:
 BROKEN = [
     ("runtime: [", "line 1, column 11"),
     ("a: b\n c: d\n", "line 2, column 3"),
-    ("runtime: {unknown: 1}\n", "unknown"),
-    ("unknown: {}\n", "unknown"),
     ("cdi: {specDirs: /etc/cdi}\n", "cdi.specDirs"),
     ("cdi: {specDirs: [relative]}\n", "cdi.specDirs.0"),
     ("cdi: {defaultKind: gpu}\n", "cdi.defaultKind"),
@@ -128,12 +126,16 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "place"), BROKEN)
 def test_broken_files(text: str, place: str, file: Path) -> None:
-    """A broken file is GH1530 with the place: on the command line and in the hot path alike."""
+    """A broken file is told with the place: on the command line and in the hot path alike."""
     file.write_text(text)
-    for verb in (["validate"], ["validate", str(file)], ["show"]):
+    for code, *verb in (
+        ("GH1532", "validate"),
+        ("GH1532", "validate", str(file)),
+        ("GH1530", "show"),
+    ):
         shown = gpuhook(*verb)
         assert (shown.exit_code, shown.stdout) == (1, ""), verb
-        assert f"Error GH1530: {file}: " in shown.stderr
+        assert f"Error {code}: {file}: " in shown.stderr
         assert place in shown.stderr
     with pytest.raises(GpuhookError) as caught:
         settings.load(compiling)
@@ -143,10 +145,24 @@ def test_broken_files(text: str, place: str, file: Path) -> None:
         settings.load(never)
 
 
+@pytest.mark.parametrize("text", ["runtime: {unknown: 1}\n", "unknown: {}\n"])
+def test_unknown_keys(text: str, file: Path) -> None:
+    """A key that nobody reads is wrong for validate, and elsewhere a warning: the node goes on."""
+    file.write_text(text)
+    refused = gpuhook("validate")
+    assert refused.exit_code == 1
+    assert "Error GH1532" in refused.stderr
+    assert "'unknown' was unexpected" in refused.stderr
+    shown = gpuhook("show")
+    assert shown.exit_code == 0
+    assert "'unknown' was unexpected" in shown.stderr
+    assert settings.load(compiling).low_level_runtimes == ["runc", "crun"]
+
+
 def test_bytes_that_are_no_text(file: Path) -> None:
     """A file that is not UTF-8 is a broken file too."""
     file.write_bytes(b"runtime: \xff\n")
-    assert "Error GH1530" in gpuhook("validate").stderr
+    assert "Error GH1532" in gpuhook("validate").stderr
 
 
 def test_a_file_that_is_named_and_missing(file: Path) -> None:
@@ -183,7 +199,7 @@ def test_a_compiler_that_leaves_nothing(file: Path) -> None:
 def test_a_directory_in_its_place(file: Path) -> None:
     """A directory where the file should be is a broken file."""
     file.mkdir()
-    assert "Error GH1530" in gpuhook("validate").stderr
+    assert "Error GH1532" in gpuhook("validate").stderr
     with pytest.raises(GpuhookError) as caught:
         settings.load(compiling)
     assert caught.value.code == "GH1530"

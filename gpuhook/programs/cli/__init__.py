@@ -14,7 +14,7 @@ from typing import IO, Any
 import click
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 
 COMMANDS = {
     "cdi": "gpuhook.programs.cli.cdi:cdi",
@@ -30,23 +30,22 @@ class Failure(click.ClickException):
 
     exit_code = 1
 
-    def __init__(self, error: GpuhookError | OSError) -> None:
-        super().__init__(_sentence(error))
-        self.label = f"Error {error.code}" if isinstance(error, GpuhookError) else "Error"
-        self.hint = error.hint if isinstance(error, GpuhookError) else ""
+    def __init__(self, error: GpuhookError) -> None:
+        super().__init__(error.message)
+        self.label = f"Error {error.code}"
+        self.hint = error.hint
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the fault on standard error."""
         click.echo(f"{self.label}: {self.message}", file=file, err=file is None)
-        if self.hint:
-            click.echo(f"hint: {self.hint}", file=file, err=file is None)
+        click.echo(f"hint: {self.hint}", file=file, err=file is None)
 
 
-def _sentence(error: GpuhookError | OSError) -> str:
+def _worded(error: GpuhookError | OSError) -> GpuhookError:
     if isinstance(error, GpuhookError):
-        return error.message
-    reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename is not None else reason
+        return error
+    where = error.filename if error.filename is not None else "the system"
+    return fault("GH1590", where=where, reason=error.strerror or error)
 
 
 class LazyGroup(click.Group):
@@ -85,7 +84,7 @@ def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    return Failure(error)
+    return Failure(_worded(error))
 
 
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})

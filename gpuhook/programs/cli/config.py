@@ -15,6 +15,10 @@ from gpuhook import settings
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import words
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 @click.group()
 def config() -> None:
@@ -49,10 +53,15 @@ def show(output: str) -> None:
 def validate(file: str | None) -> None:
     """Check FILE (default: this node's settings); exit status 1 if it is wrong."""
     where = file or settings.path()
-    if file is not None and not os.path.exists(file):
-        raise fault("GH1530", path=file, reason="there is no such file")
-    _read(where)
-    click.echo(f"{where}: valid" if os.path.exists(where) else f"{where}: absent, defaults count")
+    if not os.path.exists(where) and file is None:
+        click.echo(f"{where}: absent, defaults count")
+        return
+    if not os.path.exists(where):
+        raise fault("GH1532", path=where, reason="there is no such file")
+    reason = problem(where) or unknown_keys(load(where))
+    if reason:
+        raise fault("GH1532", path=where, reason=reason)
+    click.echo(f"{where}: valid")
 
 
 @config.command(name="compile", hidden=True)
@@ -61,7 +70,7 @@ def compile_file(file: str) -> None:
     """Compile FILE for the hot path; what is wrong with it is compiled too."""
     found = os.stat(file)
     reason = problem(file)
-    document: dict[str, object] = {"error": reason} if reason else load(file)
+    document: dict[str, object] = {"error": reason} if reason else _warned(file, load(file))
     try:
         settings.store(file, found, document)
     except OSError:
@@ -75,7 +84,15 @@ def _read(where: str) -> dict[str, object]:
     reason = problem(where)
     if reason:
         raise fault("GH1530", path=where, reason=reason)
-    return load(where)
+    return _warned(where, load(where))
+
+
+def _warned(where: str, document: dict[str, object]) -> dict[str, object]:
+    """Return `document`, after a word on standard error about keys that nobody reads."""
+    unknown = unknown_keys(document)
+    if unknown:
+        click.echo(f"warning: {where}: {unknown}", err=True)
+    return document
 
 
 def load(file: str) -> dict[str, object]:
@@ -86,7 +103,10 @@ def load(file: str) -> dict[str, object]:
 
 
 def problem(file: str) -> str:
-    """Return what is wrong with a settings file, "" if nothing is."""
+    """Return what makes a settings file unusable, "" if nothing does.
+
+    Unknown keys do not: after a downgrade the node must go on (`unknown_keys` names them).
+    """
     try:
         document = load(file)
     except yaml.YAMLError as error:
@@ -95,9 +115,25 @@ def problem(file: str) -> str:
         return place + str(getattr(error, "problem", None) or error)
     except (OSError, UnicodeDecodeError) as error:
         return str(error)
+    return _sentence(error for error in _errors(document) if not _is_unknown_key(error))
+
+
+def unknown_keys(document: dict[str, object]) -> str:
+    """Return which keys of a usable document nobody reads, "" if there are none."""
+    return _sentence(error for error in _errors(document) if _is_unknown_key(error))
+
+
+def _errors(document: dict[str, object]) -> list[jsonschema.ValidationError]:
     text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(text))
-    errors = sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
+    return sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
+
+
+def _is_unknown_key(error: jsonschema.ValidationError) -> bool:
+    return error.validator == "additionalProperties"
+
+
+def _sentence(errors: Iterable[jsonschema.ValidationError]) -> str:
     return "; ".join(
         f"{'.'.join(str(step) for step in error.absolute_path) or 'the file'}: {error.message}"
         for error in errors

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Node
 
 
-def _words(
-    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
+def _words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of a repeatable option whose values may be comma lists."""
     words = (word.strip() for value in values for word in value.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
+    found = tuple(dict.fromkeys(word for word in words if word))
+    if values and not found:
+        raise click.BadParameter("it is empty", ctx, param)
+    return found
 
 
 def _strategies(
@@ -37,8 +38,6 @@ def _strategies(
         if word not in selection.STRATEGIES:
             known = ", ".join(selection.STRATEGIES)
             raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
-    if not found:
-        raise click.BadParameter("it names no strategy", ctx, param)
     return found
 
 
