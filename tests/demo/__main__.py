@@ -58,7 +58,7 @@ def farewell(page: Page, seconds: float) -> None:
     page.command("gpuhook cdi list                              # the devices of its CDI spec")
     page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
     page.command("gpuhook generate-cdi --inventory t4 --hooks none")
-    page.command("make test        # every claim above, as a test")
+    page.command("make test        # every tick above, as a test")
     page.command("make bench       # what a start costs")
 
 
