@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings that decide who may have a GPU, each through a create."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product, asks, product
+
+Bundles = Callable[..., Bundle]
+Roots = Callable[[str], Path]
+
+
+def gpus(bundle: Bundle) -> list[str]:
+    """Return the GPUs' nodes among the devices of a config.json."""
+    paths = [device["path"] for device in bundle.config()["linux"].get("devices", [])]
+    return [path for path in paths if path[len("/dev/nvidia") :].isdigit()]
+
+
+def test_unprivileged_variables(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """With acceptEnvWhenUnprivileged off, the variable counts with CAP_SYS_ADMIN only."""
+    strict = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": False})
+    plain = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    before = plain.file.read_bytes()
+    done = strict.edit(plain)
+    assert done.rc == 0
+    assert "warning GH1007" in done.stderr
+    assert "NVIDIA_VISIBLE_DEVICES" in done.log
+    assert plain.file.read_bytes() == before
+    config = plain.config()
+    config["process"]["capabilities"]["bounding"] = ["CAP_SYS_ADMIN"]
+    plain.write(config)
+    assert strict.edit(plain).rc == 0
+    assert gpus(plain) == [strict.device(0)]
+
+
+def test_volume_mounts(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
+    """With acceptVolumeMounts on, mounts of /dev/null name devices, and beat the variable."""
+    name = f"/var/run/nvidia-container-devices/{node8.gpu(3).uuid}"
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    config = bundle.config()
+    config["mounts"].append({"destination": name, "source": "/dev/null", "type": "bind"})
+    bundle.write(config)
+    assert node8.edit(bundle).rc == 0
+    assert gpus(bundle) == [node8.device(0)]
+    bundle.write(config)
+    accepting = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
+    assert accepting.edit(bundle).rc == 0
+    assert gpus(bundle) == [node8.device(3)]
+
+
+def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
+    """On a node without a driver an image's `all` starts without, or is refused by a setting."""
+    none = {"GPUHOOK_HOST_ROOT": str(tmp_path)}
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("all"))
+    before = bundle.file.read_bytes()
+    started = node8.edit(bundle, env=none)
+    assert started.rc == 0
+    assert "warning GH1008" in started.stderr
+    strict = node8.apart(tmp_path / "node", request={"onMissingDriver": "refuse"})
+    refused = strict.edit(bundle, env=none)
+    assert refused.rc == 1
+    assert "GH1006" in refused.log
+    assert bundle.file.read_bytes() == before
+
+
+def test_a_grant_without_a_driver(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """A container that was given a GPU by its UUID never starts without it."""
+    own = product(tmp_path / "own", "t4", node8.bindir)
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks(str(own.gpu(0).uuid)))
+    before = bundle.file.read_bytes()
+    for told in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
+        Path(own.node.host_root, told).unlink()
+    refused = own.edit(bundle)
+    assert refused.rc == 1
+    assert "GH1120" in refused.log
+    assert bundle.file.read_bytes() == before
