@@ -14,7 +14,7 @@ import time
 from binascii import crc32
 
 from gpuhook import fastjson, files, state
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     if len(os.listdir(held)) > _SWEEP_ABOVE:
         for _ in living():
             pass
+
+
+def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | None:
+    """Record as `record` does; returns GH1410, for a warning, where that could not be done."""
+    try:
+        record(root, identity, entry)
+    except OSError as error:
+        where, reason = error.filename or directory(), error.strerror or str(error)
+        return fault("GH1410", container=identity, path=where, reason=reason)
+    return None
 
 
 def living() -> list[dict[str, Any]]:

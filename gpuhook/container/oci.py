@@ -13,6 +13,7 @@ import os
 import stat
 from os.path import normpath
 
+from gpuhook import fastjson
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -22,6 +23,25 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, DeviceNode, Hook, Mount
 
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
+
+
+def parsed(path: str, raw: bytes) -> dict[str, Any]:
+    """Return the spec that `raw`, the content of `path`, holds; GH1301 if it holds none."""
+    try:
+        spec = fastjson.loads(raw, exact=True)
+    except ValueError as error:
+        raise fault("GH1301", path=path, reason=error) from error
+    if not isinstance(spec, dict):
+        raise fault("GH1301", path=path, reason="it holds no JSON object")
+    return spec
+
+
+def device_paths(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of the spec's device nodes."""
+    linux = spec.get("linux")
+    devices = linux.get("devices") if isinstance(linux, dict) else None
+    held = devices if isinstance(devices, list) else []
+    return [str(device.get("path")) for device in held if isinstance(device, dict)]
 
 
 def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:

@@ -57,7 +57,7 @@ class Create:
         Raises a GpuhookError or OSError if the container was given a GPU and cannot have it;
         config.json is untouched then.
         """
-        spec = _parsed(path, raw)
+        spec = oci.parsed(path, raw)
         taken_back = record.take_back(spec)
         source = self._source(spec)
         engine_hooks = _our_hooks(spec)
@@ -156,7 +156,7 @@ class Create:
             **ledger.pod_of(spec.get("annotations")),
             "bundle": os.path.abspath(command.bundle),
             "devices": grant.devices,
-            "nodes": _nodes(spec),
+            "nodes": oci.device_paths(spec),
             "replicas": grant.replicas or _told_replicas(spec, grant.devices),
             "requested": source.names if source else [],
             "source": source.where if source else "",
@@ -167,22 +167,9 @@ class Create:
             "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
         }
         root = command.root or state.runtime_root(low_level)
-        try:
-            ledger.record(root, command.identity, entry)
-        except OSError as error:
-            where = error.filename or ledger.directory()
-            reason = error.strerror or str(error)
-            self.log.warning(fault("GH1410", container=command.identity, path=where, reason=reason))
-
-
-def _parsed(path: str, raw: bytes) -> dict[str, Any]:
-    try:
-        spec = fastjson.loads(raw, exact=True)
-    except ValueError as error:
-        raise fault("GH1301", path=path, reason=error) from error
-    if not isinstance(spec, dict):
-        raise fault("GH1301", path=path, reason="it holds no JSON object")
-    return spec
+        trouble = ledger.enter(root, command.identity, entry)
+        if trouble is not None:
+            self.log.warning(trouble)
 
 
 def _told_replicas(spec: dict[str, Any], devices: list[str]) -> list[str]:
@@ -208,12 +195,6 @@ def _voided(spec: dict[str, Any]) -> bool:
         return False
     oci.set_variable(spec, name + "=void")
     return True
-
-
-def _nodes(spec: dict[str, Any]) -> list[str]:
-    linux = spec.get("linux")
-    devices = linux.get("devices") if isinstance(linux, dict) else None
-    return [str(device.get("path")) for device in devices or () if isinstance(device, dict)]
 
 
 def _our_hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:

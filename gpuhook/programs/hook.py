@@ -15,7 +15,7 @@ import sys
 import time
 
 from gpuhook import fastjson, files
-from gpuhook.container import ledger
+from gpuhook.container import ledger, oci
 from gpuhook.container.provide import provide
 from gpuhook.container.rootfs import Root
 from gpuhook.engine_log import EngineLog
@@ -149,14 +149,10 @@ def _state() -> dict[str, Any]:
 def _config(bundle: str) -> dict[str, Any]:
     path = os.path.join(bundle, "config.json")
     try:
-        spec = fastjson.loads(files.read(path))
-    except ValueError as error:
-        raise fault("GH1301", path=path, reason=error) from error
+        raw = files.read(path)
     except FileNotFoundError as error:
         raise fault("GH1300", path=path) from error
-    if not isinstance(spec, dict):
-        raise fault("GH1301", path=path, reason="it holds no JSON object")
-    return spec
+    return oci.parsed(path, raw)
 
 
 def _init_pid() -> int:
@@ -180,13 +176,11 @@ def _enter_in_ledger(
     bundle = state.get("bundle")
     if any((e["id"], e.get("bundle")) == (identity, bundle) for e in ledger.living()):
         return  # the wrapper was there before
-    linux = spec.get("linux") if isinstance(spec.get("linux"), dict) else {}
-    nodes = [d.get("path") for d in (linux or {}).get("devices") or () if isinstance(d, dict)]
     entry = {
         **ledger.pod_of(spec.get("annotations")),
         "bundle": bundle,
         "devices": [],
-        "nodes": nodes,
+        "nodes": oci.device_paths(spec),
         "replicas": [],
         "requested": [],
         "source": "CDI, applied by the engine",
@@ -196,9 +190,6 @@ def _enter_in_ledger(
         "started": ledger.start_time(pid),
         "milliseconds": round((time.monotonic() - began) * 1000, 2),
     }
-    try:
-        ledger.record("", identity, entry)
-    except OSError as error:
-        where = error.filename or ledger.directory()
-        reason = error.strerror or str(error)
-        log.warning(fault("GH1410", container=identity, path=where, reason=reason))
+    trouble = ledger.enter("", identity, entry)
+    if trouble is not None:
+        log.warning(trouble)
