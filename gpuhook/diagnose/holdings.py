@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.vendors.nvidia import node_file
 
-
-def of(entry: dict[str, Any]) -> dict[str, Any]:
+def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
     """Return the finding for one ledger entry: id, pod, namespace, gpus, replicas, route, since.
 
-    `gpus` are UUIDs where generate-cdi has left its inventory on this node, else the names that
-    were used. `since` is in seconds of the epoch.
+    `by_node` has the GPUs' UUIDs by device node, as far as generate-cdi has left its inventory on
+    this node; other GPUs go by the names that were used. `since` is in seconds of the epoch.
     """
-    gpus = _gpus(entry, node_file.uuids())
+    gpus = _gpus(entry, by_node)
     return {
         "id": entry["id"],
         "pod": entry.get("pod"),

@@ -16,7 +16,7 @@ from gpuhook.container import ledger, oci, record
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, replicas, request, resolve
 from gpuhook.programs import rootfs_jobs
-from gpuhook.vendors.nvidia import freshness, jobs, words
+from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Create:
             source.names,
             default_kind,
             found,
-            alias=_alias,
+            alias=known_node.alias,
             adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
         )
 
@@ -257,17 +257,3 @@ def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
                 and str(hook.get("path")).rpartition("/")[2] in words.FOREIGN_HOOKS
             )
         ]
-
-
-def _alias(name: str) -> str | None:
-    """Return the UUID of the GPU that generate-cdi noted under another name, None if it did not."""
-    path = os.path.join(state.directory(), "node.json")
-    try:
-        if not state.usable(os.lstat(path)):
-            return None
-        node = fastjson.loads(files.read(path, 16 << 20))
-    except (OSError, ValueError, GpuhookError):
-        return None
-    aliases = node.get("aliases") if isinstance(node, dict) else None
-    found = aliases.get(name.lower()) if isinstance(aliases, dict) else None
-    return found if isinstance(found, str) else None

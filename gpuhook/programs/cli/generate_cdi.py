@@ -13,7 +13,7 @@ from gpuhook import settings, state
 from gpuhook.cdi import cache, names, spec, validate
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.cli.node_options import load_node, node_options
-from gpuhook.vendors.nvidia import jobs, node_file, selection, words
+from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection, words
 from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
 
 TYPE_CHECKING = False
@@ -220,4 +220,4 @@ def _remember(node: Node, found: Described, choices: Choices, path: str) -> None
         node_file.write(node, selection.aliases(found.gpus, choices.strategies), path)
     except OSError as error:
         reason = error.strerror or error
-        click.echo(f"warning: {node_file.path()} was not written: {reason}", err=True)
+        click.echo(f"warning: {known_node.path()} was not written: {reason}", err=True)

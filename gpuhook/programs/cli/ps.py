@@ -12,6 +12,7 @@ import click
 from gpuhook.container import ledger
 from gpuhook.diagnose import holdings
 from gpuhook.programs.cli.tables import table
+from gpuhook.vendors.nvidia import known_node
 
 
 @click.command()
@@ -30,7 +31,8 @@ def ps(output: str, no_headers: bool) -> None:
     Reads the ledger that the runtime wrapper and the hook keep; entries of containers that are
     gone are removed while reading.
     """
-    held = [holdings.of(entry) for entry in ledger.living()]
+    by_node = known_node.uuids()
+    held = [holdings.of(entry, by_node) for entry in ledger.living()]
     if output == "json":
         click.echo(json.dumps({"schema": "gpuhook/ps/v1", "containers": held}, indent=2))
         return

@@ -4,6 +4,7 @@
 It is the inventory's dump with two keys more: `aliases`, the other names of each GPU in lower
 case to the name that the spec has, and `spec`, the file that was written and its identity
 (<size>-<mtime_ns>-<inode>), so that a spec can be told from the node it was written for.
+known_node.py reads it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,11 @@ from __future__ import annotations
 import os
 
 from gpuhook import fastjson, files, state
-from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump
+from gpuhook.vendors.nvidia import dump, known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Node
-
-
-def path() -> str:
-    """Return the path of node.json."""
-    return os.path.join(state.directory(), "node.json")
 
 
 def write(node: Node, aliases: dict[str, str], spec_path: str) -> None:
@@ -34,23 +29,4 @@ def write(node: Node, aliases: dict[str, str], spec_path: str) -> None:
         "spec": {"path": spec_path, "identity": identity},
     }
     os.makedirs(state.directory(), 0o755, exist_ok=True)
-    files.replace(path(), fastjson.dumps(document) + b"\n", mode=0o644)
-
-
-def uuids() -> dict[str, str]:
-    """Return the UUID of each GPU by the path of its device node; {} without a usable node.json.
-
-    A GPU whose UUID is not known stands under the path itself.
-    """
-    try:
-        node = fastjson.loads(files.read(path())) if state.usable(os.lstat(path())) else None
-    except (OSError, ValueError, GpuhookError):
-        return {}
-    gpus = node.get("gpus") if isinstance(node, dict) else None
-    found = {}
-    for gpu in gpus if isinstance(gpus, list) else ():
-        if isinstance(gpu, dict):
-            place = f"/dev/nvidia{gpu.get('minor')}"
-            uuid = gpu.get("uuid")
-            found[place] = uuid if isinstance(uuid, str) and uuid != dump.UNKNOWN else place
-    return found
+    files.replace(known_node.path(), fastjson.dumps(document) + b"\n", mode=0o644)

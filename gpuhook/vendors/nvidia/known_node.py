@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""node.json read: what generate-cdi noted of this node's GPUs, and under which names.
+
+HOT, but read only for a name that no spec has. node_file.py writes it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import fastjson, files, state
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MAX_SIZE = 16 << 20
+
+
+def path() -> str:
+    """Return the path of node.json."""
+    return os.path.join(state.directory(), "node.json")
+
+
+def alias(name: str) -> str | None:
+    """Return what the spec calls the GPU with another name (PCI bus id, index), None if unknown."""
+    found = _section("aliases", dict).get(name.lower())
+    return found if isinstance(found, str) else None
+
+
+def uuids() -> dict[str, str]:
+    """Return the UUID of each GPU by the path of its device node; {} without a usable node.json.
+
+    A GPU whose UUID is not known stands under the path itself.
+    """
+    found = {}
+    for gpu in _section("gpus", list):
+        if isinstance(gpu, dict):
+            place, uuid = f"/dev/nvidia{gpu.get('minor')}", str(gpu.get("uuid"))
+            found[place] = uuid if uuid.startswith("GPU-") else place
+    return found
+
+
+def _section(key: str, kind: type[Any]) -> Any:
+    """Return a part of node.json, empty where the file is not there or cannot be believed."""
+    try:
+        if state.usable(os.lstat(path())):
+            node = fastjson.loads(files.read(path(), _MAX_SIZE))
+            if isinstance(node, dict) and isinstance(node.get(key), kind):
+                return node[key]
+    except (OSError, ValueError, GpuhookError):
+        return kind()
+    return kind()
