@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook import errors
-from gpuhook.errors import TEXTS, GpuhookError, fault, printable
+from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.fault_texts import TEXTS
 
 PACKAGE = Path(errors.__file__).parent
 CODE = re.compile(r"GH\d{4}")
@@ -72,7 +73,7 @@ def test_every_code_is_used() -> None:
 
 def test_codes_are_unique_and_sorted() -> None:
     """Each code has its form, stands once in the source, and they are in order."""
-    tree = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "fault_texts.py").read_text(encoding="utf-8"))
     tables = [n for n in ast.walk(tree) if isinstance(n, ast.Dict)]
     literals = [k.value for t in tables for k in t.keys if isinstance(k, ast.Constant)]
     codes = [str(value) for value in literals]
