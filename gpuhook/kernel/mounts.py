@@ -1,22 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mount(2) and what is made of it.
+"""mount(2), the newer calls that work on descriptors, and what is made of them.
 
-WARM. Constants from linux/mount.h.
+WARM. Constants from linux/mount.h and linux/fcntl.h; the numbers of system calls that came after
+Linux 4.20 are the same on every architecture (asm-generic/unistd.h).
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import struct
 
-from gpuhook.kernel.libc import LIBC, os_error
+from gpuhook.kernel.libc import LIBC, os_error, syscall
 
+AT_EMPTY_PATH = 0x1000
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+MNT_DETACH = 2
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
+MOVE_MOUNT_F_EMPTY_PATH = 0x4
+MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MS_RDONLY = 1
-MS_NOSUID = 2
-MS_NODEV = 4
-MS_NOEXEC = 8
 MS_REMOUNT = 32
 MS_BIND = 4096
+MS_PRIVATE = 1 << 18
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+OPEN_TREE_CLONE = 1
+
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
+_SYS_MOUNT_SETATTR = 442
+# The attributes have the values of their MS_ and ST_ namesakes: one mask for all three.
+_LOCKS = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
+
+_OLD_KERNEL = {errno.ENOSYS: "Linux 5.2 or newer is needed to hand a mount to a namespace"}
+_SETATTR = {
+    errno.ENOSYS: "Linux 5.12 or newer is needed to change a mount by its descriptor",
+    errno.EPERM: "not permitted: a user namespace keeps the flags of what was mounted outside it",
+}
+_UMOUNT = {
+    errno.EINVAL: "nothing is mounted there, or a user namespace locks the mount",
+    errno.EBUSY: "the mount is in use",
+}
 
 LIBC.mount.argtypes = (
     ctypes.c_char_p,
@@ -25,6 +54,7 @@ LIBC.mount.argtypes = (
     ctypes.c_ulong,
     ctypes.c_void_p,
 )
+LIBC.umount2.argtypes = (ctypes.c_char_p, ctypes.c_int)
 
 
 def mount(source: str, target: str, fstype: str, flags: int) -> None:
@@ -34,12 +64,120 @@ def mount(source: str, target: str, fstype: str, flags: int) -> None:
         raise os_error(target)
 
 
-def bind_read_only(source: str, target: str) -> None:
-    """Bind the file `source` over `target`, read-only, nosuid, nodev, noexec; raises OSError.
+def umount2(path: str, flags: int) -> None:
+    """Take away what is mounted at `path`; raises OSError with it."""
+    if LIBC.umount2(os.fsencode(path), flags) != 0:
+        raise os_error(path, _UMOUNT)
+
+
+def open_tree(dir_fd: int, path: str, flags: int) -> int:
+    """Return a descriptor of the mount at `path`, with OPEN_TREE_CLONE of a detached copy of it.
+
+    Raises OSError with the path; ENOSYS before Linux 5.2.
+    """
+    return syscall(_SYS_OPEN_TREE, dir_fd, path, flags, path=path, reasons=_OLD_KERNEL)
+
+
+def move_mount(tree_fd: int, target_fd: int, path: str) -> None:
+    """Mount the detached tree on the file or directory behind `target_fd`.
+
+    `path` only names the target in the OSError; ENOSYS before Linux 5.2.
+    """
+    flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+    arguments = (tree_fd, "", target_fd, "", flags)
+    syscall(_SYS_MOVE_MOUNT, *arguments, path=path, reasons=_OLD_KERNEL)
+
+
+def mount_setattr(
+    fd: int,
+    path: str,
+    attr_set: int,
+    attr_clr: int,
+    *,
+    recursive: bool = False,
+    propagation: int = 0,
+) -> None:
+    """Change the attributes of the mount at `path`, or behind `fd` itself where that is empty.
+
+    Raises OSError with the path; ENOSYS before Linux 5.12.
+    """
+    change = struct.pack("=4Q", attr_set, attr_clr, propagation, 0)  # struct mount_attr
+    flags = (0 if path else AT_EMPTY_PATH) | (AT_RECURSIVE if recursive else 0)
+    arguments = (fd, path, flags, change, len(change))
+    syscall(_SYS_MOUNT_SETATTR, *arguments, path=path, reasons=_SETATTR)
+
+
+def clone(source: str, attr: int, dir_fd: int = AT_FDCWD) -> int:
+    """Return a descriptor of a detached bind mount of the file or directory `source`.
+
+    What is mounted below the source does not come along. The mount has the attributes `attr` and
+    gets no mounts from its peers; before Linux 5.12 attach() sees to that. Raises OSError with the
+    source; ENOSYS before Linux 5.2.
+    """
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (0 if source else AT_EMPTY_PATH)
+    fd = open_tree(dir_fd, source, flags)
+    try:
+        mount_setattr(fd, "", attr, 0, propagation=MS_PRIVATE)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            os.close(fd)
+            error.filename = source
+            raise
+    return fd
+
+
+def attach(
+    tree_fd: int, target_fd: int, attr: int, path: str, descriptors: str = "/proc/self/fd"
+) -> None:
+    """Mount a clone on the file or directory behind `target_fd`, with the attributes `attr`.
+
+    Where the kernel could not change the detached clone, the mount is changed once it is there,
+    through `descriptors`: the directory in which this process's descriptors are, "." in what
+    in_mount_namespace() runs. Raises OSError with `path`; then nothing stays mounted.
+    """
+    move_mount(tree_fd, target_fd, path)
+    held = os.fstatvfs(tree_fd).f_flag & _LOCKS
+    place = f"{descriptors}/{tree_fd}"
+    try:
+        mount("", place, "", MS_PRIVATE)
+        if attr & _LOCKS & ~held:
+            mount("", place, "", MS_BIND | MS_REMOUNT | held | attr & _LOCKS)
+    except OSError as error:
+        umount2(place, MNT_DETACH)
+        error.filename = path
+        raise
+
+
+def writable_clone(dir_fd: int) -> int:
+    """Return a detached bind mount of the directory behind `dir_fd` that can be written to.
+
+    For a root that is mounted read-only; a file system that is read-only itself stays so. Raises
+    OSError: EPERM where a user namespace locks the flag, ENOSYS before Linux 5.12.
+    """
+    fd = open_tree(dir_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
+    try:
+        mount_setattr(fd, "", 0, MOUNT_ATTR_RDONLY, propagation=MS_PRIVATE)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def bind(source: str, target: str, attr: int) -> None:
+    """Bind the file or directory `source` over `target`, with the attributes `attr`.
 
     A bind takes no other flags at first: they need a second call (mount(2), "Creating a bind
-    mount").
+    mount"). Raises OSError with the target; then nothing stays mounted.
     """
     mount(source, target, "", MS_BIND)
-    flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-    mount("", target, "", MS_BIND | MS_REMOUNT | flags)
+    try:
+        mount("", target, "", MS_PRIVATE)
+        mount("", target, "", MS_BIND | MS_REMOUNT | attr & _LOCKS)
+    except OSError:
+        umount2(target, MNT_DETACH)
+        raise
+
+
+def bind_read_only(source: str, target: str) -> None:
+    """Bind the file `source` over `target`, read-only, nosuid, nodev, noexec; raises OSError."""
+    bind(source, target, _LOCKS)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/proc/PID/mountinfo: what is mounted where in a mount namespace.
+
+WARM. Source: proc(5).
+"""
+
+from __future__ import annotations
+
+import os
+
+_ESCAPED = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))
+_DELETED = "//deleted"
+
+
+class Mount:
+    """A mount: `root` is the directory or file of its file system that is seen at `target`.
+
+    `device` is "major:minor" of the file system, `options` are the mount's own, `features` the
+    file system's (a cgroup v1's controllers); `is_deleted` says that what it shows has been
+    removed where it came from. What is mounted below a mount appears at all mounts of its peer
+    group `shared` and at those that follow it, whose group it is as `master` (mount_namespaces(7)).
+    """
+
+    __slots__ = (
+        "device",
+        "features",
+        "fstype",
+        "id",
+        "is_deleted",
+        "master",
+        "options",
+        "root",
+        "shared",
+        "target",
+    )
+
+    def __init__(self, line: bytes) -> None:
+        fields, _, kind = line.partition(b" - ")
+        words, (fstype, _, features) = fields.split(b" "), kind.split(b" ", 2)
+        root = _plain(words[3])
+        self.id = int(words[0])
+        self.device = os.fsdecode(words[2])
+        self.is_deleted = root.endswith(_DELETED)
+        self.root = root[: -len(_DELETED)] if self.is_deleted else root
+        self.target = _plain(words[4])
+        self.options = os.fsdecode(words[5])
+        groups = dict(word.split(b":") for word in words[6:] if word.count(b":") == 1)
+        self.shared = os.fsdecode(groups.get(b"shared", b""))
+        self.master = os.fsdecode(groups.get(b"master", b""))
+        self.fstype = os.fsdecode(fstype)
+        self.features = os.fsdecode(features).split(",")
+
+
+def parse(content: bytes) -> list[Mount]:
+    """Return the mounts of a mountinfo file, in the order in which they were made."""
+    # At newlines only: a hostile path may hold what else splitlines() splits at.
+    return [Mount(line) for line in content.split(b"\n") if line]
+
+
+def _plain(field: bytes) -> str:
+    for code, character in _ESCAPED:
+        field = field.replace(code, character)
+    return os.fsdecode(field)
