@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cgroup a process is in as far as devices go, and the device files of cgroup v1.
+
+WARM. Sources: cgroups(7), proc(5), the kernel's cgroup-v1/devices.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from gpuhook import files
+from gpuhook.kernel import mountinfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MOUNT_POINT = "/sys/fs/cgroup"
+_MOUNTINFO = "/proc/self/mountinfo"
+_LIMIT = 16 << 20
+# crun puts the container into a cgroup of this name in its scope, and writes that one down; the
+# scope is the container's as well, and there systemd attaches its program.
+_SUBGROUP = ".scope/container"
+_V1_REASONS = {
+    errno.EPERM: "not permitted: the cgroup above does not allow it, or we are not the host's root",
+    errno.EINVAL: "the kernel does not take this rule",
+}
+
+
+class DeviceCgroup:
+    """A cgroup that decides on devices: `version` is "v1" or "v2".
+
+    `name` is its path as /proc/PID/cgroup has it, `path` its directory, `top` the directory of the
+    highest cgroup that can be reached from here. `own` are the directories of the container's
+    cgroups, from this one upwards, and `unit` is the name of the highest of them.
+    """
+
+    __slots__ = ("name", "own", "path", "top", "unit", "version")
+
+    def __init__(
+        self, version: str, name: str, path: str, top: str, own: list[str] | None = None
+    ) -> None:
+        self.version = version
+        self.name = name
+        self.path = path
+        self.top = top
+        self.own = own_cgroups(self.upwards()) if own is None else own
+        levels = len(self.own) - 1
+        self.unit = name.rsplit("/", levels)[0] if levels else name
+
+    @classmethod
+    def of(
+        cls, cgroup_file: bytes, recorded: str | None = None, mounts: bytes | None = None
+    ) -> DeviceCgroup | None:
+        """Return the cgroup that a /proc/PID/cgroup names, by what is mounted in our namespace.
+
+        v2 where that is what is mounted at /sys/fs/cgroup, else the v1 devices hierarchy; None
+        where there is neither, or the cgroup lies outside of what is mounted. `recorded` is the
+        name that the container's runtime wrote down, "" for none: the process may have gone below
+        it. Without it the process is taken for where its runtime has put it. None where the
+        cgroup is not the container's own. `mounts` is our mountinfo, read where it is not given.
+        Raises OSError.
+        """
+        mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
+        if mounted is None:
+            return None
+        version, root, point = mounted
+        name = _name(cgroup_file, version)
+        if name is None or ".." in name.split("/"):
+            return None
+        if recorded is not None:
+            return cls._recorded(version, name, recorded, root, point)
+        below = _below(name, root)
+        if below is None or _is_ours(name, version):
+            return None
+        return cls(version, name, point + below, point)
+
+    @classmethod
+    def _recorded(
+        cls, version: str, name: str, recorded: str, root: str, point: str
+    ) -> DeviceCgroup | None:
+        """Return the cgroup that a runtime wrote down, with those below it up to the process's.
+
+        Where the process has left it, it is that of the container's other processes still.
+        """
+        if recorded.endswith(_SUBGROUP):
+            recorded = recorded[: -len(_SUBGROUP) + len(".scope")]
+        if recorded in ("", "/"):
+            return None
+        has_left = _below(name, recorded) is None
+        name = recorded if has_left else name
+        below = _below(name, root)
+        if below is None or (has_left and not os.path.isdir(point + below)):
+            return None
+        levels = name[len(recorded) :].count("/") + 1
+        return cls(version, name, point + below, point, _upwards(point + below, point)[:levels])
+
+    def upwards(self) -> list[str]:
+        """Return the directories of the cgroup and of those above it, upwards."""
+        return _upwards(self.path, self.top)
+
+
+def _upwards(path: str, top: str) -> list[str]:
+    found = [path]
+    while found[-1] != top:
+        found.append(os.path.dirname(found[-1]))
+    return found
+
+
+def _is_ours(name: str, version: str) -> bool:
+    """Return whether a cgroup is the root, or the one that we are in: no container's own."""
+    return name in ("/", _name(files.read("/proc/self/cgroup", _LIMIT), version))
+
+
+def own_cgroups(upwards: list[str]) -> list[str]:
+    """Return the cgroups of a container out of a process's and those above it.
+
+    It is where the runtime has put the process, and the scope around it where that is crun's. A
+    scope further up is somebody else's, another container's or a login session's.
+    """
+    return upwards[: 2 if upwards[0].endswith(_SUBGROUP) else 1]
+
+
+def devices_list(path: str) -> list[str]:
+    """Return the lines of a v1 cgroup's devices.list; raises OSError."""
+    return files.read(f"{path}/devices.list", _LIMIT).decode("ascii", "replace").splitlines()
+
+
+def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
+    """Write rules such as "c 195:0 rw" to a v1 cgroup's devices.allow or devices.deny.
+
+    Raises OSError, the file and the rule in it.
+    """
+    name = f"{path}/devices.{'allow' if allow else 'deny'}"
+    fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for line in lines:
+            try:
+                os.write(fd, line.encode())  # one rule a write: devices.rst
+            except OSError as error:
+                reason = _V1_REASONS.get(error.errno or 0) or error.strerror
+                raise OSError(error.errno, f"{line}: {reason}", name) from error
+    finally:
+        os.close(fd)
+
+
+def _mounted(content: bytes) -> tuple[str, str, str] | None:
+    """Return version, root and mount point of the hierarchy that decides on devices."""
+    v1 = v2 = None
+    for mount in mountinfo.parse(content):
+        if mount.fstype == "cgroup2" and mount.target == MOUNT_POINT:
+            v2 = ("v2", mount.root, mount.target)
+        elif mount.fstype == "cgroup" and "devices" in mount.features:
+            v1 = ("v1", mount.root, mount.target)
+    return v2 or v1
+
+
+def _name(cgroup_file: bytes, version: str) -> str | None:
+    for line in cgroup_file.split(b"\n"):
+        number, _, rest = line.partition(b":")
+        controllers, _, name = rest.partition(b":")
+        if version == "v2":
+            wanted = number == b"0" and not controllers
+        else:
+            wanted = b"devices" in controllers.split(b",")
+        if wanted:
+            return os.fsdecode(name)
+    return None
+
+
+def _below(name: str, root: str) -> str | None:
+    """Return the path of a cgroup below a mount whose root is the cgroup `root`, "" for itself."""
+    if root == "/":
+        return "" if name == "/" else name
+    if name == root or name.startswith(root + "/"):
+        return name[len(root) :]
+    return None
