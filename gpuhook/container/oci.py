@@ -44,6 +44,23 @@ def device_paths(spec: dict[str, Any]) -> list[str]:
     return [str(device.get("path")) for device in held if isinstance(device, dict)]
 
 
+def device_rules(spec: dict[str, Any]) -> list[Any]:
+    """Return the device rules of the spec's resources."""
+    linux = spec.get("linux")
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    rules = resources.get("devices") if isinstance(resources, dict) else None
+    return rules if isinstance(rules, list) else []
+
+
+def owner(spec: dict[str, Any]) -> tuple[int, int]:
+    """Return user and group of the container's process, (0, 0) where the spec names none."""
+    process = spec.get("process")
+    user = process.get("user") if isinstance(process, dict) else None
+    ids = [user.get(key) if isinstance(user, dict) else 0 for key in ("uid", "gid")]
+    uid, gid = (value if isinstance(value, int) else 0 for value in ids)
+    return uid, gid
+
+
 def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
     """Apply `edits` to `spec`. Raises GH1302 for a device node that the host lacks."""
     for entry in edits.get("env") or ():
@@ -114,7 +131,7 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
     added: dict[str, dict[str, Any]] = {}
     for node in nodes:
         path, source = node["path"], node.get("hostPath") or node["path"]
-        device = _stated(node, path, source)
+        device = stated(node)
         _own(device, node, user)
         added.pop(path, None)
         if source != path and in_user_namespace:
@@ -139,8 +156,12 @@ def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
             device[key] = value
 
 
-def _stated(node: DeviceNode, path: str, source: str) -> dict[str, Any]:
-    """Return the OCI device of a node: what CDI leaves open is read from the host's node."""
+def stated(node: DeviceNode) -> dict[str, Any]:
+    """Return the OCI device of a node: what CDI leaves open is read from the host's node.
+
+    Raises GH1302 if the host has no such node.
+    """
+    path, source = node["path"], node.get("hostPath") or node["path"]
     device: dict[str, Any] = {"path": path, "type": node.get("type") or ""}
     if not device["type"] or (device["type"] != "p" and not node.get("major")):
         try:

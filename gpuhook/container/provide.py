@@ -14,7 +14,18 @@ from gpuhook.loader import cache, conf, musl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from gpuhook.container.rootfs import Root
+
+    class Tree(Protocol):
+        """A root file system that can be provided: the real one, or a rehearsal of it."""
+
+        def link(self, target: str, path: str) -> bool: ...
+        def names(self, path: str) -> list[str]: ...
+        def read(self, path: str, limit: int) -> bytes | None: ...
+        def write(self, path: str, data: bytes) -> bool: ...
+
 
 CACHE = "/etc/ld.so.cache"
 _MAX_CACHE = 16 << 20
@@ -26,10 +37,10 @@ class Provision:
 
     `libraries` are (container path, SONAME) of mounted libraries in the loader's directories,
     `links` are (target, container path), `preferred` are (SONAME, path) of libraries of the image
-    that the loader is to find before those.
+    that the loader is to find before those, `files` are (container path, content).
     """
 
-    __slots__ = ("libraries", "links", "preferred")
+    __slots__ = ("files", "libraries", "links", "preferred")
 
     def __init__(
         self,
@@ -37,6 +48,7 @@ class Provision:
         links: list[tuple[str, str]],
         preferred: list[tuple[str, str]],
     ) -> None:
+        self.files: list[tuple[str, bytes]] = []
         self.libraries = libraries
         self.preferred = preferred
         sonames = [
@@ -49,7 +61,7 @@ class Provision:
     def paths(self) -> list[str]:
         """Return the container paths that `provide` writes."""
         loader = [CACHE, conf.MAIN, conf.DROP_IN] if self.libraries else []
-        return [path for _, path in self.links] + loader
+        return [path for _, path in self.links] + [path for path, _ in self.files] + loader
 
     def entries(self) -> list[tuple[bytes, bytes]]:
         """Return the (name, path) pairs of the loader cache, in the order of preference.
@@ -66,8 +78,8 @@ class Provision:
         return [(os.fsencode(name), os.fsencode(path)) for name, path in pairs]
 
 
-def provide(root: Root, provision: Provision) -> list[OSError]:
-    """Make the links and the loader's files in `root`; returns why each missing one is missing.
+def provide(root: Tree, provision: Provision) -> list[OSError]:
+    """Make links, files and the loader's files in `root`; returns why each missing one is missing.
 
     A cache of the image that cannot be understood is replaced by one of ours alone: the loader
     would have ignored it, and finds the image's own libraries in its default directories.
@@ -76,6 +88,11 @@ def provide(root: Root, provision: Provision) -> list[OSError]:
     for target, path in provision.links:
         try:
             root.link(target, path)
+        except OSError as error:
+            failures.append(_named(error, path))
+    for path, content in provision.files:
+        try:
+            root.write(path, content)
         except OSError as error:
             failures.append(_named(error, path))
     if provision.libraries:
@@ -91,7 +108,7 @@ def _named(error: OSError, path: str) -> OSError:
     return error
 
 
-def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
+def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
     names = root.names("/lib")
@@ -117,7 +134,7 @@ def _loader(root: Root, entries: list[tuple[bytes, bytes]]) -> None:
         root.write(conf.MAIN, text + separator + conf.INCLUDE)
 
 
-def _has_glibc(root: Root, lib_names: list[str]) -> bool:
+def _has_glibc(root: Tree, lib_names: list[str]) -> bool:
     return any(name.startswith("ld-linux") for name in [*lib_names, *root.names("/lib64")])
 
 

@@ -48,7 +48,7 @@ def take_back(spec: dict[str, Any]) -> bool:
 
 def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:
     """Annotate `spec` with what `edits` changed; `before` is what `survey` said beforehand."""
-    rules = _rules(spec)
+    rules = oci.device_rules(spec)
     record = {
         "env": [
             [entry, before["env"].get(entry.partition("=")[0])] for entry in edits.get("env") or ()
@@ -66,14 +66,7 @@ def survey(spec: dict[str, Any]) -> dict[str, Any]:
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
     entries = [entry for entry in env or () if isinstance(entry, str)]
-    return {"env": {e.partition("=")[0]: e for e in entries}, "rules": list(_rules(spec))}
-
-
-def _rules(spec: dict[str, Any]) -> list[Any]:
-    linux = spec.get("linux")
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    rules = resources.get("devices") if isinstance(resources, dict) else None
-    return rules if isinstance(rules, list) else []
+    return {"env": {e.partition("=")[0]: e for e in entries}, "rules": list(oci.device_rules(spec))}
 
 
 def _strings(value: object) -> list[str]:

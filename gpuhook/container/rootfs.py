@@ -14,27 +14,23 @@ import os
 import stat
 
 from gpuhook import files
+from gpuhook.container.walk import ENTRY, Walk, mount_id
 from gpuhook.errors import fault
-
-_DIRECTORY = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40
-_MAX_DEPTH = 128
-
-
-class CrossingError(OSError):
-    """A path leads through a mount point inside the root."""
 
 
 class Root:
     """An open root file system. Paths are absolute and of the container."""
 
-    def __init__(self, path: str) -> None:
-        """Open the root file system at the host path `path`; GH1304 if it is the host's own."""
+    def __init__(self, path: str, fd: int | None = None) -> None:
+        """Open the root file system at the host path `path`; GH1304 if it is the host's own.
+
+        With `fd`, a descriptor of its directory (the Root closes it), `path` is only a name.
+        """
         self.path = path
-        self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        self._fd = os.open(path, flags) if fd is None else fd
         found, host = os.fstat(self._fd), os.stat("/")
-        self._mounts = {_mount_id(self._fd)}
+        self._mounts = {mount_id(self._fd)}
         if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
             os.close(self._fd)
             raise fault("GH1304", path=path)
@@ -49,7 +45,12 @@ class Root:
 
     def close(self) -> None:
         """Close every descriptor."""
-        for fd in {self._fd, *self._known.values()}:
+        self.forget()
+        os.close(self._fd)
+
+    def forget(self) -> None:
+        """Let go of the directories that were walked to: one of them may be gone."""
+        for fd in {*self._known.values()}:
             os.close(fd)
         self._known = {}
 
@@ -62,7 +63,11 @@ class Root:
         known = self._known.get(path)
         if known is not None:
             return known
-        fd = _Walk(self._fd, self._mounts, create=create).to(path)
+        try:
+            fd = Walk(self._fd, self._mounts, create=create).to(path)
+        except OSError as error:
+            error.filename = path  # the walk knows one component
+            raise
         self._known[path] = fd
         return fd
 
@@ -72,10 +77,10 @@ class Root:
         For file systems that are the container's own: its tmpfs mounts, its /proc.
         """
         try:
-            fd = _Walk(self._fd, None, create=False).to(path)
+            fd = Walk(self._fd, None, create=False).to(path)
         except OSError:
             return
-        self._mounts.add(_mount_id(fd))
+        self._mounts.add(mount_id(fd))
         os.close(fd)
 
     def real(self, path: str) -> str:
@@ -83,7 +88,7 @@ class Root:
 
         For comparing paths only: use descriptors to act.
         """
-        return _Walk(self._fd, None, create=False).real(path)
+        return Walk(self._fd, None, create=False).real(path)
 
     def link(self, target: str, path: str) -> bool:
         """Make `path` a symbolic link to `target`; returns whether anything had to change.
@@ -118,7 +123,7 @@ class Root:
         Links are followed inside the root; GH1310 for what is no regular file.
         """
         try:
-            fd = _Walk(self._fd, self._mounts, create=False).to(path, last_is_file=True)
+            fd = Walk(self._fd, self._mounts, create=False).to(path, last_is_file=True)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
@@ -127,7 +132,9 @@ class Root:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise fault("GH1310", path=path, limit="any number of")
             # Through /proc/self/fd: the very file that was checked, whatever the path is by now.
-            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+            # A lease of a process in there must not keep us waiting: then this is EWOULDBLOCK.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            return os.open(f"/proc/self/fd/{fd}", flags)
         finally:
             os.close(fd)
 
@@ -186,14 +193,15 @@ class Root:
 
     def _holds(self, fd: int, name: str, data: bytes) -> bool:
         try:
-            held = os.open(name, _ENTRY, dir_fd=fd)
+            held = os.open(name, ENTRY, dir_fd=fd)
         except FileNotFoundError:
             return False
         try:
             found = os.fstat(held)
             if not stat.S_ISREG(found.st_mode) or found.st_size != len(data):
                 return False
-            readable = os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            readable = os.open(f"/proc/self/fd/{held}", flags)
             try:
                 return files.read_descriptor(readable, name, len(data)) == data
             finally:
@@ -219,129 +227,3 @@ def _rename(temporary: str, name: str, fd: int) -> None:
     except OSError:
         os.unlink(temporary, dir_fd=fd)
         raise
-
-
-class _Walk:
-    """One walk from the root: a stack of open directories, its top where we are."""
-
-    def __init__(self, root: int, mounts: set[int] | None, *, create: bool) -> None:
-        self._mounts = mounts
-        self._create = create
-        self._stack = [os.dup(root)]
-        self._links = 0
-
-    def to(self, path: str, *, last_is_file: bool = False) -> int:
-        """Return a descriptor of `path` that the caller owns; the others are closed."""
-        pending = _components(path)
-        try:
-            while pending:
-                name = pending.pop()
-                if name == "..":
-                    if len(self._stack) > 1:
-                        os.close(self._stack.pop())
-                else:
-                    self._enter(name, pending, is_file=last_is_file and not pending)
-            if not last_is_file:
-                self._require_own(path)
-            return self._stack.pop()
-        finally:
-            for fd in self._stack:
-                os.close(fd)
-
-    def real(self, path: str) -> str:
-        """Return the path that `path` leads to, as far as it exists."""
-        pending = _components(path)
-        trail: list[str] = []
-        try:
-            while pending:
-                name = pending.pop()
-                depth = len(self._stack)
-                if name == "..":
-                    if depth > 1:
-                        os.close(self._stack.pop())
-                        trail.pop()
-                    continue
-                try:
-                    entered = self._enter(name, pending, is_file=not pending)
-                except OSError:
-                    return "/" + "/".join([*trail, name, *reversed(pending)])
-                if entered:
-                    trail.append(name)
-                else:
-                    del trail[len(self._stack) - 1 :]
-            return "/" + "/".join(trail)
-        finally:
-            for fd in self._stack:
-                os.close(fd)
-
-    def _enter(self, name: str, pending: list[str], *, is_file: bool) -> bool:
-        """Go into `name`, or put the components of the link that it is in front of `pending`."""
-        here = self._stack[-1]
-        try:
-            fd = os.open(name, _ENTRY if is_file else _DIRECTORY, dir_fd=here)
-        except FileNotFoundError:
-            if not self._create:
-                raise
-            fd = self._make(name, here)
-        except NotADirectoryError:
-            self._follow(name, pending)
-            return False
-        if is_file and stat.S_ISLNK(os.fstat(fd).st_mode):
-            os.close(fd)
-            self._follow(name, pending)
-            return False
-        self._stack.append(fd)
-        if len(self._stack) > _MAX_DEPTH:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-        return True
-
-    def _make(self, name: str, here: int) -> int:
-        self._require_own(name)
-        try:
-            os.mkdir(name, 0o755, dir_fd=here)
-        except FileExistsError:
-            return os.open(name, _DIRECTORY, dir_fd=here)  # another create was faster
-        return os.open(name, _DIRECTORY, dir_fd=here)
-
-    def _follow(self, name: str, pending: list[str]) -> None:
-        self._links += 1
-        if self._links > _MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-        try:
-            target = os.readlink(name, dir_fd=self._stack[-1])
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name) from None
-            raise
-        if target.startswith("/"):
-            for fd in self._stack[1:]:
-                os.close(fd)
-            del self._stack[1:]
-        pending.extend(_components(target))
-
-    def _require_own(self, name: str) -> None:
-        """Raise CrossingError if where we are is behind a mount point of somebody else.
-
-        Looked at where something is about to be done: a walk that only passes through (a link
-        leads back out) does no harm. A device number would not do: a bind of a host directory of
-        the same file system has the same one.
-        """
-        if self._mounts is not None and _mount_id(self._stack[-1]) not in self._mounts:
-            raise CrossingError(errno.EXDEV, "a mount lies over it", name)
-
-
-def _mount_id(fd: int) -> int:
-    """Return the id of the mount that `fd` was opened through (proc(5), /proc/pid/fdinfo)."""
-    info = os.open(f"/proc/self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for line in os.read(info, 4096).split(b"\n"):
-            if line.startswith(b"mnt_id:"):
-                return int(line[7:])
-    finally:
-        os.close(info)
-    raise OSError(errno.ENOSYS, "this kernel does not tell mount ids", f"/proc/self/fdinfo/{fd}")
-
-
-def _components(path: str) -> list[str]:
-    """Return the components of a path, last first."""
-    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
