@@ -5,6 +5,16 @@ HOT. The wrapper is replaced by the runtime, so it knows neither the container's
 an entry names the runtime's state root, and whoever reads drops those whose state is gone. Until
 the runtime has made its state, the process that creates the container stands for it; an entry of
 the hook names the container's process. Ids are unique per state root only.
+
+What was done to a running container stands beside what its config.json gave it:
+
+    init       [pid, started] of the container's first process, whose life ends what follows
+    live       what was given, by the prestart hook or `attach`: {"edits", the ContainerEdits;
+               "jobs", the arguments of `gpuhook-hook apply` for its links; "made", what was not
+               there before}
+    withdrawn  the nodes that were taken away
+
+A restart under the same id is another first process: these three are then dropped while reading.
 """
 
 from __future__ import annotations
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuhook/ledger/v1"
 _SWEEP_ABOVE = 512
+_LIVE = ("init", "live", "withdrawn")
+_MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
 
 # Where engines say which pod and container this is: containerd's CRI, CRI-O, Docker and podman.
@@ -73,7 +85,7 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
         os.makedirs(held, 0o755, exist_ok=True)
     root = os.path.abspath(root) if root else ""
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
-    path = os.path.join(held, _file_name(root, identity))
+    path = path_of(root, identity)
     files.replace(path, fastjson.dumps(whole) + b"\n", mode=0o644)
     if len(os.listdir(held)) > _SWEEP_ABOVE:
         for _ in living():
@@ -101,18 +113,23 @@ def living() -> list[dict[str, Any]]:
     for name in names:
         path = os.path.join(held, name)
         is_entry = name.endswith(".json") and not files.is_temporary(name)
-        entry = _read(path) if is_entry else None
+        entry = entry_at(path) if is_entry else None
         if entry is None:
             continue
         if is_alive(entry):
             entries.append(entry)
         else:
-            _remove(path)
+            remove(path)
     return sorted(entries, key=lambda entry: (entry["since"], entry["id"]))
 
 
 def is_alive(entry: dict[str, Any]) -> bool:
-    """Return whether the container of an entry exists, or is being made by a living process."""
+    """Return whether the container of an entry exists, or is being made by a living process.
+
+    An entry that `attach` made says nothing of a container that was started again since.
+    """
+    if entry.get("route") == "attach" and "init" not in entry:
+        return False
     if entry["root"] and os.path.isdir(os.path.join(entry["root"], entry["id"])):
         return True
     pid, started = entry.get("pid"), entry.get("started")
@@ -122,20 +139,25 @@ def is_alive(entry: dict[str, Any]) -> bool:
 def start_time(pid: int) -> int | None:
     """Return when process `pid` started, in clock ticks since boot; None if there is none.
 
-    Source: proc(5), /proc/pid/stat field 22, counted after the command's closing parenthesis.
+    One that has ended and that nobody has waited for is none. Source: proc(5), /proc/pid/stat
+    fields 3 and 22, counted after the command's closing parenthesis.
     """
     try:
         text = files.read(f"/proc/{int(pid)}/stat", 65536)
     except OSError:
         return None
-    return int(text.rpartition(b")")[2].split()[19])
+    fields = text.rpartition(b")")[2].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def _file_name(root: str, identity: str) -> str:
-    return f"{crc32(os.fsencode(root)):08x}-{identity[:200]}.json"
+def path_of(root: str, identity: str) -> str:
+    """Return the file of a container's entry. No id has a `~`: a cut one is like no other."""
+    if len(identity) > _MAX_NAME:
+        identity = f"{identity[: _MAX_NAME - 9]}~{crc32(os.fsencode(identity)):08x}"
+    return os.path.join(directory(), f"{crc32(os.fsencode(root)):08x}-{identity}.json")
 
 
-def _read(path: str) -> dict[str, Any] | None:
+def entry_at(path: str) -> dict[str, Any] | None:
     """Return the entry in a file that can be trusted and understood, else None."""
     try:
         if not state.usable(os.lstat(path)):
@@ -147,10 +169,21 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     if not (isinstance(entry.get("id"), str) and isinstance(entry.get("root"), str)):
         return None
-    return entry if isinstance(entry.get("since"), (int, float)) else None
+    if not isinstance(entry.get("since"), (int, float)):
+        return None
+    return entry if _is_of_this_life(entry) else {k: entry[k] for k in entry if k not in _LIVE}
 
 
-def _remove(path: str) -> None:
+def _is_of_this_life(entry: dict[str, Any]) -> bool:
+    """Return whether the process lives that the live part of an entry was done to, if any was."""
+    init = entry.get("init")
+    if not isinstance(init, list) or len(init) != 2 or not isinstance(init[0], int):
+        return False
+    return init[1] is not None and start_time(init[0]) == init[1]
+
+
+def remove(path: str) -> None:
+    """Remove an entry's file, if it is there."""
     try:
         os.unlink(path)
     except OSError:

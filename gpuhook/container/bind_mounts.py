@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bind mounts made in a running container, out of the host's files.
+
+WARM. The host's file is cloned as a mount that is attached nowhere, on the host's side; a child
+process then enters the container's mount namespace and attaches it. So neither side needs to see
+the other's paths, and nothing is mounted on the host.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuhook.errors import fault
+from gpuhook.kernel import mounts
+from gpuhook.kernel.namespaces import in_mount_namespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.container.operations import Live
+
+
+class Bind:
+    """One bind mount to make: of the host's `source` on the container's `target`."""
+
+    __slots__ = ("attributes", "directories", "is_directory", "place", "source", "target")
+
+    def __init__(self, source: str, target: str, attributes: int, *, is_directory: bool) -> None:
+        self.source = source
+        self.target = target
+        self.attributes = attributes
+        self.is_directory = is_directory
+        self.place = ""  # the empty target that was made for it
+        self.directories: list[str] = []
+
+    def describe(self) -> str:
+        """Return what is mounted where."""
+        words = [
+            word
+            for bit, word in (
+                (mounts.MOUNT_ATTR_RDONLY, "ro"),
+                (mounts.MOUNT_ATTR_NOSUID, "nosuid"),
+                (mounts.MOUNT_ATTR_NODEV, "nodev"),
+                (mounts.MOUNT_ATTR_NOEXEC, "noexec"),
+            )
+            if self.attributes & bit
+        ]
+        return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
+
+
+class Mounts:
+    """Makes bind mounts, all of them in one visit to the container's mount namespace."""
+
+    def __init__(self, binds: list[Bind]) -> None:
+        self.binds = binds
+        self._taken: list[str] = []  # how the mounts are called in the child that takes them away
+        self._trees: list[int] = []
+
+    def describe(self) -> list[str]:
+        """Return a line for each mount."""
+        return [bind.describe() for bind in self.binds]
+
+    def execute(self, live: Live) -> None:
+        """Mount; what was mounted before one fails is taken away again."""
+        live.at_end(self._forget)
+        targets: list[int] = []
+        try:
+            targets.extend(self._target(live, bind) for bind in self.binds)
+            live.root.require_unshared(targets)
+            if self._clone(live):
+                self._attach(live, targets)
+            else:
+                self._bind(live)
+        except BaseException:
+            self._remove_targets(live)
+            raise
+        finally:
+            for fd in targets:
+                os.close(fd)
+        for bind in self.binds:
+            found = os.stat(bind.source)
+            live.made.mounts.append([bind.target, found.st_dev, found.st_ino])
+            live.made.directories += bind.directories
+            if bind.place:
+                live.made.files.append(bind.place)
+
+    def _target(self, live: Live, bind: Bind) -> int:
+        """Return a descriptor of what is mounted over, made where it is not there."""
+        fd = live.root.lookup(bind.target)
+        if fd is None:
+            bind.directories = live.root.missing(bind.target)
+            with live.as_root():
+                bind.place = live.root.make_target(bind.target, is_directory=bind.is_directory)
+            fd = live.root.lookup(bind.target)
+        if fd is None:
+            raise OSError(errno.ENOENT, "it vanished while it was made", bind.target)
+        if stat.S_ISDIR(os.fstat(fd).st_mode) != bind.is_directory:
+            os.close(fd)
+            what = "a file" if bind.is_directory else "a directory"
+            raise fault("GH1750", path=bind.target, what=what)
+        return fd
+
+    def _clone(self, live: Live) -> bool:
+        """Clone the host's files; returns whether this kernel can (Linux 5.2).
+
+        Without, mounts can be made only while the container's init still has the host's tree.
+        """
+        try:
+            for bind in self.binds:
+                self._trees.append(mounts.clone(bind.source, bind.attributes))
+        except OSError as error:
+            if error.errno != errno.ENOSYS or live.root.is_entered:
+                raise
+            return False
+        return True
+
+    def _attach(self, live: Live, targets: list[int]) -> None:
+        self._taken = [str(tree) for tree in self._trees]
+        steps = list(zip(self.binds, self._trees, targets))
+
+        def step(number: int) -> None:
+            bind, tree, target = steps[number]
+            mounts.attach(tree, target, bind.attributes, bind.target, ".")
+
+        self._made(live, step)
+
+    def _bind(self, live: Live) -> None:
+        """Bind by path, the target's name in its directory: nobody is in the container yet."""
+        for bind in self.binds:
+            fd, name = live.root.parent(live.root.real(bind.target))
+            self._taken.append(f"{fd}/{name}")
+
+        def step(number: int) -> None:
+            bind, path = self.binds[number], self._taken[number]
+            mounts.bind(bind.source, path, bind.attributes)
+
+        self._made(live, step)
+
+    def _made(self, live: Live, step: Callable[[int], None]) -> None:
+        """Do the step for each mount in the container's namespace, for all of them or for none."""
+
+        def work() -> None:
+            for number in range(len(self.binds)):
+                step(number)
+
+        sources = [os.stat(bind.source) for bind in self.binds]
+        try:
+            in_mount_namespace(live.root.namespace, work)
+        except BaseException:  # the child may have been killed: how far it came is not known
+            in_mount_namespace(live.root.namespace, lambda: self._take_away_of(sources))
+            raise
+
+    def _take_away_of(self, sources: list[os.stat_result]) -> None:
+        """Unmount what shows its source, the last one first, as far as it is mounted."""
+        for path, source in reversed(list(zip(self._taken, sources))):
+            if os.path.samestat(os.stat(path), source):
+                try:
+                    mounts.umount2(path, mounts.MNT_DETACH)
+                except OSError as error:
+                    if error.errno != errno.EINVAL:
+                        raise
+
+    def undo(self, live: Live) -> None:
+        """Take the mounts away, and the targets that were made for them."""
+
+        def work() -> None:
+            for path in reversed(self._taken):
+                mounts.umount2(path, mounts.MNT_DETACH)
+
+        in_mount_namespace(live.root.namespace, work)
+        self._remove_targets(live)
+
+    def _remove_targets(self, live: Live) -> None:
+        for bind in reversed(self.binds):
+            for path in [bind.place, *reversed(bind.directories)]:
+                if path:
+                    live.root.remove_empty(path)
+
+    def _forget(self) -> None:
+        for fd in self._trees:
+            os.close(fd)
+        self._trees = []

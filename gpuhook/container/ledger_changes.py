@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger's entry of a running container: looked up, and changed, one at a time.
+
+WARM.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from binascii import crc32
+
+from gpuhook.container import ledger
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_CHANGING = ".changing"
+_LOCK = ".lock"
+_LOCKS = 256
+_PATIENCE = 30.0  # seconds
+
+
+def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
+    """Return the entry of a container that exists, None if it has none.
+
+    The hook of a CDI spec knows no state root: its entry counts where it names process `pid`, the
+    container's first.
+    """
+    entry = ledger.entry_at(ledger.path_of(root, identity)) or _of_another_name(root, identity)
+    if entry is None and root and pid:
+        entry = ledger.entry_at(ledger.path_of("", identity))
+        if entry is None or entry.get("pid") != pid:
+            return None
+    return entry if entry is not None and ledger.is_alive(entry) else None
+
+
+def _of_another_name(root: str, identity: str) -> dict[str, Any] | None:
+    """Return the entry whose state root is the directory `root` under another name.
+
+    The wrapper enters what it is given: resolving links would cost every create.
+    """
+    real = os.path.realpath(root) if root else ""
+    for entry in ledger.living() if real else ():
+        if entry["id"] == identity and entry["root"] and os.path.realpath(entry["root"]) == real:
+            return entry
+    return None
+
+
+def update(
+    root: str,
+    identity: str,
+    init: tuple[int, int],
+    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+) -> None:
+    """Replace the entry of a running container by what `change` makes of it; None removes it.
+
+    `init` is the pid and start time of its first process. A container without an entry gets one.
+    Those who update wait for each other; raises OSError where the directory cannot be written.
+    """
+    os.makedirs(ledger.directory(), 0o755, exist_ok=True)
+    lock = _opened(_LOCK)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entry = find_entry(root, identity, init[0])
+        if entry is None:
+            entry = {"id": identity, "root": root, "pid": init[0], "started": init[1]}
+        place = entry["root"]
+        changed = change({**entry, "init": list(init)})
+        if changed is None:
+            ledger.remove(ledger.path_of(place, identity))
+        else:
+            ledger.record(place, identity, changed)
+    finally:
+        os.close(lock)
+
+
+def _opened(name: str) -> int:
+    """Return a descriptor of a lock file of the ledger's directory, root's own."""
+    path = os.path.join(ledger.directory(), name)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class Changing:
+    """Within it, nobody else changes this running container.
+
+    GH1757 where somebody does so for half a minute. The lock is a file of root's own: one that
+    others can open, they can hold.
+    """
+
+    def __init__(self, root: str, identity: str) -> None:
+        # A few files for all containers: none has to be removed, and few wait for another's.
+        number = crc32(os.fsencode(ledger.path_of(root, identity))) % _LOCKS
+        self._name = f"{_CHANGING}-{number:02x}"
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        os.makedirs(ledger.directory(), 0o755, exist_ok=True)
+        path = os.path.join(ledger.directory(), self._name)
+        self._fd = _opened(self._name)
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(self._fd)
+                    raise fault("GH1757", path=path) from None
+                time.sleep(0.02)
+            else:
+                return
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The single steps by which a running container gets its GPUs; each can be told, done and undone.
+
+WARM. A step is planned only where something is missing, so doing a plan twice changes nothing the
+second time. Undoing leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.container.identity import Identity
+from gpuhook.container.made import noted
+from gpuhook.errors import fault
+from gpuhook.kernel.nodes import mknod
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from gpuhook.container.device_rules import DeviceRules, Snapshot
+    from gpuhook.container.live_root import LiveRoot
+    from gpuhook.container.made import Made
+    from gpuhook.container.process import Process
+    from gpuhook.kernel.device_filter import Rule
+
+    class Signals(Protocol):
+        """What may interrupt a plan."""
+
+        def hold(self) -> None:
+            """Interrupt nothing from now on but in check()."""
+            ...
+
+        def check(self) -> None:
+            """Raise if there was a reason to."""
+            ...
+
+    class Operation(Protocol):
+        """One step of a plan."""
+
+        def describe(self) -> list[str]:
+            """Return what it does, a line for each thing."""
+            ...
+
+        def execute(self, live: Live) -> None:
+            """Do it, wholly or not at all; raises OSError or a GpuhookError."""
+            ...
+
+        def undo(self, live: Live) -> None:
+            """Put back what execute() changed."""
+            ...
+
+
+class Uninterrupted:
+    """Signals as they are: nothing is held, nothing is asked for."""
+
+    def hold(self) -> None:
+        """Hold nothing."""
+
+    def check(self) -> None:
+        """Raise nothing."""
+
+
+class Live:
+    """A container that exists: its init, its root file system, its device rules.
+
+    `made` collects what the operations add, `left` what could not be taken away.
+    """
+
+    __slots__ = ("_cleanups", "identity", "left", "made", "process", "root", "rules", "signals")
+
+    def __init__(self, process: Process, root: LiveRoot, rules: DeviceRules, made: Made) -> None:
+        self.process = process
+        self.root = root
+        self.rules = rules
+        self.made = made
+        self.left: list[str] = []
+        self._cleanups: list[Callable[[], None]] = []
+        self.identity = process.mapped_root()
+        self.signals: Signals = Uninterrupted()
+
+    def __enter__(self) -> Live:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for clean in self._cleanups:
+            clean()
+        self.rules.close()
+        self.root.close()
+
+    def at_end(self, clean: Callable[[], None]) -> None:
+        """Call `clean` when nothing will be undone any more."""
+        self._cleanups.append(clean)
+
+    def as_root(self) -> Identity:
+        """Return the context in which what is made belongs to the container's root."""
+        return Identity(*self.identity)
+
+
+class Node:
+    """Makes a device node; a device of other numbers in its place is replaced."""
+
+    def __init__(self, path: str, kind: str, numbers: tuple[int, int], mode: int) -> None:
+        self.path = path
+        self.kind = kind
+        self.numbers = numbers
+        self.mode = mode
+        self.owner = (0, 0)
+        self._before: os.stat_result | None = None
+        self._directories: list[str] = []
+
+    def describe(self) -> list[str]:
+        """Return the node and its numbers."""
+        major, minor = self.numbers
+        return [f"device node {self.path} ({self.kind} {major}:{minor}, mode {self.mode:04o})"]
+
+    def execute(self, live: Live) -> None:
+        """Make the node."""
+        self._directories = live.root.missing(self.path)
+        with live.as_root():
+            parent, name = live.root.parent(self.path, create=True)
+        self._before = live.root.found(self.path, follow=False)
+        if self._before is not None:
+            if stat.S_IFMT(self._before.st_mode) not in (stat.S_IFCHR, stat.S_IFBLK):
+                raise fault("GH1750", path=self.path, what="something that is no device")
+            os.unlink(name, dir_fd=parent)
+        self._make(parent, name)
+        live.made.nodes.append(self.path)
+        live.made.directories += self._directories
+
+    def _make(self, parent: int, name: str) -> None:
+        try:
+            uid, gid = self.owner
+            mknod(parent, name, self.kind, *self.numbers, self.mode, uid, gid)
+        except OSError as error:
+            error.filename = self.path
+            self._restore(parent, name)
+            raise
+
+    def _restore(self, parent: int, name: str) -> None:
+        if self._before is not None:
+            make_again(parent, name, self._before)
+
+    def undo(self, live: Live) -> None:
+        """Remove the node, and bring the one before it back."""
+        parent, name = live.root.parent(self.path)
+        os.unlink(name, dir_fd=parent)
+        self._restore(parent, name)
+        for directory in reversed(self._directories):
+            live.root.remove_empty(directory)
+
+
+def make_again(parent: int, name: str, old: os.stat_result) -> None:
+    """Make a device node as it was; raises OSError."""
+    kind = "c" if stat.S_ISCHR(old.st_mode) else "b"
+    numbers = os.major(old.st_rdev), os.minor(old.st_rdev)
+    mknod(parent, name, kind, *numbers, stat.S_IMODE(old.st_mode), old.st_uid, old.st_gid)
+
+
+class Access:
+    """Lets the container open devices, in its device cgroup.
+
+    `nodes` are the container's nodes of the rules, `hosts` the host's, which systemd asks for.
+    """
+
+    def __init__(self, rules: list[Rule], nodes: dict[Rule, str], hosts: dict[Rule, str]) -> None:
+        self.rules = rules
+        self.nodes = nodes
+        self.hosts = hosts
+        self._before: Snapshot | None = None
+
+    def describe(self) -> list[str]:
+        """Return a line for each rule."""
+        return [f"device rule: allow {name}" for name in self.names()]
+
+    def names(self) -> list[str]:
+        """Return each node and its rule: "/dev/nvidia0 (c 195:0 rw)"."""
+        return [f"{self.nodes[rule]} ({rule.line})" for rule in self.rules]
+
+    def execute(self, live: Live) -> None:
+        """Add the rules."""
+        self._before = live.rules.snapshot()
+        live.rules.change(self.rules, [], self.hosts)
+        live.made.rules += [noted(rule) for rule in self.rules]
+
+    def undo(self, live: Live) -> None:
+        """Put the rules back."""
+        if self._before is not None:
+            live.rules.restore(self._before)

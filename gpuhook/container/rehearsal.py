@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What providing a root file system would change, found out without changing it.
+
+WARM.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.container.live_root import LiveRoot
+
+_MAX_FILE = 16 << 20
+
+
+class Change:
+    """A path and what is there, or is to be: a link to `target`, a file that holds `data`.
+
+    Where both are None, nothing is there.
+    """
+
+    __slots__ = ("data", "path", "target")
+
+    def __init__(self, path: str, target: str | None = None, data: bytes | None = None) -> None:
+        self.path = path
+        self.target = target
+        self.data = data
+
+    @property
+    def is_something(self) -> bool:
+        """Return whether anything is there."""
+        return self.target is not None or self.data is not None
+
+    def describe(self) -> str:
+        """Return it in words."""
+        if self.target is not None:
+            return f"link {self.path} -> {self.target}"
+        return f"file {self.path} ({len(self.data or b'')} bytes)"
+
+
+class Rehearsal:
+    """Stands where a root file system is provided, and notes what would be written."""
+
+    def __init__(self, root: LiveRoot) -> None:
+        self._root = root
+        self.changes: list[Change] = []
+
+    def link(self, target: str, path: str) -> bool:
+        """Note a link that is not there yet; raises OSError where it cannot be made."""
+        if previous(self._root, path).target == target:
+            return False
+        self._root.writer(path)
+        self.changes.append(Change(path, target=target))
+        return True
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Note a file that holds something else; raises OSError where it cannot be made."""
+        if previous(self._root, path).data == data:
+            return False
+        self._root.writer(path)
+        self.changes.append(Change(path, data=data))
+        return True
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """Return what the file holds, None if there is none."""
+        return self._root.read(path, limit)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory."""
+        return self._root.names(path)
+
+
+def previous(root: LiveRoot, path: str) -> Change:
+    """Return what is at `path` itself now; raises IsADirectoryError, and GH1310 for a device."""
+    fd = root.lookup(path, follow=False)
+    if fd is None:
+        return Change(path)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISLNK(mode):
+            return Change(path, target=os.readlink("", dir_fd=fd))
+    finally:
+        os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "the image has a directory there", path)
+    return Change(path, data=root.read(path, _MAX_FILE))
+
+
+def current(root: LiveRoot, path: str) -> Change:
+    """Return what is at `path` now as far as it can be a link or file of ours; else nothing."""
+    try:
+        return previous(root, path)
+    except (OSError, GpuhookError):
+        return Change(path)
+
+
+def put_back(root: LiveRoot, change: Change) -> None:
+    """Make `path` again what it was."""
+    if change.target is not None:
+        root.link(change.target, change.path)
+    elif change.data is not None:
+        root.write(change.path, change.data)
+    else:
+        root.remove(change.path)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking away from a running container what it was given: the reverse of live.py, planned alike.
+
+WARM. What was made for the container goes; what its config.json gave it is denied and hidden, and
+comes back when the container is started again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from binascii import crc32
+
+from gpuhook.container import provide
+from gpuhook.container.bind_mounts import Bind
+from gpuhook.container.live import Plan
+from gpuhook.container.rehearsal import Change, current
+from gpuhook.container.removals import PutBack, RemoveEmpty, RemoveNode, Unmount
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.container.made import Made
+    from gpuhook.container.operations import Live
+    from gpuhook.container.provide import Provision
+
+
+def nodes(live: Live, made: Made, taken: list[tuple[str, int]], binds: dict[str, Bind]) -> Plan:
+    """Return the plan that takes device nodes away, (path, device number) each.
+
+    `binds` are the mounts that may have to be made again, by their targets. A node that the
+    runtime bound stays visible, and cannot be opened.
+    """
+    plan = Plan()
+    mounted = {path: (device, inode) for path, device, inode in made.mounts}
+    for path, number in taken:
+        found = live.root.found(path, follow=False)
+        if found is None:
+            continue
+        if path in mounted:
+            _unmount(live, plan, [binds[path]] if path in binds else [], mounted)
+            if path in made.files:
+                plan.operations.append(RemoveEmpty([path]))
+        elif live.root.is_mounted(path):
+            plan.skipped.append(f"{path} stays visible: the runtime mounted it")
+        elif not _is_removable(live, path):
+            plan.skipped.append(f"{path} stays visible: its directory is not the container's own")
+        elif found.st_rdev != number or not stat.S_ISCHR(found.st_mode):
+            plan.skipped.append(f"{path} stays: it is not that device by now")
+        else:
+            plan.operations.append(RemoveNode(path, found))
+    return plan
+
+
+def _is_removable(live: Live, path: str) -> bool:
+    try:
+        live.root.writer(path)
+    except OSError:
+        return False
+    return True
+
+
+def rest(live: Live, made: Made, binds: dict[str, Bind], provisions: list[Provision]) -> Plan:
+    """Return the plan that takes away all else that was made: mounts, links, loader files."""
+    plan = Plan()
+    mounted = {path: (device, inode) for path, device, inode in made.mounts}
+    _unmount(live, plan, [binds[path] for path in mounted if path in binds], mounted)
+    with live.as_root():
+        changes = _links(live, made) + _contents(live, made, provisions)
+    if changes:
+        plan.operations.append(PutBack(changes))
+    empty = [*made.files, *reversed(made.directories)]
+    if empty:
+        plan.operations.append(RemoveEmpty(empty))
+    return plan
+
+
+def _unmount(
+    live: Live, plan: Plan, binds: list[Bind], mounted: dict[str, tuple[int, int]]
+) -> None:
+    """Plan to unmount those that show what was mounted there, wherever that is by now."""
+    ours: list[Bind] = []
+    shown: dict[str, tuple[int, int]] = {}
+    for bind in binds:
+        what = mounted[bind.target]
+        place = _place(live, bind.target, what)
+        if place is None:
+            plan.skipped.append(f"{bind.target}: it is not mounted there any more")
+            continue
+        here = Bind(bind.source, place, bind.attributes, is_directory=bind.is_directory)
+        ours.append(here)
+        shown[place] = what
+    if ours:
+        plan.operations.append(Unmount(ours, shown))
+
+
+def _place(live: Live, target: str, what: tuple[int, int]) -> str | None:
+    """Return where a file (device, inode) is mounted: a container can rename its directories."""
+    if live.root.is_mounted(target) and _shows(live, target, what):
+        return target
+    device = f"{os.major(what[0])}:{os.minor(what[0])}"
+    for mount in live.process.mounts():
+        if mount.device == device and _shows(live, mount.target, what):
+            return mount.target
+    return None
+
+
+def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
+    found = live.root.found(path)
+    return found is not None and (found.st_dev, found.st_ino) == what
+
+
+def _links(live: Live, made: Made) -> list[Change]:
+    """Return what the links were before, for those that are still as they were made."""
+    return [
+        Change(path, target=before)
+        for path, target, before in made.links
+        if current(live.root, path).target == target
+    ]
+
+
+def _contents(live: Live, made: Made, provisions: list[Provision]) -> list[Change]:
+    """Return what the files were before; one that was changed since is left alone.
+
+    But for the loader's cache: whoever changed it, our libraries are taken out of it.
+    """
+    changes = []
+    for path, checksum, before, was_there in made.contents:
+        now = current(live.root, path).data
+        if now is None:
+            continue
+        if crc32(now) == checksum and (before is not None or not was_there):
+            data = before.encode("latin-1") if before is not None else None
+            changes.append(Change(path, data=data))
+        elif path == provide.CACHE:
+            ours = [entry for provision in provisions for entry in provision.entries()]
+            ours += _entries_of_links(made)
+            changes += _without(ours, now, was_there=was_there)
+    return changes
+
+
+def _entries_of_links(made: Made) -> list[tuple[bytes, bytes]]:
+    """Return what an ldconfig in the container makes of the links: name and path of each."""
+    paths = [os.fsencode(path) for path, *_ in made.links]
+    return [(path.rpartition(b"/")[2], path) for path in paths]
+
+
+def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[Change]:
+    """Return the loader's cache without the entries `ours`; nothing if nobody else's are left."""
+    try:
+        held = [(entry.soname, entry.path) for entry in cache.parse(data)]
+        if not set(held).intersection(ours):
+            return []
+        flags = cache.flags_for(os.uname().machine)
+        left: bytes | None = cache.merged(data, [], ours, flags=flags)
+    except GpuhookError:
+        return []
+    if not was_there and left is not None and not cache.parse(left):
+        left = None
+    return [Change(provide.CACHE, data=left)]
