@@ -156,3 +156,20 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability.
     """
     return not capabilities.isdisjoint(capabilities_of(path))
+
+
+def is_node(path: str) -> bool:
+    """Return whether `path` is that of a device node of this vendor's driver."""
+    return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
+
+
+def is_gpu_node(path: str) -> bool:
+    """Return whether `path` is that of one GPU's node or instance, and no control node."""
+    name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
+    return name.isdigit() or name.startswith("-caps/")
+
+
+def is_driver_file(path: str) -> bool:
+    """Return whether `path` is named as a file of this vendor's driver is."""
+    name = path.rpartition("/")[2]
+    return "nvidia" in name or capabilities_of(path) is not _EVERY
