@@ -25,6 +25,8 @@ ENTRIES = {
     "gpuhook.programs.runtime": None,
     "gpuhook.programs.create": "gpuhook.programs.runtime",
     "gpuhook.programs.hook": None,
+    "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
+    "gpuhook.programs.hook_prestart": "gpuhook.programs.hook",
 }
 
 # Prints the modules of gpuhook in the order in which their imports end.

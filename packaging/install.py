@@ -2,11 +2,12 @@
 """Install gpuhook below a prefix: the package, its byte code, and the launchers.
 
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
-                                 [--cli-python PATH]
+                                 [--cli-python PATH] [--nvidia-hook]
 
 `--python` runs the wrapper and the hook and needs nothing but its standard library (3.9 or newer).
 `--cli-python` runs `gpuhook` and needs the package's dependencies; without it a virtual
 environment is made for them in PREFIX/lib/gpuhook-cli; below a --destdir `gpuhook` is left out.
+`--nvidia-hook` installs the prestart hook also under the name by which Docker calls NVIDIA's.
 """
 
 from __future__ import annotations
@@ -22,16 +23,34 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
 # A path goes into the first line of a script, and between quotes.
 SPOKEN = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
-LAUNCHERS = {"gpuhook-runtime": "gpuhook-runtime.sh", "gpuhook-hook": "gpuhook-hook.py"}
+PRESTART = "gpuhook-prestart.sh"
+LAUNCHERS = {
+    "gpuhook-runtime": "gpuhook-runtime.sh",
+    "gpuhook-hook": "gpuhook-hook.py",
+    "gpuhook-prestart": PRESTART,
+}
 CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
+NVIDIA_HOOK = "nvidia-container-runtime-hook"
+# What engines are configured with, for the administrator to put where they read it.
+SHARED = {
+    "containerd/base-spec": "containerd/base-spec.py",
+    "containerd/nvidia.toml": "containerd/nvidia.toml",
+    "hooks.d/gpuhook-prestart.json": "hooks.d/gpuhook-prestart.json",
+}
 
 
-def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str]:
+def install(
+    prefix: str, destdir: str, python: str, cli_python: str, *, nvidia_hook: bool
+) -> list[str]:
     """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
 
     An installation that is in use is replaced by a rename. Without `cli_python` there is no
-    `gpuhook` command.
+    `gpuhook` command; with `nvidia_hook` one more name for the prestart hook.
     """
+    bindir = destdir + os.path.join(prefix, "bin")
+    launchers = LAUNCHERS | (CLI_LAUNCHER if cli_python else {})
+    if nvidia_hook:
+        launchers[NVIDIA_HOOK] = PRESTART
     library = os.path.join(prefix, "lib/gpuhook")
     target = destdir + library
     build_library(target + ".new", library, python)
@@ -40,18 +59,13 @@ def install(prefix: str, destdir: str, python: str, cli_python: str) -> list[str
         os.rename(target, target + ".old")
     os.rename(target + ".new", target)
     shutil.rmtree(target + ".old", ignore_errors=True)
-    bindir = destdir + os.path.join(prefix, "bin")
-    os.makedirs(bindir, exist_ok=True)
-    written = []
     values = {"PYTHON": python, "LIB": library, "CLI": cli_python}
-    for name, template in (LAUNCHERS | (CLI_LAUNCHER if cli_python else {})).items():
-        with open(os.path.join(HERE, template), encoding="utf-8") as file:
-            text = file.read()
-        for word, value in values.items():
-            text = text.replace(f"@{word}@", value)
-        written.append(os.path.join(bindir, name))
-        _write_program(written[-1], text)
-    return written
+    values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
+    for name, template in SHARED.items():
+        _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)
+    for name, template in launchers.items():
+        _write_filled(template, os.path.join(bindir, name), values)
+    return [os.path.join(bindir, name) for name in launchers]
 
 
 def build_library(target: str, library: str, python: str) -> None:
@@ -90,12 +104,41 @@ def cli_environment(directory: str, python: str) -> str:
     return interpreter
 
 
-def _write_program(path: str, text: str) -> None:
-    """Replace the program at `path`, which may be running."""
+def _require_usable(python: str) -> None:
+    """End the program if an interpreter does not run, or lacks what the command needs."""
+    try:
+        done = subprocess.run([python, "-c", "import click, jsonschema, yaml"], check=False)
+    except OSError as error:
+        sys.exit(f"{python} cannot be run: {error.strerror}")
+    if done.returncode != 0:
+        sys.exit(f"{python} lacks the dependencies of gpuhook: click, jsonschema, pyyaml")
+
+
+def _require_ours(path: str) -> None:
+    """End the program if there is a file at `path` that is not this project's."""
+    if not os.path.lexists(path):
+        return
+    if not os.path.islink(path):
+        with open(path, "rb") as file:
+            if b"gpuhook" in file.read(4096):
+                return
+    sys.exit(f"{path} is not gpuhook's: remove it, or install without --nvidia-hook (NVIDIA_HOOK)")
+
+
+def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
+    """Replace the file at `path`, which may be in use, by `template` with its @WORDS@ filled in.
+
+    What begins with #! becomes a program for everybody.
+    """
+    with open(os.path.join(HERE, template), encoding="utf-8") as file:
+        text = file.read()
+    for word, value in values.items():
+        text = text.replace(f"@{word}@", value)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = path + ".new"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
-    os.chmod(temporary, 0o755)  # noqa: S103 # a program for everybody
+    os.chmod(temporary, 0o755 if text.startswith("#!") else 0o644)
     os.rename(temporary, path)
 
 
@@ -106,20 +149,29 @@ def main() -> None:
     parser.add_argument("--destdir", default="", help="a directory put in front of every path")
     parser.add_argument("--python", default="/usr/bin/python3", help="of the wrapper and the hook")
     parser.add_argument("--cli-python", default="", help="of the gpuhook command")
+    parser.add_argument(
+        "--nvidia-hook", action="store_true", help=f"install {NVIDIA_HOOK} too, for Docker's --gpus"
+    )
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
         value, option = getattr(options, word), word.replace("_", "-")
         if value and not (os.path.isabs(value) and SPOKEN.issuperset(value)):
             parser.error(f"--{option} must be an absolute path without spaces and quotes: {value}")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
+    if options.nvidia_hook:
+        _require_ours(destdir + os.path.join(options.prefix, "bin", NVIDIA_HOOK))
     cli_python = options.cli_python
+    if cli_python and not destdir:
+        _require_usable(cli_python)
     if not cli_python and destdir:
         print("no gpuhook command without --cli-python below a --destdir", file=sys.stderr)
     elif not cli_python:
         cli_python = cli_environment(
             os.path.join(options.prefix, "lib/gpuhook-cli"), options.python
         )
-    for path in install(options.prefix, destdir, options.python, cli_python):
+    for path in install(
+        options.prefix, destdir, options.python, cli_python, nvidia_hook=options.nvidia_hook
+    ):
         print(path)
 
 

@@ -11,43 +11,31 @@ import os
 import time
 
 from gpuhook import fastjson, files, state
-from gpuhook.cdi import registry
 from gpuhook.container import ledger, oci, record
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant import policy, replicas, request, resolve
-from gpuhook.programs import rootfs_jobs
-from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
+from gpuhook.grant import replicas, request, resolve
+from gpuhook.programs import granting, rootfs_jobs
+from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from gpuhook.cdi.cache import Compiled
-    from gpuhook.cdi.edits import ContainerEdits, Hook
-    from gpuhook.engine_log import EngineLog
     from gpuhook.programs.oci_command import Command
-    from gpuhook.settings import Settings
 
 
 class Create:
-    """One create: the call, the node's settings, and where to report.
+    """One create: the call, and how this node grants.
 
     `trouble` is what is wrong with the settings: no GPU is given under an unknown policy.
     """
 
     def __init__(
-        self,
-        command: Command,
-        settings: Settings,
-        log: EngineLog,
-        compile_spec: Callable[[str], None],
-        trouble: GpuhookError | None = None,
+        self, command: Command, grants: granting.Granting, trouble: GpuhookError | None = None
     ) -> None:
         self.command = command
-        self.settings = settings
-        self.log = log
-        self._compile_spec = compile_spec
+        self.grants = grants
+        self.log = grants.log
         self._trouble = trouble
         self._began = time.monotonic()
 
@@ -59,8 +47,8 @@ class Create:
         """
         spec = oci.parsed(path, raw)
         taken_back = record.take_back(spec)
-        source = self._source(spec)
-        engine_hooks = _our_hooks(spec)
+        source = self.grants.source(spec)
+        engine_hooks = granting.our_hooks(spec)
         if source is None:
             if engine_hooks:
                 self._note_engine(spec, engine_hooks, low_level)
@@ -69,7 +57,7 @@ class Create:
             return
         if self._trouble is not None:
             raise self._trouble
-        grant = self._grant(spec, source)
+        grant = self.grants.of(spec, source)
         if grant is not None:
             self._apply(spec, grant, engine_hooks)
         if grant is not None or taken_back:
@@ -83,9 +71,7 @@ class Create:
     ) -> None:
         """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
         before = record.survey(spec)
-        todo = _jobs_of(grant.edits, words.parse_capabilities(self._capabilities(spec)))
-        for job in todo:
-            _require_fresh(job, self.settings.spec_dirs)
+        todo = self.grants.jobs(grant, granting.capabilities_of(spec))
         brought = [hook["args"] for hook in engine_hooks]
         todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"
@@ -105,40 +91,8 @@ class Create:
     ) -> None:
         """Check and enter a container to which its engine has applied our CDI spec already."""
         for hook in engine_hooks:
-            _require_fresh(jobs.of_hook(hook), self.settings.spec_dirs)
+            granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
         self._enter_in_ledger(spec, None, resolve.Grant(), low_level, "cdi+wrapper")
-
-    def _source(self, spec: dict[str, Any]) -> request.Source | None:
-        sources = request.sources(spec, words.VOCABULARY, self.settings.annotation_prefixes)
-        verdict = policy.judge(sources, spec, self.settings)
-        for refused, reason in verdict.refused:
-            names = ", ".join(refused.names[:8])
-            self.log.warning(fault("GH1007", names=names, where=refused.where, reason=reason))
-        return verdict.chosen
-
-    def _grant(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
-        """Return what the container gets; None where it may start without."""
-        host_root = state.host_root()
-        if not source.is_grant and not freshness.driver_is_loaded(host_root):
-            if self.settings.on_missing_driver == "start":
-                self.log.warning(fault("GH1008", where=source.where))
-                return None
-            raise fault("GH1006", where=source.where)
-        capabilities = words.parse_capabilities(self._capabilities(spec))
-        default_kind = self.settings.default_kind or words.VOCABULARY.default_kind
-        policy.require_own_vendor(source, default_kind)
-        found = registry.load(self.settings.spec_dirs, self._compile_spec)
-        return resolve.resolve(
-            source.names,
-            default_kind,
-            found,
-            alias=known_node.alias,
-            adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
-        )
-
-    @staticmethod
-    def _capabilities(spec: dict[str, Any]) -> str | None:
-        return request.environment(spec).get(words.VOCABULARY.capabilities_env)
 
     def _enter_in_ledger(
         self,
@@ -151,6 +105,9 @@ class Create:
         command = self.command
         if not ledger.is_id(command.identity):
             return  # the runtime will refuse the id
+        root = command.root or state.runtime_root(low_level)
+        if os.path.isdir(os.path.join(root, command.identity)):
+            return  # and one that is in use, whose entry stays as it is
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = {
             **ledger.pod_of(spec.get("annotations")),
@@ -166,7 +123,6 @@ class Create:
             "started": ledger.start_time(creator),
             "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
         }
-        root = command.root or state.runtime_root(low_level)
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)
@@ -195,53 +151,6 @@ def _voided(spec: dict[str, Any]) -> bool:
         return False
     oci.set_variable(spec, name + "=void")
     return True
-
-
-def _our_hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    hooks = spec.get("hooks")
-    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
-
-
-def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:
-    """Return the jobs of our hooks among `edits`, each once, and take these hooks out of it."""
-    hooks = edits.get("hooks") or []
-    ours: list[Hook] = []
-    for hook in hooks:
-        if jobs.is_ours(hook) and all(hook["args"] != other["args"] for other in ours):
-            ours.append(hook)
-    edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
-    found = [jobs.of_hook(hook) for hook in ours]
-    for job in found:
-        job.keep(lambda path: words.wanted(path, capabilities))
-    return found
-
-
-def _filtered(
-    compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
-) -> ContainerEdits:
-    """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
-    if compiled.kind.partition("/")[0] != words.VENDOR:
-        return edits
-    kept = edits.copy()
-    if "deviceNodes" in edits:
-        kept["deviceNodes"] = [
-            node for node in edits["deviceNodes"] if words.wanted(node["path"], capabilities)
-        ]
-    if "mounts" in edits:
-        kept["mounts"] = [
-            m for m in edits["mounts"] if words.wanted(m["containerPath"], capabilities)
-        ]
-    return kept
-
-
-def _require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
-    if not job.fingerprint:
-        return
-    now = freshness.fingerprint(job.host_root, job.libcuda)
-    changed = freshness.differences(job.fingerprint, now)
-    if changed:
-        raise fault("GH1120", changes="; ".join(changed), dirs=", ".join(spec_dirs))
 
 
 def _remove_foreign_hooks(spec: dict[str, Any]) -> None:

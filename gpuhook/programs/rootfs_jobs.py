@@ -11,10 +11,12 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.container.identity import Identity
 from gpuhook.container.oci import user_namespace
 from gpuhook.container.provide import provide, require_writable
 from gpuhook.container.record import HOOK_MARK
-from gpuhook.container.rootfs import CrossingError, Root
+from gpuhook.container.rootfs import Root
+from gpuhook.container.walk import CrossingError
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import params, provision
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -72,7 +74,7 @@ def _do_one(
     if _is_covered(root, whole.paths(), foreign):
         outcome.hooks.append(_python_hook(job))
         return
-    with _Identity(spec):
+    with _identity(spec):
         failures = provide(root, whole)
     if any(_is_the_hooks(failure, spec) for failure in failures):
         outcome.hooks.append(_python_hook(job))
@@ -119,25 +121,12 @@ def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
     return False
 
 
-class _Identity:
-    """The file system identity of the container's root: what it makes must be the container's."""
-
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self._ids: tuple[int, int] | None = None
-        if user_namespace(spec) and os.geteuid() == 0:
-            linux = spec["linux"]
-            uid, gid = _mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings"))
-            self._ids = (uid, gid) if uid or gid else None
-
-    def __enter__(self) -> None:
-        if self._ids:
-            os.setegid(self._ids[1])
-            os.seteuid(self._ids[0])
-
-    def __exit__(self, *exc: object) -> None:
-        if self._ids:
-            os.seteuid(0)
-            os.setegid(0)
+def _identity(spec: dict[str, Any]) -> Identity:
+    """Return who the container's root is on the host, as far as config.json tells."""
+    if not user_namespace(spec):
+        return Identity(0, 0)
+    linux = spec["linux"]
+    return Identity(_mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings")))
 
 
 def _mapped(mappings: object) -> int:

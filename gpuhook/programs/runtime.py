@@ -16,7 +16,7 @@ import sys
 from gpuhook import files, settings, state
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import cold, oci_command
+from gpuhook.programs import bundled, cold, oci_command
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -73,10 +73,11 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         raise fault("GH1300", path=path) from error
     prefixes = [prefix.encode() for prefix in chosen.annotation_prefixes]
     if any(mark in raw for mark in (*words.MARKS, *prefixes)):
-        _load_bundled("gpuhook.programs.create")
+        bundled.load("gpuhook.programs.create")
         from gpuhook.programs.create import Create
+        from gpuhook.programs.granting import Granting
 
-        create = Create(command, chosen, log, compiler.compile_spec, trouble)
+        create = Create(command, Granting(chosen, log, compiler.compile_spec), trouble)
         try:
             create.edit(path, raw, low_level)
         except (GpuhookError, OSError):
@@ -106,13 +107,6 @@ def _of_our_own(error: Exception) -> GpuhookError:
         trace = trace.tb_next
     place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
     return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
-
-
-def _load_bundled(module: str) -> None:
-    """Load a module out of the launcher's bundle, where there is one: it is much the faster way."""
-    bundle = sys.modules.get("gpuhook_bundle")
-    if bundle is not None:
-        bundle.load(module)
 
 
 def find_low_level(names: list[str], launcher: str) -> str:

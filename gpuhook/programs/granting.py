@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a container asks for to what it gets: request -> policy -> resolve.
+
+HOT. The wrapper, the prestart hook and `attach` go this one way; what they do with the edits
+differs.
+"""
+
+from __future__ import annotations
+
+from gpuhook import state
+from gpuhook.cdi import registry
+from gpuhook.errors import fault
+from gpuhook.grant import policy, request, resolve
+from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.cdi.edits import ContainerEdits, Hook
+    from gpuhook.engine_log import EngineLog
+    from gpuhook.settings import Settings
+
+
+class Granting:
+    """The node's settings, its CDI specs, and where to report what was refused."""
+
+    def __init__(
+        self, settings: Settings, log: EngineLog, compile_spec: Callable[[str], None]
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self._compile_spec = compile_spec
+
+    def source(self, spec: dict[str, Any]) -> request.Source | None:
+        """Return the source of the request that counts, None where nothing is asked for."""
+        sources = request.sources(spec, words.VOCABULARY, self.settings.annotation_prefixes)
+        verdict = policy.judge(sources, spec, self.settings)
+        for refused, reason in verdict.refused:
+            names = ", ".join(refused.names[:8])
+            self.log.warning(fault("GH1007", names=names, where=refused.where, reason=reason))
+        return verdict.chosen
+
+    def of(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
+        """Return what the container gets; None where it may start without."""
+        if not source.is_grant and not freshness.driver_is_loaded(state.host_root()):
+            if self.settings.on_missing_driver == "start":
+                self.log.warning(fault("GH1008", where=source.where))
+                return None
+            raise fault("GH1006", where=source.where)
+        capabilities = capabilities_of(spec)
+        policy.require_own_vendor(source, self._default_kind())
+        return self.named(source.names, capabilities)
+
+    def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
+        """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
+        return resolve.resolve(
+            names,
+            self._default_kind(),
+            registry.load(self.settings.spec_dirs, self._compile_spec),
+            alias=known_node.alias,
+            adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
+        )
+
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        """Return the paths of the device nodes of each device of the node's own kind.
+
+        Without those that all of a spec's devices share. Devices go by their qualified names.
+        """
+        found = registry.load(self.settings.spec_dirs, self._compile_spec)
+        kind = self._default_kind()
+        nodes = {}
+        for name in found.names(kind):
+            _, edits = found.device(f"{kind}={name}")
+            paths = (node["path"] for node in edits.get("deviceNodes") or ())
+            nodes[f"{kind}={name}"] = frozenset(paths)
+        return nodes
+
+    def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[jobs.Jobs]:
+        """Return the jobs of our hooks in the grant, each once, and take these hooks out of it.
+
+        Raises GH1120 if one of them describes another state of this host.
+        """
+        found = _jobs_of(grant.edits, capabilities)
+        for job in found:
+            require_fresh(job, self.settings.spec_dirs)
+        return found
+
+    def _default_kind(self) -> str:
+        return self.settings.default_kind or words.VOCABULARY.default_kind
+
+
+def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:
+    """Return the driver capabilities that a container asks for; GH1020 for an unknown one."""
+    text = request.environment(spec).get(words.VOCABULARY.capabilities_env)
+    return words.parse_capabilities(text)
+
+
+def our_hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return our `apply` hooks in a config.json: there, an engine applied our CDI spec."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
+
+
+def require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
+    """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+    if not job.fingerprint:
+        return
+    now = freshness.fingerprint(job.host_root, job.libcuda)
+    changed = freshness.differences(job.fingerprint, now)
+    if changed:
+        raise fault("GH1120", changes="; ".join(changed), dirs=", ".join(spec_dirs))
+
+
+def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:
+    hooks = edits.get("hooks") or []
+    ours: list[Hook] = []
+    for hook in hooks:
+        if jobs.is_ours(hook) and all(hook["args"] != other["args"] for other in ours):
+            ours.append(hook)
+    edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
+    found = [jobs.of_hook(hook) for hook in ours]
+    for job in found:
+        job.keep(lambda path: words.wanted(path, capabilities))
+    return found
+
+
+def _filtered(
+    compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
+) -> ContainerEdits:
+    """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
+    if compiled.kind.partition("/")[0] != words.VENDOR:
+        return edits
+    kept = edits.copy()
+    if "deviceNodes" in edits:
+        kept["deviceNodes"] = [
+            node for node in edits["deviceNodes"] if words.wanted(node["path"], capabilities)
+        ]
+    if "mounts" in edits:
+        kept["mounts"] = [
+            m for m in edits["mounts"] if words.wanted(m["containerPath"], capabilities)
+        ]
+    return kept

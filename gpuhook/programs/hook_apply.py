@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook-hook apply`: the one createContainer hook of our CDI specs.
+
+WARM. It runs in the container's mount namespace before the runtime pivots into the root file
+system. In one process it refuses a stale spec, makes the links, merges the loader cache, chooses
+the CUDA compatibility libraries, masks the driver's parameters and enters the container in the
+ledger.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+
+from gpuhook import files
+from gpuhook.container import ledger, oci
+from gpuhook.container.provide import provide
+from gpuhook.container.rootfs import Root
+from gpuhook.errors import fault
+from gpuhook.programs import hook_state
+from gpuhook.programs.rootfs_jobs import root_path
+from gpuhook.vendors.nvidia import freshness, jobs, params, provision
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.engine_log import EngineLog
+    from gpuhook.programs.hook_state import HookState
+
+_TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR, errno.EBUSY)
+
+
+def run(words: list[str], log: EngineLog) -> None:
+    """Do the jobs that `words` name for the container whose state is on standard input."""
+    began = time.monotonic()
+    job = jobs.parse(words)
+    state = hook_state.read()
+    if job.fingerprint:
+        now = freshness.fingerprint(job.host_root, job.libcuda)
+        changed = freshness.differences(job.fingerprint, now)
+        if changed:
+            raise fault("GH1120", changes="; ".join(changed), dirs="the CDI spec directories")
+    with Root(root_path(state.bundle, state.spec)) as root:
+        for mount in state.spec.get("mounts") or ():
+            if isinstance(mount, dict) and mount.get("type") == "tmpfs":
+                root.admit(str(mount.get("destination")))
+        _file_system(root, job, log)
+        if job.driver_params:
+            _mask_params(root, job, log)
+    _enter_in_ledger(state, began, log)
+
+
+def _file_system(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+    """Make links and loader files.
+
+    What cannot be written, or lies behind a mount of somebody else's files, does not stop the
+    container: most of the driver works without.
+    """
+    whole, reason = provision.of(root, job)
+    left_out = [reason] if reason else []
+    for failure in provide(root, whole):
+        if failure.errno not in _TOLERATED:
+            raise failure
+        left_out.append(f"{failure.filename}: {failure.strerror}")
+    for what in left_out:
+        log.warning(fault("GH1641", what=what))
+
+
+def _mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+    from gpuhook.kernel import mounts
+
+    content = params.masked(job.host_root)
+    if content is None:
+        return
+    directory, _, name = params.PATH.rpartition("/")
+    root.admit("/proc")
+    try:
+        target = f"/proc/self/fd/{root.directory(directory)}/{name}"
+        mounts.bind_read_only(params.masked_file(content), target)
+    except OSError as error:
+        # Best effort, as in a user namespace: the device cgroup still holds.
+        reason = error.strerror or str(error)
+        log.warning(fault("GH1641", what=f"the mask over {params.PATH}: {reason}"))
+
+
+def _init_pid() -> int:
+    """Return the pid of the container's init, our parent, as the host numbers it.
+
+    The state says 1: the hook runs in the container's pid namespace already, while /proc is the
+    host's still, and os.getppid() does not know better than the state.
+    """
+    for line in files.read("/proc/self/status", 65536).split(b"\n"):
+        if line.startswith(b"PPid:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
+    pid = _init_pid()
+    if not ledger.is_id(state.id):
+        return
+    if any((e["id"], e.get("bundle")) == (state.id, state.bundle) for e in ledger.living()):
+        return  # the wrapper was there before
+    entry: dict[str, Any] = {
+        **ledger.pod_of(state.spec.get("annotations")),
+        "bundle": state.bundle,
+        "devices": [],
+        "nodes": oci.device_paths(state.spec),
+        "replicas": [],
+        "requested": [],
+        "source": "CDI, applied by the engine",
+        "route": "cdi",
+        "runtime": "",
+        "pid": pid,
+        "started": ledger.start_time(pid),
+        "milliseconds": round((time.monotonic() - began) * 1000, 2),
+    }
+    trouble = ledger.enter("", state.id, entry)
+    if trouble is not None:
+        log.warning(trouble)

@@ -1,0 +1,16 @@
+#!/bin/sh
+# gpuhook-prestart: the OCI hook, state on standard input. A container that names no GPU ends here,
+# in a millisecond and with no Python that could fail; any other goes to `gpuhook-hook prestart`.
+case ${1-prestart} in prestart) ;; *) exec "@BIN@/gpuhook-hook" "$@" ;; esac
+PATH=$PATH:/usr/bin:/bin
+state=$(cat)
+bundle=${state#*'"bundle":'} bundle=${bundle#*'"'} bundle=${bundle%%'"'*}
+settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
+[ -r "$settings" ] || settings=/dev/null
+# The words of a request; and where the settings have prefixes of their own, Python reads them.
+if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
+  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|nvidia-container-devices|cdi\.k8s\.io|annotationPrefixes' "$bundle/config.json" "$settings"
+  [ $? -ne 1 ] || exit 0
+fi
+shift $(($# > 0))
+printf '%s' "$state" | "@BIN@/gpuhook-hook" prestart "$@"
