@@ -11,9 +11,10 @@ import click
 
 from gpuhook import settings, state
 from gpuhook.cdi import cache, names, spec, validate
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
+from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
-from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection, words
+from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection
 from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
 
 TYPE_CHECKING = False
@@ -39,15 +40,6 @@ def _strategies(
             known = ", ".join(selection.STRATEGIES)
             raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
     return found
-
-
-def _capabilities(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> frozenset[str] | None:
-    try:
-        return words.parse_capabilities(value) if value is not None else None
-    except GpuhookError as error:
-        raise click.BadParameter(f"{error.message}; {error.hint}", ctx, param) from error
 
 
 @click.command(name="generate-cdi")
@@ -121,7 +113,7 @@ def _capabilities(
     "--driver-capabilities",
     "capabilities",
     metavar="LIST",
-    callback=_capabilities,
+    callback=parameters.capabilities,
     envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
     show_envvar=True,
     help="Only the files and nodes that these need (compute,utility,...). Default: all.",

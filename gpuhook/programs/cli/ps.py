@@ -32,7 +32,8 @@ def ps(output: str, no_headers: bool) -> None:
     gone are removed while reading.
     """
     by_node = known_node.uuids()
-    held = [holdings.of(entry, by_node) for entry in ledger.living()]
+    told = [holdings.of(entry, by_node) for entry in ledger.living()]
+    held = [one for one in told if one["gpus"] or not one["withdrawn"]]
     if output == "json":
         click.echo(json.dumps({"schema": "gpuhook/ps/v1", "containers": held}, indent=2))
         return

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU for a container that runs: nodes, driver files, loader set-up, device rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.container import live, oci, recovery
+from gpuhook.container.made import Made
+from gpuhook.programs.report import Report
+from gpuhook.programs.target import Note
+from gpuhook.vendors.nvidia import live as nvidia_live
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.grant.resolve import Grant
+    from gpuhook.programs import granting
+    from gpuhook.programs.target import Target
+    from gpuhook.vendors.nvidia.jobs import Jobs
+
+_RESTART = "a restart of the container does not bring it back: its config.json does not have it"
+_ENV = "the container's processes keep the variables that they have"
+
+
+def attach(
+    target: Target,
+    grants: granting.Granting,
+    names: Sequence[str],
+    capabilities: frozenset[str],
+    *,
+    is_dry: bool,
+) -> Report:
+    """Give the container the devices `names`; whatever it has already is left as it is.
+
+    All or nothing. Raises the faults of resolving, and OSError or GH17xx of the container.
+    """
+    grant = grants.named(list(names), capabilities)
+    todo = grants.jobs(grant, capabilities)
+    held = target.held
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, capabilities)
+    wanted.owner = oci.owner(target.spec)
+    wanted.denied = target.withdrawn
+    plan = live.plan(held, wanted)
+    plan.skipped += reasons
+    report = Report(target, [plan], is_dry=is_dry)
+    if is_dry:
+        return report
+    has_steps = bool(plan.operations)
+    coming = recovery.intended(held, wanted, plan)
+    before = Note(target, lambda entry: _intend(entry, target, wanted.edits, todo, coming))
+    after = Note(target, lambda entry: _enter(entry, target, grant, wanted.edits, todo))
+    plan.operations = [before, *plan.operations, after] if has_steps else [after]
+    plan.execute(held)
+    report.notes += held.rules.notes
+    if grant.replicas:
+        report.notes.append(f"noted as held: {', '.join(grant.replicas)}")
+    if has_steps:
+        report.notes.append(_ENV)
+        known = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
+        if not known.issuperset(node["path"] for node in wanted.edits.get("deviceNodes") or ()):
+            report.notes.append(_RESTART)
+    return report
+
+
+def _intend(
+    entry: dict[str, Any],
+    target: Target,
+    edits: ContainerEdits,
+    todo: list[Jobs],
+    coming: Made,
+) -> None:
+    """Note in the ledger what the container is going to be given."""
+    record = target.record(edits, todo, is_pending=True)
+    noted = Made(record["made"])
+    noted.add(coming)
+    entry["live"] = {**record, "made": noted.document()}
+
+
+def _enter(
+    entry: dict[str, Any], target: Target, grant: Grant, edits: ContainerEdits, todo: list[Jobs]
+) -> None:
+    """Note in the ledger what the container has been given."""
+    nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
+    entry["devices"] = list(dict.fromkeys([*entry.get("devices", ()), *grant.devices]))
+    entry["replicas"] = list(dict.fromkeys([*entry.get("replicas", ()), *grant.replicas]))
+    entry["nodes"] = list(dict.fromkeys([*entry.get("nodes", ()), *nodes]))
+    entry["withdrawn"] = [path for path in target.withdrawn if path not in nodes]
+    target.made.add(target.held.made)
+    entry["live"] = target.record(edits, todo, is_pending=False)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook attach`: a GPU for a container that runs."""
+
+from __future__ import annotations
+
+import click
+
+from gpuhook.programs import attach as attaching
+from gpuhook.programs import target
+from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import parameters
+
+
+@click.command()
+@click.argument("container")
+@options.device
+@click.option(
+    "--driver-capabilities",
+    metavar="LIST",
+    callback=parameters.capabilities,
+    show_envvar=True,
+    help="Which nodes and files of the driver come along: compute, utility, graphics, video, "
+    "display, ngx, compat32, all. Default: what the container's NVIDIA_DRIVER_CAPABILITIES says, "
+    "or utility,compute.",
+)
+@options.state_root
+@options.dry_run
+@options.output
+def attach(
+    *,
+    container: str,
+    devices: tuple[str, ...],
+    driver_capabilities: frozenset[str] | None,
+    state_roots: tuple[str, ...],
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Give a running CONTAINER a GPU: nodes, device rules, driver files, loader cache.
+
+    CONTAINER is an id or the beginning of one, a pid of one of its processes, or its pod as
+    namespace/pod/container. All is done, or nothing; a second time changes nothing.
+
+    Its processes keep their environment, and a restart of the container does not bring the GPU
+    back, as its config.json does not have it.
+    """
+    names = options.names_of(devices)
+    with target.opened(container, state_roots, to_change=not dry_run) as found:
+        chosen = driver_capabilities or found.capabilities()
+        report = attaching.attach(found, options.grants(), names, chosen, is_dry=dry_run)
+    options.show([report.document()], "attach", output)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU taken away from a container that runs.
+
+Control nodes and driver files go with the last GPU, and only if they came with one while the
+container lived.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from gpuhook.container import live, users, withdrawal
+from gpuhook.container.bind_mounts import Bind
+from gpuhook.container.live import Plan
+from gpuhook.container.made import noted
+from gpuhook.container.removals import Forbid
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.report import Report
+from gpuhook.programs.taken import Taken
+from gpuhook.programs.target import Note
+from gpuhook.vendors.nvidia import granted, provision, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.cdi.edits import DeviceNode
+    from gpuhook.kernel.device_filter import Rule
+    from gpuhook.programs.granting import Granting
+    from gpuhook.programs.target import Target
+
+_RESTART = "config.json grants it: it comes back when the container is started again"
+_NOT_DENIED = "device rules: {}: who can make a node in there opens the device again"
+_OPEN = "{} keeps what it has: only new opens are refused"
+
+
+def detach(
+    target: Target, grants: Granting, names: Sequence[str], *, force: bool, is_dry: bool
+) -> Report:
+    """Take the devices `names` away; what the container does not have is no fault.
+
+    All or nothing, but for what the container itself holds on to: that is told as left over, and
+    cannot be opened any more.
+
+    Raises GH1753 if a process of the container has one open, unless `force`.
+    """
+    taken = Taken(target, grants, names)
+    detaching = _Detach(target, taken)
+    holders = _holders(target, taken.nodes)
+    if holders and not force:
+        raise fault("GH1753", id=target.found.id, holders="; ".join(holders))
+    plan = detaching.plan()
+    report = Report(target, [plan], is_dry=is_dry)
+    if taken.nodes and target.held.rules.version == "none":
+        report.left.append(_NOT_DENIED.format(target.held.rules.why_none))
+    report.notes += [_OPEN.format(holder) for holder in holders]
+    if taken.of_config:
+        report.notes.append(_RESTART)
+    if taken.replicas:
+        report.notes.append(f"no longer noted as held: {', '.join(taken.replicas)}")
+    if is_dry or not (taken.nodes or taken.replicas or taken.is_last):
+        return report
+    # First that it is to go: who is killed in the middle leaves nothing that a repair gives back.
+    plan.operations.insert(0, Note(target, detaching.intend))
+    plan.operations.append(Note(target, detaching.enter))
+    plan.execute(target.held)
+    report.notes += target.held.rules.notes
+    report.left += target.held.left
+    return report
+
+
+class _Detach:
+    """How the nodes are taken away, and what the ledger is told of it."""
+
+    def __init__(self, target: Target, taken: Taken) -> None:
+        self.target = target
+        self.taken = taken
+
+    def plan(self) -> Plan:
+        """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
+        plan, target = Plan(), self.target
+        binds = _binds(target)
+        rules = [(node["path"], live.rule_of(node)) for node in self.taken.nodes]
+        taken = [(path, os.makedev(*rule.device[1:])) for path, rule in rules if rule is not None]
+        forbidden = self._rules()
+        if forbidden is not None:
+            plan.operations.append(forbidden)
+        steps = [withdrawal.nodes(target.held, target.made, taken, binds)]
+        if self.taken.is_last:
+            others = {path: b for path, b in binds.items() if path not in dict(taken)}
+            steps.append(self._rest(others))
+        for step in steps:
+            plan.operations += step.operations
+            plan.skipped += step.skipped
+        plan.skipped += self._unknown()
+        return plan
+
+    def _unknown(self) -> list[str]:
+        """Return what there is of the driver that nobody has noted, if the last GPU goes."""
+        if not self.taken.is_last or self.target.made.mounts:
+            return []
+        known = {m["containerPath"] for m in self.target.by_config.get("mounts") or ()}
+        mounts = [mount.target for mount in self.target.held.process.mounts()]
+        found = [path for path in mounts if words.is_driver_file(path) and path not in known]
+        if not found:
+            return []
+        return [f"{len(found)} mounts of driver files stay: no record says who made them"]
+
+    def _rest(self, binds: dict[str, Bind]) -> Plan:
+        """Return how the driver's files are taken away, as far as what is there can be read."""
+        target = self.target
+        try:
+            provisions = [provision.of(target.held.root, job)[0] for job in target.jobs]
+            return withdrawal.rest(target.held, target.made, binds, provisions)
+        except (OSError, GpuhookError) as error:
+            plan = Plan()
+            plan.skipped.append(f"the driver's files stay: {error}")
+            return plan
+
+    def _rules(self) -> Forbid | None:
+        """Return the step that takes the rules back, None where there are none."""
+        rules = self.target.held.rules
+        if rules.version == "none":
+            return None
+        added: list[Rule] = []
+        others: list[Rule] = []
+        nodes: dict[Rule, str] = {}
+        hosts: dict[Rule, str] = {}
+        for node in self.taken.nodes:
+            rule = live.rule_of(node)
+            if rule is None:
+                continue
+            nodes[rule] = node["path"]
+            hosts[rule] = node.get("hostPath") or node["path"]
+            if noted(rule) in self.target.made.rules:
+                added.append(rule)
+            elif rules.verdict(*rule.device, "r")[0]:
+                others.append(rule)
+        return Forbid(added, others, nodes, hosts) if added or others else None
+
+    def intend(self, entry: dict[str, Any]) -> None:
+        """Note in the ledger what is going to go."""
+        paths = [node["path"] for node in self.taken.nodes]
+        entry["withdrawn"] = list(dict.fromkeys([*self.target.withdrawn, *paths]))
+
+    def enter(self, entry: dict[str, Any]) -> None:
+        """Note in the ledger what is gone, so that no repair brings it back."""
+        target = self.target
+        paths = [node["path"] for node in self.taken.nodes]
+        entry["nodes"] = [path for path in entry.get("nodes", ()) if path not in paths]
+        for key in ("devices", "replicas"):
+            entry[key] = [name for name in entry.get(key, ()) if not self.taken.is_gone(name)]
+        self.intend(entry)
+        if self.taken.is_last:
+            entry.pop("live", None)
+        elif "live" in entry:
+            for node in self.taken.nodes:
+                rule = live.rule_of(node)
+                target.made.forget(node["path"], noted(rule) if rule is not None else [])
+            edits = granted.without(target.given, paths)
+            entry["live"] = {**entry["live"], "edits": edits, "made": target.made.document()}
+
+
+def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
+    """Return who has one of the nodes open."""
+    numbers = set()
+    for node in nodes:
+        rule = live.rule_of(node)
+        if rule is not None:
+            numbers.add(rule.device[1:])
+    found = users.processes_with(target.held.process, numbers)
+    return [f"process {pid} ({command}, {how})" for pid, command, how in found]
+
+
+def _binds(target: Target) -> dict[str, Bind]:
+    """Return the mounts that were made, by target, as they would be made again."""
+    binds = {}
+    for mount in target.given.get("mounts") or ():
+        source = mount["hostPath"]
+        is_directory = os.path.isdir(source)
+        attributes = live.attributes_of(mount)
+        path = mount["containerPath"]
+        binds[path] = Bind(source, path, attributes, is_directory=is_directory)
+    for node in target.given.get("deviceNodes") or ():
+        source = node.get("hostPath") or node["path"]
+        if os.path.exists(source) and stat.S_ISCHR(os.stat(source).st_mode):
+            binds[node["path"]] = Bind(
+                source, node["path"], live.NODE_ATTRIBUTES, is_directory=False
+            )
+    return binds

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running container that somebody named: found, held, with what it was granted.
+
+What `attach`, `detach`, `repair` and `inspect` begin with.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gpuhook.cdi.edits import merged
+from gpuhook.container import find, ledger, ledger_changes, live, membership, recovery
+from gpuhook.container.made import Made
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import granting
+from gpuhook.programs.interruptible import Interruptible
+from gpuhook.vendors.nvidia import granted, jobs, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.container.operations import Live
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.vendors.nvidia.jobs import Jobs
+
+
+class Target:
+    """A container: what its runtime says, its config.json, its ledger entry, and itself, held.
+
+    `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
+    what was newly made for that, `withdrawn` the nodes that were taken away of the former.
+    """
+
+    def __init__(self, found: Found, spec: dict[str, Any], held: Live) -> None:
+        self.found = found
+        self.spec = spec
+        self.held = held
+        entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
+        self.entry: dict[str, Any] = entry or {}
+        record = self.entry.get("live")
+        self._record: dict[str, Any] = record if isinstance(record, dict) else {}
+        self.by_config = granted.by_config(spec)
+        self.given = granted.renewed(self._record.get("edits") or {})
+        self.jobs = [jobs.parse(args) for args in self._record.get("jobs") or ()]
+        self.made = self._made()
+        self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
+
+    def _made(self) -> Made:
+        """Return what was made, also by somebody who was killed before it could be noted."""
+        noted = Made(self._record.get("made"))
+        if self._record.get("pending"):
+            noted.add(recovery.made(self.held, self.given, self.by_config, noted))
+        return noted
+
+    def record(
+        self, edits: ContainerEdits, todo: list[Jobs], *, is_pending: bool
+    ) -> dict[str, Any]:
+        """Return what the ledger keeps of what the container is given while it lives.
+
+        `is_pending` is for before it is done, so that who is killed meanwhile leaves a trace.
+        """
+        args = [job.hook()["args"][2:] for job in [*self.jobs, *todo]]
+        each_once = [one for n, one in enumerate(args) if one not in args[:n]]
+        record: dict[str, Any] = {
+            "edits": merged([self.given, granted.with_numbers(edits)]),
+            "jobs": each_once,
+            "made": self.made.document(),
+        }
+        return {**record, "pending": True} if is_pending else record
+
+    @property
+    def granted(self) -> ContainerEdits:
+        """Return all that the container is to have now."""
+        whole = granted.without(merged([self.by_config, self.given]), self.withdrawn)
+        nodes = {node["path"]: node for node in whole.get("deviceNodes") or ()}
+        if nodes:
+            whole["deviceNodes"] = list(nodes.values())
+        return whole
+
+    @property
+    def all_jobs(self) -> list[Jobs]:
+        """Return the jobs of the hook that an engine brought, and of what was given later."""
+        return [jobs.of_hook(hook) for hook in granting.our_hooks(self.spec)] + self.jobs
+
+    def capabilities(self) -> frozenset[str]:
+        """Return the driver capabilities that the container asks for; the default for others."""
+        try:
+            return granting.capabilities_of(self.spec)
+        except GpuhookError:
+            return words.parse_capabilities(None)
+
+    def note(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the container's entry in the ledger; raises OSError."""
+
+        def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
+            for key, value in _introduction(self.found, self.spec).items():
+                entry.setdefault(key, value)
+            change(entry)
+            return entry or None
+
+        process = self.held.process
+        ledger_changes.update(
+            self.found.state_root, self.found.id, (process.pid, process.started), changed
+        )
+
+
+class Note:
+    """An operation of a plan: the ledger knows what is done, or it is not done."""
+
+    def __init__(self, target: Target, change: Callable[[dict[str, Any]], None]) -> None:
+        self._target = target
+        self._change = change
+        self._before = target.entry
+
+    def describe(self) -> list[str]:
+        """Return nothing: it is not the container that changes."""
+        return []
+
+    def execute(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
+        """Write the entry."""
+        self._target.note(self._change)
+
+    def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
+        """Put the entry back as it was."""
+
+        def restored(entry: dict[str, Any]) -> None:
+            entry.clear()
+            entry.update(self._before)
+
+        self._target.note(restored)
+
+
+@contextmanager
+def opened(
+    text: str, state_roots: Sequence[str] = (), *, to_change: bool = False
+) -> Iterator[Target]:
+    """Give the running container that `text` names; raises the faults of find() and Process."""
+    with held(find.find(text, state_roots), to_change=to_change) as target:
+        yield target
+
+
+@contextmanager
+def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
+    """Give the running container `found`; GH1738 if it is stopped.
+
+    Those who want it `to_change` wait for each other. GH1756 if it is another user's own: what
+    that user's files say of it is nothing that root acts on.
+    """
+    is_ours = found.owner in (0, os.geteuid())
+    if to_change and not is_ours:
+        raise fault("GH1756", id=found.id, user=found.owner)
+    spec = _config(found) if is_ours else {}
+    with found.process() as process:
+        if process.namespace("mnt") in membership.host_namespaces("mnt"):
+            raise fault("GH1737", pid=process.pid)
+        cgroup = found.cgroup
+        if cgroup is None and not membership.has_own_cgroup(process):
+            cgroup = ""
+        with ExitStack() as stack:
+            signals = stack.enter_context(Interruptible()) if to_change else None
+            if to_change:
+                stack.enter_context(ledger_changes.Changing(found.state_root, found.id))
+            container = stack.enter_context(live.opened(process, "/", spec, cgroup))
+            if signals is not None:
+                container.signals = signals
+            yield Target(found, spec, container)
+
+
+def _config(found: Found) -> dict[str, Any]:
+    """Return the container's config.json, {} where its engine has removed the bundle."""
+    try:
+        return found.config()
+    except FileNotFoundError:
+        return {}
+
+
+def _introduction(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what an entry says of a container that the ledger did not know."""
+    return {
+        **ledger.pod_of(spec.get("annotations")),
+        "bundle": found.bundle,
+        "devices": [],
+        "nodes": [node["path"] for node in granted.by_config(spec).get("deviceNodes") or ()],
+        "replicas": [],
+        "requested": [],
+        "source": "",
+        "route": "attach",
+        "runtime": found.runtime,
+    }
