@@ -27,6 +27,7 @@ def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
         "bundle": entry.get("bundle") or "",
         "milliseconds": entry.get("milliseconds"),
         "since": entry["since"],
+        "withdrawn": entry.get("withdrawn") or [],
     }
 
 

@@ -17,11 +17,15 @@ from gpuhook import __version__
 from gpuhook.errors import GpuhookError, fault
 
 COMMANDS = {
+    "attach": "gpuhook.programs.cli.attach:attach",
     "cdi": "gpuhook.programs.cli.cdi:cdi",
     "config": "gpuhook.programs.cli.config:config",
+    "detach": "gpuhook.programs.cli.detach:detach",
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
+    "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
     "ps": "gpuhook.programs.cli.ps:ps",
+    "repair": "gpuhook.programs.cli.repair:repair",
 }
 
 

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running container has of its GPUs, as found in the container itself.
+
+Facts, and beside them what is wrong: each finding has a sentence and what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from gpuhook import state
+from gpuhook.container import ledger
+from gpuhook.container.provide import CACHE
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.kernel import mountinfo
+from gpuhook.loader import cache, conf
+from gpuhook.vendors.nvidia import freshness, seen, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.container.device_rules import DeviceRules
+    from gpuhook.container.operations import Live
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.kernel.device_filter import Rule
+    from gpuhook.kernel.mountinfo import Mount
+
+SCHEMA = "gpuhook/inspect/v1"
+_MAX_CACHE = 16 << 20
+
+
+def of(live: Live, found: Found, spec: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a running container, as schemas/inspect.json has them.
+
+    `spec` is its config.json and `entry` its entry in the ledger, {} where there is none. Raises
+    OSError, and GH1732 if it ends meanwhile.
+    """
+    mounted = mountinfo.parse(live.process.read("mountinfo"))
+    mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
+    return {
+        "schema": SCHEMA,
+        "container": _container(found, spec),
+        "driver": _driver(mounts),
+        "cgroup": {
+            "version": live.rules.version,
+            "path": live.rules.path,
+            "programs": _programs(live.rules),
+        },
+        "nodes": list(_nodes(live, {mount.target for mount in mounted})),
+        "mounts": mounts,
+        "loader": _loader(live),
+        "env": {
+            "process": _variables(live.process.environment()),
+            "config": _variables(_config_variables(spec)),
+        },
+        "ledger": entry or None,
+        "findings": [],
+    }
+
+
+def findings(facts: dict[str, Any]) -> list[GpuhookError]:
+    """Return what is wrong with the facts of a container, worst first."""
+    identity = facts["container"]["id"]
+    wrong = []
+    request = _unheard(facts)
+    if request:
+        wrong.append(fault("GH1745", container=identity, request=request))
+    driver = facts["driver"]
+    if driver["agree"] is False:
+        mounted = " and ".join(driver["mounted"])
+        wrong.append(fault("GH1741", container=identity, mounted=mounted, now=driver["running"]))
+    gone = [mount["path"] for mount in facts["mounts"] if mount["removed"]]
+    if gone:
+        wrong.append(fault("GH1742", container=identity, path=gone[0], count=len(gone)))
+    if facts["loader"]["trouble"]:
+        wrong.append(fault("GH1743", container=identity, reason=facts["loader"]["trouble"]))
+    return wrong
+
+
+def _unheard(facts: dict[str, Any]) -> str:
+    """Return the variable that asks for GPUs of a container that has none and never had, or ""."""
+    if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
+        return ""
+    name = words.VOCABULARY.devices_env + "="
+    asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
+    value = asked[-1][len(name) :].strip() if asked else ""
+    return "" if value in ("", "void", "none") else asked[-1]
+
+
+def with_findings(facts: dict[str, Any], wrong: list[GpuhookError]) -> dict[str, Any]:
+    """Return the facts with what is wrong, as JSON has it."""
+    told = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
+    return {**facts, "findings": told}
+
+
+def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
+    pod = ledger.pod_of(spec.get("annotations"))
+    return {
+        "id": found.id,
+        "pid": found.pid,
+        "status": found.status,
+        "engine": found.engine or None,
+        "runtime": found.runtime or None,
+        "bundle": found.bundle or None,
+        "root": found.root_path or None,
+        "state_root": found.state_root or None,
+        "pod": pod.get("pod"),
+        "namespace": pod.get("namespace"),
+        "container": pod.get("container"),
+    }
+
+
+def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the version of the node's driver, those of the mounted files, and if they agree."""
+    running = freshness.module_version(state.host_root()) or None
+    versions = sorted({mount["version"] for mount in mounts if mount["version"]})
+    agree = versions == [running] if running and versions else None
+    return {"running": running, "mounted": versions, "agree": agree}
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    return {
+        "path": mount.target,
+        "source": mount.root,
+        "options": mount.options,
+        # What is mounted at a fixed name, as a binary is, comes from a place that may say more.
+        "version": seen.driver_version(mount.target) or seen.driver_version(mount.root),
+        "removed": mount.is_deleted,
+    }
+
+
+def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
+    for directory in seen.NODE_DIRECTORIES:
+        for name in _names(live, directory):
+            path = f"{directory}/{name}"
+            found = live.root.found(path, follow=False)
+            if found is None or not stat.S_ISCHR(found.st_mode):
+                continue
+            number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+            if seen.is_node(path, number, state.host_root()):
+                yield _node(live, path, found, is_bound=path in mounted)
+
+
+def _names(live: Live, directory: str) -> list[str]:
+    fd = live.root.lookup(directory)
+    if fd is None or not stat.S_ISDIR(os.fstat(fd).st_mode):
+        return []
+    try:
+        return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+    finally:
+        os.close(fd)
+
+
+def _node(live: Live, path: str, found: os.stat_result, *, is_bound: bool) -> dict[str, Any]:
+    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    allowed, reason = live.rules.verdict("c", major, minor, "rw")
+    return {
+        "path": path,
+        "major": major,
+        "minor": minor,
+        "mode": f"{stat.S_IMODE(found.st_mode):04o}",
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "bound": is_bound,
+        "allowed": allowed,
+        "reason": reason,
+    }
+
+
+def _programs(rules: DeviceRules) -> list[dict[str, Any]]:
+    """Return the device programs; `rules` is null where instructions cannot be read as rules."""
+    return [
+        {
+            "id": program.id,
+            "name": program.name,
+            "cgroup": program.cgroup,
+            "attached": program.flags,
+            "own": program.own,
+            "added": [_worded(rule) for rule in program.ours],
+            "rules": None if program.rules is None else [_worded(rule) for rule in program.rules],
+        }
+        for program in rules.programs()
+    ]
+
+
+def _worded(rule: Rule) -> str:
+    return f"{'allow' if rule.allow else 'deny'} {rule.line}"
+
+
+def _loader(live: Live) -> dict[str, Any]:
+    """Return the libraries that we entered into the loader's cache, and whether each is found."""
+    try:
+        ours = conf.recorded(live.root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+        content = live.root.read(CACHE, _MAX_CACHE)
+        entries = {(e.soname, e.path) for e in cache.parse(content)} if content else set()
+    except GpuhookError as error:
+        return {"libraries": [], "trouble": error.message}
+    except OSError as error:
+        return {"libraries": [], "trouble": f"{error.filename or CACHE}: {error.strerror}"}
+    libraries = [
+        {
+            "name": os.fsdecode(soname),
+            "path": os.fsdecode(path),
+            "cached": (soname, path) in entries,
+            "found": live.root.found(os.fsdecode(path)) is not None,
+        }
+        for soname, path in ours
+    ]
+    return {"libraries": libraries, "trouble": None}
+
+
+def _config_variables(spec: dict[str, Any]) -> list[str]:
+    process = spec.get("process")
+    env = process.get("env") if isinstance(process, dict) else None
+    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
+
+
+def _variables(env: list[str]) -> list[str]:
+    return [entry for entry in env if entry.startswith(seen.VARIABLES)]

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook inspect`: what a running container has of its GPUs, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from gpuhook.diagnose import differences, inspection
+from gpuhook.errors import GpuhookError, printable
+from gpuhook.programs import repair, target
+from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli.tables import table
+
+_MAX_LINE = 4096
+
+
+@click.command()
+@click.argument("container")
+@options.state_root
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    show_envvar=True,
+)
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if something is wrong.")
+@click.pass_context
+def inspect(
+    ctx: click.Context,
+    *,
+    container: str,
+    state_roots: tuple[str, ...],
+    output: str,
+    exit_code: bool,
+) -> None:
+    """Show what a running CONTAINER has: device nodes, mounts, loader cache, variables.
+
+    Of each node: whether the container's device cgroup lets it be opened. Of the mounted driver:
+    its version, and the node's own. And what it lacks of what it was granted, with the command
+    that mends it. Nothing is changed, and nothing is run in the container.
+
+    CONTAINER is named as in `gpuhook attach --help`.
+    """
+    with target.opened(container, state_roots) as found:
+        facts = inspection.of(found.held, found.found, found.spec, found.entry)
+        wrong = [*_missing(found), *inspection.findings(facts)]
+    if output == "json":
+        click.echo(json.dumps(inspection.with_findings(facts, wrong), indent=2))
+    else:
+        _print(facts, wrong)
+    ctx.exit(1 if exit_code and wrong else 0)
+
+
+def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
+    for line in _lines(facts):
+        click.echo(line)
+    for code, hint in dict.fromkeys((one.code, one.hint) for one in wrong):
+        click.echo()
+        for one in wrong:
+            if (one.code, one.hint) == (code, hint):
+                click.echo(f"{code}: {printable(one.message, _MAX_LINE)}")
+        click.echo(f"hint: {hint}")
+
+
+def _missing(found: target.Target) -> list[GpuhookError]:
+    """Return what the container lacks, or why that cannot be told."""
+    try:
+        plan = repair.missing(found, options.grants())
+    except GpuhookError as error:
+        return [error]
+    return differences.findings(found.found.id, plan)
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    """Return the facts as text, a paragraph for each kind."""
+    container, driver, cgroup = facts["container"], facts["driver"], facts["cgroup"]
+    head = [
+        ("Container", f"{container['id']}, {container['status']}, pid {container['pid']}"),
+        ("Made by", _joined(", ", container["engine"], container["runtime"])),
+        ("Pod", _joined("/", container["namespace"], container["pod"], container["container"])),
+        ("Bundle", container["bundle"] or "-"),
+        ("Driver", _driver(driver)),
+        ("Device cgroup", _joined(" ", cgroup["version"], cgroup["path"])),
+        *(("", _program(program)) for program in cgroup["programs"]),
+        ("Ledger", _ledger(facts["ledger"])),
+    ]
+    lines = table(None, [(f"{name}:" if name else "", text) for name, text in head]).splitlines()
+    lines += _section(("NODE", "DEVICE", "MODE", "OWNER", "KIND", "CGROUP"), _nodes(facts))
+    lines += _section(("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts))
+    lines += _section(("LIBRARY", "PATH", "LOADER CACHE"), _libraries(facts))
+    return lines + _section(("VARIABLE", "OF"), _variables(facts))
+
+
+def _section(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    return ["", *table(headers, rows or [("-",) * len(headers)]).splitlines()]
+
+
+def _joined(separator: str, *words: str | None) -> str:
+    return separator.join(word for word in words if word) or "-"
+
+
+def _driver(driver: dict[str, Any]) -> str:
+    running = driver["running"] or "no driver"
+    mounted = " and ".join(driver["mounted"]) or "none"
+    return f"{running} on this node, {mounted} in the container"
+
+
+def _program(program: dict[str, Any]) -> str:
+    name = f"program {program['id']} {program['name']}".rstrip()
+    whose = "" if program["own"] else f", from above ({program['cgroup']})"
+    added = f", with {len(program['added'])} rules of gpuhook's" if program["added"] else ""
+    hidden = "" if program["rules"] is not None else ", cannot be read as rules"
+    return f"{name}, attached: {program['attached']}{whose}{added}{hidden}"
+
+
+def _ledger(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "no entry"
+    devices = ", ".join(entry.get("devices") or ()) or "no device"
+    live = entry.get("live")
+    told = f"{entry.get('route') or 'unknown route'}: {devices}"
+    given = [str(node.get("path")) for node in _given(live)]
+    told += f"; given later: {', '.join(given)}" if given else ""
+    taken = ", ".join(entry.get("withdrawn") or ())
+    return told + (f"; taken away: {taken}" if taken else "")
+
+
+def _given(live: object) -> list[dict[str, Any]]:
+    edits = live.get("edits") if isinstance(live, dict) else None
+    return edits.get("deviceNodes") or [] if isinstance(edits, dict) else []
+
+
+def _nodes(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            node["path"],
+            f"{node['major']}:{node['minor']}",
+            node["mode"],
+            f"{node['uid']}:{node['gid']}",
+            "bound" if node["bound"] else "made",
+            _verdict(node),
+        )
+        for node in facts["nodes"]
+    ]
+
+
+def _verdict(node: dict[str, Any]) -> str:
+    if not node["allowed"]:
+        return f"DENIED: {node['reason']}"
+    # A v1 cgroup that allows everything does not tell what it denies.
+    return "allowed, as far as is shown" if "shows no denials" in node["reason"] else "allowed"
+
+
+def _mounts(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            mount["path"],
+            mount["version"] or "-",
+            mount["options"],
+            mount["source"] + (" (removed)" if mount["removed"] else ""),
+        )
+        for mount in facts["mounts"]
+    ]
+
+
+def _libraries(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    trouble = facts["loader"]["trouble"]
+    if trouble:
+        return [("-", "-", trouble)]
+    words = {(True, True): "yes", (False, True): "NO", (True, False): "yes, but no such file"}
+    return [
+        (
+            library["name"],
+            library["path"],
+            words.get((library["cached"], library["found"]), "NO, and no such file"),
+        )
+        for library in facts["loader"]["libraries"]
+    ]
+
+
+def _variables(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [(entry, where) for where in ("process", "config") for entry in facts["env"][where]]
