@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,15 +20,25 @@ from tests.contract.product import Product, product
 from tests.contract.runtimes import CGROUPS
 
 HERE = Path(__file__).parent
+LOCK = "/run/gpuhook-tests.lock"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this directory: it needs root, and one worker runs it, test after test."""
+    """Mark what is in this directory: it needs root."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.contract)
-            item.add_marker(pytest.mark.xdist_group("contract"))
+
+
+@pytest.fixture(autouse=True)
+def machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Share the machine with the other workers' tests, but for those that change it as a whole."""
+    alone = request.node.get_closest_marker("alone") is not None
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    yield
+    os.close(lock)
 
 
 @pytest.fixture(autouse=True, scope="session")

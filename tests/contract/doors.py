@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from tests.contract import engines, runtimes
-from tests.contract.bundles import bundle
+from tests.contract.bundles import CGROUP, PATH, bundle, overlaid
 from tests.contract.engines import Containerd
 from tests.contract.product import KIND, Product, asks
 from tests.contract.runtimes import Result, launcher
@@ -19,8 +23,10 @@ RUNTIMES = {
     "crun": ("crun", "host"),
     "crun-v2": ("crun", "v2"),
 }
+HOOKED = {f"{name}-prestart": where for name, where in RUNTIMES.items()}
 WRAPPED = (*RUNTIMES, "ctr", "podman-runtime")
-ALL = (*WRAPPED, "podman-cdi")
+PRESTART = (*HOOKED, "ctr-prestart", "podman-prestart")
+ALL = (*WRAPPED, *PRESTART, "podman-cdi")
 MKNOD = ("--cap-add", "MKNOD")
 
 
@@ -36,6 +42,8 @@ class Doors:
         self, door: str, root: Path, args: Sequence[str], value: str = "0", env: Sequence[str] = ()
     ) -> Result:
         """Run a container that asks for `value` through `door` and return how it ended."""
+        if door in PRESTART:
+            return self.by_hook(door, root, args, [*asks(value), *env])
         if door in RUNTIMES:
             return self.by_runtime(door, root, args, [*asks(value), *env])
         if door == "ctr":
@@ -52,6 +60,30 @@ class Doors:
         own = self.product.on(engine)
         return runtimes.run(made, [self.product.runtime], engine, cgroup, env=own)
 
+    def by_hook(self, door: str, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
+        """Let a plain runtime call our prestart hook."""
+        hooks = self.product.hooks
+        if door == "ctr-prestart":
+            return self.by_base_spec(root, args, env)
+        if door == "podman-prestart":
+            directory = self.place / "hooks.d"
+            directory.mkdir(exist_ok=True)
+            (directory / "gpuhook-prestart.json").write_text(json.dumps(hooks), encoding="utf-8")
+            return self.by_podman(root, args, _options(env), "/usr/bin/runc", hooks=directory)
+        engine, cgroup = HOOKED[door]
+        made = bundle(self.place / "bundle", root, args, env, hooks={"prestart": [hooks["hook"]]})
+        return runtimes.run(made, [engine], engine, cgroup)
+
+    def by_base_spec(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
+        """Let containerd run plain runc on a spec that is made of its default by our base-spec."""
+        daemon = self.containerd()
+        spec = base_spec(self.product, daemon.ctr("oci", "spec").stdout)
+        spec["hooks"] = {"prestart": [self.product.hooks["hook"]]}
+        process = {"args": list(args), "env": [PATH, *env]}
+        own = {"process": process, "root": {"path": str(root)}}
+        place = {"linux": {"cgroupsPath": f"/{CGROUP}/{uuid4().hex[:12]}"}}
+        return daemon.run_spec(overlaid(overlaid(spec, own), place))
+
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd call gpuhook-runtime."""
         own = launcher(self.place / "runtime", [self.product.runtime], self.product.on("runc"))
@@ -64,10 +96,11 @@ class Doors:
         options: Sequence[str],
         runtime: str = "",
         engine: str = "runc",
+        hooks: Path | None = None,
     ) -> Result:
         """Let podman call gpuhook-runtime or `runtime`; it sees our CDI specs.
 
-        `engine` is the low-level runtime that it comes to.
+        `engine` is the low-level runtime that it comes to, `hooks` a directory of OCI hooks.
         """
         return engines.podman(
             self.place / "podman",
@@ -79,7 +112,23 @@ class Doors:
             self.product.specs,
             self.product.on(engine),
             state=self.product.state,
+            hooks=hooks,
         )
+
+
+def told(door: str, value: str) -> str:
+    """Return what NVIDIA_VISIBLE_DEVICES says in a container that asked for `value`.
+
+    A hook comes too late to change the environment.
+    """
+    return value if door in PRESTART else "void"
+
+
+def base_spec(product: Product, default: str) -> dict[str, Any]:
+    """Return what the installed base-spec makes of containerd's `default`."""
+    program = product.share / "containerd/base-spec"
+    made = subprocess.run([program], input=default, check=True, capture_output=True, text=True)
+    return dict(json.loads(made.stdout))
 
 
 def _options(env: Sequence[str]) -> list[str]:

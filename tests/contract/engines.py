@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -11,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 from tests.contract.runtimes import SECONDS, Result, launcher, settled
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
+HOOKS_DIRECTORY = "/usr/share/containers/oci/hooks.d"
 ULIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
 
 
@@ -47,6 +50,14 @@ class Containerd:
             words += ["--env", assignment]
         words += [str(root), f"gpuhook-test-{uuid4().hex[:12]}", *args]
         return self.ctr(*words)
+
+    def run_spec(self, spec: Mapping[str, Any], runtime: Path | str = "runc") -> Result:
+        """Run a container with `ctr run --config`: `spec` is its whole config.json."""
+        name = f"gpuhook-test-{uuid4().hex[:12]}"
+        file = self.place / f"{name}.json"
+        file.write_text(json.dumps(spec), encoding="utf-8")
+        words = ["run", "--rm", "--runc-binary", str(runtime), "--fifo-dir"]
+        return self.ctr(*words, str(self.place / "fifo"), "--config", str(file), name)
 
     def ctr(self, *words: str) -> Result:
         """Call ctr with these words."""
@@ -93,6 +104,7 @@ def podman(
     cdi: Path | None = None,
     env: Mapping[str, str] | None = None,
     state: Path | None = None,
+    hooks: Path | None = None,
 ) -> Result:
     """Run a container with `podman run --rootfs` and return how it ended.
 
@@ -100,11 +112,13 @@ def podman(
     `cdi` is a directory of CDI specs: in a private mount namespace it takes the place of /run/cdi,
     and /etc/cdi is empty there. `env` is the runtime's environment: podman hands on none of its
     own. Hooks have theirs from the spec, so `state` takes the place of /run/gpuhook (by default an
-    empty directory does).
+    empty directory does). `hooks` takes the place of podman's directory of OCI hooks.
     """
     place.mkdir(parents=True, exist_ok=True)
     shown = _cdi_directories(place, cdi)
     shown["/run/gpuhook"] = state or place / "no-state"
+    if hooks is not None:
+        shown[HOOKS_DIRECTORY] = hooks
     around = settled(engine, inside=[_shown(*each) for each in shown.items()])
     # Podman takes no run root of more than 50 characters.
     with TemporaryDirectory(

@@ -30,10 +30,10 @@ MAJOR = 195
 STATE = Path("/run/gpuhook")
 
 
-def install(place: Path, python: str | Path = PYTHON) -> Path:
+def install(place: Path, python: str | Path = PYTHON, *options: str) -> Path:
     """Install gpuhook below `place` with packaging/install.py and return its bin directory."""
     command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", str(place)]
-    command += ["--python", str(python), "--cli-python", sys.executable]
+    command += ["--python", str(python), "--cli-python", sys.executable, *options]
     subprocess.run(command, check=True, capture_output=True)
     return place / "bin"
 
@@ -51,6 +51,19 @@ class Product:
     def runtime(self) -> str:
         """Return the path of gpuhook-runtime."""
         return str(self.bindir / "gpuhook-runtime")
+
+    @property
+    def share(self) -> Path:
+        """Return the directory of what engines are configured with."""
+        return self.bindir.parent / "share/gpuhook"
+
+    @property
+    def hooks(self) -> dict[str, Any]:
+        """Return the installed hooks.d file, its hook with this node's parts in its environment."""
+        text = (self.share / "hooks.d/gpuhook-prestart.json").read_text(encoding="utf-8")
+        document: dict[str, Any] = json.loads(text)
+        document["hook"]["env"] += [f"{name}={value}" for name, value in self.env.items()]
+        return document
 
     @property
     def secluded(self) -> list[str]:

@@ -78,7 +78,7 @@ def test_one_view(
     assert_nodes(view, node8, control, 2)
     node = view.gpus()[node8.device(2)]
     assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
-    assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == [doors.told(door, "2")]
     assert view.values("KEPT") == ["a=b"]
     looked_up, cached = view.runs
     assert_found(looked_up, str(node8.node.node.driver.version))

@@ -108,7 +108,7 @@ def view(output: str) -> View:
         paths={p["path"]: _entry(p) for p in seen["paths"]},
         tries=seen["tries"],
         runs=tuple(Ran(r["rc"], _bytes(r["output"]).decode()) for r in seen["runs"]),
-        mounts={m.target: m for m in map(_mounted, seen["mountinfo"].splitlines())},
+        mounts={m.target: m for m in map(_mounted, seen["mountinfo"].split("\n")[:-1])},
     )
 
 
@@ -123,7 +123,7 @@ def _entry(raw: dict[str, object]) -> Entry:
 
 
 def _mounted(line: str) -> Mounted:
-    before, after = (part.split() for part in line.split(" - ", 1))
+    before, after = (part.split(" ") for part in line.split(" - ", 1))
     return Mounted(
         target=before[4],
         root=before[3],

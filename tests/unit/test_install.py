@@ -42,7 +42,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("install") / "prefix"
     done = install("--prefix", str(place), "--python", SYSTEM, "--cli-python", sys.executable)
     assert done.returncode == 0, done.stderr
-    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook")
+    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
     assert done.stdout.split() == [str(place / "bin" / name) for name in names]
     return place
 
@@ -128,15 +128,89 @@ def test_without_a_bundle(spec: object, spoil: str, prefix: Path, tmp_path: Path
 
 def test_launchers_name_their_interpreter(prefix: Path) -> None:
     """No launcher looks for its interpreter in a PATH, and none lets the environment in."""
-    runtime, hook, cli = [
+    runtime, hook, prestart, cli = [
         (prefix / "bin" / name).read_text()
-        for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook")
+        for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
     ]
     assert runtime.startswith("#!/bin/sh\n")
     assert f'"{SYSTEM}" -IS -c ' in runtime
     assert hook.startswith(f"#!{SYSTEM} -IS\n")
+    assert f'"{prefix}/bin/gpuhook-hook" prestart' in prestart
     assert f'exec "{sys.executable}" -I -c ' in cli
-    assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, cli))
+    assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, prestart, cli))
+
+
+def test_what_engines_are_configured_with(prefix: Path) -> None:
+    """The files for engines name the installed hook, with an environment of its own."""
+    share = prefix / "share/gpuhook"
+    found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
+    assert found == {
+        "containerd/base-spec",
+        "containerd/nvidia.toml",
+        "hooks.d/gpuhook-prestart.json",
+    }
+    document = json.loads((share / "hooks.d/gpuhook-prestart.json").read_text())
+    assert document["version"] == "1.0.0"
+    assert document["stages"] == ["prestart"]
+    assert document["hook"]["path"] == f"{prefix}/bin/gpuhook-prestart"
+    assert [entry.partition("=")[0] for entry in document["hook"]["env"]] == ["PATH"]
+    assert f"{share}/containerd/base-spec" in (share / "containerd/nvidia.toml").read_text()
+
+
+def based(prefix: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Call the installed base-spec with a spec on its standard input."""
+    program = prefix / "share/gpuhook/containerd/base-spec"
+    return subprocess.run([program], input=text, capture_output=True, text=True, check=False)
+
+
+def test_base_spec(prefix: Path) -> None:
+    """A base spec is the given one with our hook after those that it has; twice is once."""
+    other = {"path": "/bin/other"}
+    spec = {"ociVersion": "1.2.0", "later": 2**60, "hooks": {"prestart": [other], "poststop": []}}
+    done = based(prefix, json.dumps(spec))
+    made = json.loads(done.stdout)
+    hooks = json.loads((prefix / "share/gpuhook/hooks.d/gpuhook-prestart.json").read_text())
+    assert made == {**spec, "hooks": {"prestart": [other, hooks["hook"]], "poststop": []}}
+    assert based(prefix, done.stdout).stdout == done.stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"hooks": []}', '{"hooks": {"prestart": {}}}'])
+def test_no_base_spec(text: str, prefix: Path) -> None:
+    """What is no spec is refused with a sentence, and nothing is printed that could be used."""
+    done = based(prefix, text)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is no OCI spec" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nvidias_name(tmp_path: Path) -> None:
+    """The hook takes the name of NVIDIA's only when told to, and again over its own file."""
+    python = ("--python", SYSTEM, "--cli-python", sys.executable)
+    arguments = ("--prefix", str(tmp_path / "p"), *python, "--nvidia-hook")
+    path = tmp_path / "p/bin/nvidia-container-runtime-hook"
+    for _ in range(2):
+        done = install(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[-1] == str(path)
+    assert path.read_text() == (tmp_path / "p/bin/gpuhook-prestart").read_text()
+
+
+@pytest.mark.parametrize("kind", ["program", "link"])
+def test_nvidias_own_file_stays(kind: str, tmp_path: Path) -> None:
+    """A file of that name that is not ours is refused with a sentence, and nothing changes."""
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    path = tmp_path / "usr/bin/nvidia-container-runtime-hook"
+    if kind == "link":
+        path.symlink_to("gpuhook-prestart")
+    else:
+        path.write_bytes(b"\x7fELF")
+    arguments = ("--prefix", "/usr", "--destdir", str(tmp_path), "--cli-python", sys.executable)
+    done = install(*arguments, "--nvidia-hook")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{path} is not gpuhook's: remove it, or install without --nvidia-hook (NVIDIA_HOOK)\n"
+    )
+    assert [found for found in tmp_path.rglob("*") if not found.is_dir()] == [path]
 
 
 def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
@@ -145,7 +219,11 @@ def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "gpuhook").mkdir()
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
     evil = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere", "PYTHONSTARTUP": "/nowhere"}
-    for words in (["gpuhook-hook", "--help"], ["gpuhook", "--version"]):
+    for words in (
+        ["gpuhook-hook", "--help"],
+        ["gpuhook-prestart", "--help"],
+        ["gpuhook", "--version"],
+    ):
         done = subprocess.run(
             [prefix / "bin" / words[0], *words[1:]],
             cwd=tmp_path,
@@ -167,10 +245,15 @@ def test_destdir(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"opt"}
-    for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook"):
+    for name, named in {
+        "gpuhook-runtime": "lib/gpuhook",
+        "gpuhook-hook": "lib/gpuhook",
+        "gpuhook-prestart": "bin/gpuhook-hook",
+        "gpuhook": "lib/gpuhook",
+    }.items():
         path = tmp_path / "opt/gpuhook/bin" / name
         assert os.access(path, os.X_OK)
-        assert '"/opt/gpuhook/lib/gpuhook"' in path.read_text()
+        assert f'"/opt/gpuhook/{named}"' in path.read_text()
         assert str(tmp_path) not in path.read_text()
     for entry in BUNDLES:
         data = (tmp_path / f"opt/gpuhook/lib/gpuhook/{entry}.bundle").read_bytes()
@@ -201,3 +284,19 @@ def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> 
     assert done.returncode == 2
     assert f"{option} must be an absolute path" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", SYSTEM])
+def test_an_interpreter_without_what_the_command_needs(python: str, tmp_path: Path) -> None:
+    """It is refused with a sentence before anything is written."""
+    bare = (
+        subprocess.run([python, "-c", "import click"], check=False)
+        if Path(python).exists()
+        else None
+    )
+    if bare is not None and bare.returncode == 0:
+        pytest.skip("this machine's own Python has the dependencies")
+    done = install("--prefix", str(tmp_path / "prefix"), "--cli-python", python)
+    assert done.returncode == 1
+    assert python in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "prefix").exists()

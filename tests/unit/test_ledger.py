@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuhook.container import ledger
+from gpuhook.container import ledger, ledger_changes
 
 
 @pytest.fixture(autouse=True)
@@ -206,12 +208,114 @@ def test_ids(text: str, is_id: bool) -> None:
     assert ledger.is_id(text) is is_id
 
 
-def test_the_longest_id(tmp_path: Path) -> None:
-    """The longest id fits into a file's name."""
-    identity = "x" * 255
-    (tmp_path / identity).mkdir()
-    entered(str(tmp_path), identity)
-    assert living() == [identity]
+def test_the_longest_ids(tmp_path: Path) -> None:
+    """The longest id fits into a file's name, and one that begins like it has its own file."""
+    ids = ["x" * 255, "x" * 254 + "y", "x" * 200, "x" * 201]
+    for identity in ids:
+        (tmp_path / identity).mkdir()
+        entered(str(tmp_path), identity)
+    assert sorted(living()) == sorted(ids)
+
+
+def test_an_entry_is_found(root: str, tmp_path: Path) -> None:
+    """It goes by state root and id; one whose container is gone is none."""
+    entered(root, "here", pod="p")
+    entered(root, "gone")
+    entry = ledger_changes.find_entry(root, "here")
+    assert entry is not None
+    assert entry["pod"] == "p"
+    assert ledger_changes.find_entry(root, "gone") is None
+    assert ledger_changes.find_entry(str(tmp_path), "here") is None
+
+
+@pytest.fixture
+def sleeper() -> Iterator[tuple[int, int]]:
+    """Give the pid and start time of a process that stands for a container's first."""
+    process = subprocess.Popen(["sleep", "60"])
+    started = ledger.start_time(process.pid)
+    assert started is not None
+    yield process.pid, started
+    process.kill()
+    process.wait()
+
+
+def test_one_directory_by_two_names(sleeper: tuple[int, int]) -> None:
+    """Engines say /var/run for /run."""
+    pid, started = sleeper
+    ledger.record("/var/run/gpuhook-tests", "x", {"pid": pid, "started": started})
+    assert ledger_changes.find_entry("/run/gpuhook-tests", "x") is not None
+
+
+def test_an_entry_of_the_hook(root: str, sleeper: tuple[int, int]) -> None:
+    """It names no state root, and counts for a container whose first process it names."""
+    pid, started = sleeper
+    ledger.record("", "here", {"pid": pid, "started": started, "route": "cdi"})
+    entry = ledger_changes.find_entry(root, "here", pid)
+    assert entry is not None
+    assert entry["route"] == "cdi"
+    assert ledger_changes.find_entry(root, "here", pid + 1) is None
+    assert ledger_changes.find_entry(root, "here") is None
+    ledger_changes.update(root, "here", sleeper, lambda entry: {**entry, "live": ["x"]})
+    assert [(e["root"], e["live"]) for e in ledger.living()] == [("", ["x"])]
+
+
+def test_what_is_done_live(root: str, sleeper: tuple[int, int]) -> None:
+    """It is kept beside what the create wrote, and taken back by the next change."""
+    entered(root, "here", devices=["nvidia.com/gpu=0"])
+    ledger_changes.update(root, "here", sleeper, lambda entry: {**entry, "live": [{"device": "1"}]})
+    entry = ledger_changes.find_entry(root, "here")
+    assert entry is not None
+    assert (entry["devices"], entry["live"]) == (["nvidia.com/gpu=0"], [{"device": "1"}])
+    assert entry["init"] == list(sleeper)
+    ledger_changes.update(root, "here", sleeper, lambda _: None)
+    assert ledger_changes.find_entry(root, "here") is None
+
+
+def test_a_container_that_was_given_nothing(root: str, sleeper: tuple[int, int]) -> None:
+    """It gets an entry with the first thing that is done to it, which ends with the process."""
+    given = {"route": "attach", "live": {"edits": {}}}
+    ledger_changes.update(root, "here", sleeper, lambda entry: {**entry, **given})
+    (entry,) = ledger.living()
+    assert (entry["id"], entry["root"], entry["route"]) == ("here", root, "attach")
+    assert isinstance(entry["since"], float)
+    ledger_changes.update(root, "here", sleeper, lambda _: None)
+    assert ledger.living() == []
+
+
+def test_attached_before_a_restart(root: str, sleeper: tuple[int, int]) -> None:
+    """What `attach` alone knew of a container is not told of the one that runs now."""
+    gone = (sleeper[0], sleeper[1] - 1)
+    given = {"route": "attach", "live": {"edits": {}}, "devices": ["nvidia.com/gpu=0"]}
+    ledger_changes.update(root, "here", gone, lambda entry: {**entry, **given})
+    assert ledger.living() == []
+
+
+def test_a_restart_under_the_same_id(root: str, sleeper: tuple[int, int]) -> None:
+    """What was done to the container that ran before is not told of the one that runs now."""
+    entered(root, "here", devices=["nvidia.com/gpu=0"])
+    gone = (sleeper[0], sleeper[1] - 1)
+    done = {"live": [{"device": "1"}], "withdrawn": ["nvidia.com/gpu=0"]}
+    ledger_changes.update(root, "here", gone, lambda entry: {**entry, **done})
+    (entry,) = ledger.living()
+    assert entry["devices"] == ["nvidia.com/gpu=0"]
+    assert not {"init", "live", "withdrawn"} & set(entry)
+
+
+def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path) -> None:
+    """None of them undoes what another has written."""
+    code = (
+        "import sys; from gpuhook.container import ledger, ledger_changes\n"
+        "n = sys.argv[2]\n"
+        "ledger_changes.update(sys.argv[1], 'here', (int(sys.argv[3]), int(sys.argv[4])),"
+        " lambda e: {**e, 'live': [*e.get('live', []), n]})"
+    )
+    words = [sys.executable, "-c", code, root]
+    numbers = [str(n) for n in sleeper]
+    running = [subprocess.Popen([*words, str(n), *numbers]) for n in range(12)]
+    assert [process.wait() for process in running] == [0] * 12
+    (entry,) = ledger.living()
+    assert sorted(entry["live"], key=int) == [str(n) for n in range(12)]
+    assert len(list(held.glob("*.json"))) == 1
 
 
 CONTAINERD = {

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.rootfs import CrossingError, Root
+from gpuhook.container.rootfs import Root
+from gpuhook.container.walk import CrossingError
 from gpuhook.errors import GpuhookError
 
 

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host does to a container's device rules, in the mount namespace that its runtime has.
+
+    python -m tests.contract.device_side PID EXPRESSION...
+
+evaluates each expression in turn and prints the answers as one JSON array. They know `rules`, the
+container's; `allow` and `deny`, which make rules of lines such as "c 195:0 rw"; and `beside`, which
+attaches another program to a cgroup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuhook.container.device_rules import DeviceRules
+from gpuhook.errors import GpuhookError
+from gpuhook.kernel import bpf
+from gpuhook.kernel.device_filter import Rule, program
+from tests.contract.runtimes import SECONDS, Container, Settled
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def told(container: Container, *expressions: str) -> list[Any]:
+    """Return the answers to expressions about a container that was created."""
+    pid = int(json.loads(container.call("state").stdout)["pid"])
+    return asked(container.around, pid, *expressions)
+
+
+def asked(around: Settled, pid: int, *expressions: str) -> list[Any]:
+    """Return the answers to expressions about the process `pid`."""
+    words = [sys.executable, "-m", "tests.contract.device_side", str(pid), *expressions]
+    done = subprocess.run(
+        [*around.prefix, *words],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def allow(*lines: str) -> list[Rule]:
+    """Return rules that allow."""
+    return [Rule.of_line(line) for line in lines]
+
+
+def deny(*lines: str) -> list[Rule]:
+    """Return rules that deny."""
+    return [Rule.of_line(line, allow=False) for line in lines]
+
+
+def beside(cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf.BPF_F_ALLOW_MULTI) -> int:
+    """Attach one more program to a cgroup, as systemd does at a daemon-reload; return its id."""
+    fd = bpf.prog_load(program([*allow("c *:* m", "c 1:3 rwm"), *rules], default=False), "beside")
+    place = os.open(cgroup, os.O_RDONLY)
+    try:
+        bpf.prog_attach(place, fd, flags)
+        return bpf.prog_info(fd).id
+    finally:
+        os.close(place)
+        os.close(fd)
+
+
+def _answer(expression: str, names: dict[str, Any]) -> Any:
+    try:
+        return eval(expression, names)
+    except GpuhookError as error:
+        return {"code": error.code, "message": error.message}
+    except OSError as error:
+        return {"errno": error.errno, "filename": error.filename, "reason": error.strerror}
+
+
+def main() -> None:
+    """Answer the expressions of the command line."""
+    cgroup_file = Path(f"/proc/{sys.argv[1]}/cgroup").read_bytes()
+    names = {
+        "rules": DeviceRules.of(cgroup_file),
+        "allow": allow,
+        "deny": deny,
+        "beside": beside,
+    }
+    print(json.dumps([_answer(word, names) for word in sys.argv[2:]], default=repr))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers of real runtimes that run while their GPUs come and go, and all that is to be seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle, bundle
+from tests.contract.device_side import told
+from tests.contract.kept import CHECKOUT
+from tests.contract.product import Product
+from tests.contract.runtimes import SECONDS, Container, Result, lifecycle
+from tests.contract.views import View
+
+PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
+EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
+BOTH = pytest.mark.parametrize(("engine", "cgroup"), [PAIRS[0], PAIRS[3]])
+WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
+# /dev/fuse: a device that opens on this machine, and that no engine allows by itself.
+REAL = (10, 229)
+SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/changes.json").read_text("utf-8"))
+PROGRAMS = "[one.seen.hex() for one in rules.programs()]"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that a container is: its files, its /dev, its mounts, its device rules, its entry."""
+
+    files: dict[str, tuple[object, ...]]
+    nodes: dict[str, tuple[object, ...]]
+    mounts: tuple[str, ...]
+    rules: tuple[str, ...]
+    entry: str
+
+
+@dataclass(frozen=True)
+class Live:
+    """A container that was created, on a node where gpuhook is installed."""
+
+    container: Container
+    bundle: Bundle
+    product: Product
+
+    @property
+    def id(self) -> str:
+        """Return the container's id."""
+        return self.container.id
+
+    @property
+    def pid(self) -> int:
+        """Return its first process."""
+        return int(json.loads(self.container.call("state").stdout)["pid"])
+
+    @property
+    def roots(self) -> list[str]:
+        """Return the option that names its runtime's state root."""
+        return ["--state-root", str(self.bundle.path / "state")]
+
+    def command(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> list[str]:
+        """Return the command line of `gpuhook VERB CONTAINER WORDS`, called through `via`."""
+        own = [str(self.product.bindir / "gpuhook"), verb, name or self.id, *words, *self.roots]
+        return [*self.container.around.prefix, *via, *own]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment in which the command line works on this node."""
+        return {**os.environ, **self.container.around.env, **self.product.env}
+
+    def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
+        """Call `gpuhook VERB CONTAINER WORDS` where the container's runtime runs."""
+        done = subprocess.run(
+            self.command(verb, *words, name=name, via=via),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.env,
+            timeout=SECONDS,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def report(self, verb: str, *words: str, name: str = "") -> dict[str, Any]:
+        """Return what `gpuhook VERB` says it did, which must have gone well."""
+        done = self.gpuhook(verb, *words, "-o", "json", name=name)
+        assert done.rc == 0, done
+        document = json.loads(done.stdout)
+        jsonschema.validate(document, SCHEMA)
+        assert document["schema"] == f"gpuhook/{verb}/v1"
+        (found,) = document["containers"]
+        assert found["container"] == self.id
+        return dict(found)
+
+    def attach(self, *devices: str, name: str = "") -> dict[str, Any]:
+        """Attach devices, and return the report."""
+        return self.report("attach", *_devices(devices), name=name)
+
+    def detach(self, *devices: str, name: str = "") -> dict[str, Any]:
+        """Detach devices, and return the report."""
+        return self.report("detach", *_devices(devices), name=name)
+
+    def refused(
+        self, code: str, verb: str, *words: str, name: str = "", via: Sequence[str] = ()
+    ) -> str:
+        """Call `gpuhook VERB`, which fails with this code, and return what it says."""
+        done = self.gpuhook(verb, *words, name=name, via=via)
+        assert done.rc == 1, done
+        assert done.stdout == ""
+        assert f"Error {code}:" in done.stderr, done
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def inside(self, *words: str) -> Result:
+        """Run a command in the container."""
+        return self.container.call("exec", *words)
+
+    def view(self, asked: Sequence[str] = ()) -> View:
+        """Return what the probe sees in the container by now."""
+        return self.inside("/probe", *asked).view
+
+    def rules(self) -> list[str]:
+        """Return the device rules: v1's list, or v2's programs as they are."""
+        (programs, lines) = told(self.container, PROGRAMS, "rules.describe()")
+        return list(programs) or sorted(lines)
+
+    def seen(self) -> Seen:
+        """Return everything about the container that its GPUs are made of."""
+        version, lines = told(self.container, "rules.version", "rules.describe()")
+        process = Path("/proc", str(self.pid))
+        mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
+        entries = Path(self.product.state, "containers")
+        own = [p.read_text(encoding="utf-8") for p in entries.glob("*") if self.id in p.read_text()]
+        return Seen(
+            roots.listing(self.bundle.root),
+            devices(process / "root/dev"),
+            tuple(mounts),
+            tuple(sorted(lines) if version == "v1" else lines),
+            "".join(own),
+        )
+
+
+def devices(directory: Path) -> dict[str, tuple[object, ...]]:
+    """Return what is in a /dev: names, kinds, owners, numbers."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in sorted(directory.iterdir()):
+        if path.name == "null":
+            continue  # runtimes give the host's own away where it is bound: runc, at each exec
+        status = path.lstat()
+        numbers = status.st_rdev if stat.S_ISCHR(status.st_mode) else 0
+        found[path.name] = (status.st_mode, status.st_uid, status.st_gid, numbers)
+    return found
+
+
+class Said:
+    """What a container that runs opening() says."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def becomes(self, answer: str) -> None:
+        """Wait until that is the answer to two opens that begin from now on."""
+        start = len(self._live.container.output.splitlines())
+        eventually(lambda: len(self._live.container.output.splitlines()) >= start + 4)
+        words = [line.split()[1] for line in self._live.container.output.splitlines()[start + 1 :]]
+        assert set(words[1:3]) == {answer}, words
+
+    def pids(self) -> set[str]:
+        """Return which processes said it."""
+        return {line.split()[0] for line in self._live.container.output.splitlines()}
+
+
+@contextmanager
+def started(
+    made: Bundle, product: Product, engine: str = "runc", cgroup: str = "host", *runtime: str
+) -> Iterator[Live]:
+    """Give a running container of a plain runtime, or of `runtime` which comes to it."""
+    command = runtime or (engine,)
+    with lifecycle(made, command, engine, cgroup, env=product.on(engine)) as container:
+        created = container.create()
+        assert created.rc == 0, created
+        assert container.call("start").rc == 0
+        yield Live(container, made, product)
+
+
+def prestart(
+    product: Product, *words: str, stage: str = "prestart", **more: str
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of a config.json that names our hook for a stage; `more` is its env."""
+    program = str(product.bindir / "gpuhook-hook")
+    env = {"PATH": "/usr/bin:/bin", **product.env, **more}
+    own = {"path": program, "args": ["gpuhook-hook", "prestart", *words]}
+    return {stage: [{**own, "env": [f"{name}={value}" for name, value in env.items()]}]}
+
+
+def openable(product: Product, place: Path, index: int = 2) -> Product:
+    """Return a product on whose node the GPU of this index is a device that can be opened."""
+    mine = product.apart(place)
+    node = place / "openable"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(*REAL))
+    node.chmod(0o666)
+    host = f"{product.node.dev_root}{product.device(index)}"
+    text = mine.spec.read_text(encoding="utf-8")
+    assert f"hostPath: {host}\n" in text
+    mine.spec.write_text(text.replace(f"hostPath: {host}\n", f"hostPath: {node}\n"), "utf-8")
+    return mine
+
+
+def opening(path: str) -> list[str]:
+    """Return a program that opens `path` again and again, and says how that went, and its pid."""
+    script = (
+        f'while :; do if true <{path}; then echo "$$ yes"; else echo "$$ no"; fi; sleep 0.05; done'
+    )
+    return ["/bin/sh", "-c", f"{script} 2>/dev/null"]
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until something that happens on its own has happened."""
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def sleeping(
+    place: Path,
+    kind: str = "debian",
+    env: Sequence[str] = (),
+    args: Sequence[str] = WAIT,
+    **oci: Any,
+) -> Bundle:
+    """Return a bundle in `place`, with a fresh root file system, of a container that waits."""
+    root = roots.copy(kind, place / f"root-{kind}")
+    return bundle(place / "bundle", root, args, env, **oci)
+
+
+def _devices(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in ("--device", name)]

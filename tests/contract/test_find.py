@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers of real runtimes and engines, found and held, and who in them uses a device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container import users
+from gpuhook.container.find import everything, find
+from gpuhook.container.membership import members
+from gpuhook.container.runtime_state import Found
+from gpuhook.errors import GpuhookError
+from tests.contract import engines
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import SECONDS, Container, lifecycle
+from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+
+ZERO, NULL = (1, 5), (1, 3)
+WAIT = "while :; do sleep 60; done"
+KINDS = pytest.mark.parametrize(
+    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
+)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A container, and the state root that it is found in."""
+
+    container: Container
+    roots: list[str]
+
+    @property
+    def pid(self) -> int:
+        """Return its first process."""
+        return find(self.container.id, self.roots).pid
+
+
+@contextmanager
+def running(
+    bundle: Bundle, engine: str = "runc", cgroup: str = "host", *, started: bool = True
+) -> Iterator[Running]:
+    """Give a container of a plain runtime, created and, unless told otherwise, started."""
+    with lifecycle(bundle, [engine], engine, cgroup) as container:
+        created = container.create()
+        assert created.rc == 0, created
+        if started:
+            assert container.call("start").rc == 0
+        yield Running(container, [str(bundle.path / "state")])
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until something that a container does on its own has happened."""
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(GpuhookError) as caught:
+        call()
+    return caught.value.code
+
+
+@KINDS
+def test_a_life(
+    engine: str,
+    cgroup: str,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """Created, running, paused, running, stopped, gone: told as the runtime itself would."""
+    root = root_of("debian")
+    bundle = bundle_of(root, ["/bin/sh", "-c", WAIT])
+    with running(bundle, engine, cgroup, started=False) as it:
+        name, roots = it.container.id, it.roots
+        created = find(name, roots)
+        assert (created.status, created.runtime) == ("created", engine)
+        assert (created.bundle, created.root_path) == (str(bundle.path), str(root))
+        for verb, status in (("start", "running"), ("pause", "paused"), ("resume", "running")):
+            assert it.container.call(verb).rc == 0
+            found = find(name[:-2], roots)
+            assert (found.status, found.pid, found.started) == (
+                status,
+                created.pid,
+                created.started,
+            )
+            assert find(str(found.pid), roots).id == name
+            assert name in [one.id for one in everything(roots)]
+        with created.process() as process:
+            assert it.container.call("kill", "KILL").rc == 0
+            eventually(lambda: find(name, roots).status == "stopped")
+            assert code_of(process.require_alive) == "GH1732"
+        assert code_of(created.process) in ("GH1730", "GH1731")
+        assert name not in [one.id for one in everything(roots)]
+    assert code_of(lambda: find(name, roots)) == "GH1735"
+
+
+def test_what_is_held(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> None:
+    """Namespaces, variables and mounts are the container's; the host's mounts are not its own."""
+    bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", WAIT], ["NAME=value"])
+    bundle.mount(bundle.path, "/mnt")
+    with running(bundle) as it, find(it.container.id, it.roots).process() as process:
+        eventually(lambda: "NAME=value" in process.environment())
+        host = os.stat("/proc/self/ns/mnt")
+        assert process.namespace("mnt") != (host.st_dev, host.st_ino)
+        assert process.in_initial_user_namespace()
+        own = process.own_mounts()
+        mounted = {}
+        for line in process.read("mountinfo").decode().splitlines():
+            mounted[line.split()[4]] = int(line.split()[0])
+        assert {mounted[path] for path in ("/dev", "/proc", "/run")} <= own
+        assert not {mounted[path] for path in ("/", "/mnt")} & own
+
+
+def test_a_mapped_root(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> None:
+    """In a user namespace the container's root is the user that it is mapped to."""
+    root = root_of("debian")
+    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(root)], check=True)
+    let_through(root / "any")
+    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
+    bundle = bundle_of(root, ["/bin/sh", "-c", WAIT], linux=linux)
+    config = bundle.config()
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
+    bundle.write(config)
+    with running(bundle) as it, find(it.container.id, it.roots).process() as process:
+        assert not process.in_initial_user_namespace()
+        assert process.mapped_root() == (MAPPED, MAPPED)
+
+
+def test_any_process(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> None:
+    """A child, a process that was brought in by exec, one with mounts of its own: all mean the
+    container; and of a container that is in no state directory, the pid itself is one."""
+    root = root_of("debian")
+    bundle = bundle_of(root, ["/bin/sh", "-c", f"({WAIT}) & {WAIT}"])
+    with running(bundle) as it, find(it.container.id, it.roots).process() as init:
+        assert it.container.call("exec", "/bin/sh", "-c", "sleep 60 >/dev/null 2>&1 &").rc == 0
+        apart = ["nsenter", "-t", str(init.pid), "-p", "unshare", "-m", "sleep", "60"]
+        with subprocess.Popen(apart) as started:
+            try:
+                eventually(lambda: len([*members(init)]) >= 6)
+                pids = {member.pid for member in members(init)}
+                seen = {os.readlink(f"/proc/{pid}/ns/mnt") for pid in pids}
+                assert len(seen) == 2
+                assert started.pid not in pids  # nsenter, which is no process of the container
+                for pid in pids:
+                    assert find(str(pid), it.roots).id == it.container.id
+                alone = find(str(init.pid))
+                assert (alone.id, alone.pid) == (f"pid-{init.pid}", init.pid)
+            finally:
+                started.kill()  # its child ends with the container
+
+
+@pytest.mark.parametrize("engine", ["containerd", "podman"])
+def test_engines(
+    engine: str,
+    root_of: Callable[[str], Path],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """A container of an engine is found where the engine lets its runtime keep the state, and its
+    config.json in the engine's bundle."""
+    root = root_of("debian")
+    args = ["/bin/sh", "-c", "while [ ! -e /done ]; do sleep 0.1; done"]
+    mark = f"NAME={tmp_path}"
+    if engine == "podman":
+        call = partial(engines.podman, tmp_path / "podman", root, args, ["--env", mark])
+    else:
+        call = partial(request.getfixturevalue("containerd").run, root, args, env=[mark])
+
+    def marked() -> list[Found]:
+        made = [one for one in everything() if one.engine == engine]
+        return [one for one in made if mark in one.config()["process"]["env"]]
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(call)
+        try:
+            eventually(lambda: [one.status for one in marked()] == ["running"])
+            (one,) = marked()
+            assert find(one.id).pid == one.pid
+            assert one.runtime == "runc"
+            with one.process() as process:
+                assert mark in process.environment()
+        finally:
+            (root / "done").write_text("")
+        assert ended.result().rc == 0
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_who_uses_a_device(
+    engine: str, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A process counts that has the node open, whatever the node's name; one that has closed it
+    does not, and neither does one of another container or of the host."""
+    script = f"mv /dev/zero /dev/other; (exec 5</dev/other; {WAIT}) & {WAIT}"
+    bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", script])
+    with (
+        running(bundle, engine) as it,
+        find(it.container.id, it.roots).process() as init,
+        open("/dev/zero", "rb"),
+    ):
+        eventually(lambda: len(users.processes_with(init, {ZERO})) == 2)  # the shell and its sleep
+        used = users.processes_with(init, {ZERO})
+        assert init.pid not in {pid for pid, _, _ in used}
+        assert {(command, how) for _, command, how in used} == {("sh", "open"), ("sleep", "open")}
+        assert users.processes_with(init, {(195, 0)}) == []
+        assert init.pid in {pid for pid, _, _ in users.processes_with(init, {NULL, ZERO})}
+
+
+def test_who_has_a_device_mapped(
+    root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A mapping outlives its descriptor, and counts."""
+    root = root_of("debian")
+    bundle = bundle_of(root, ["/bin/sh", "-c", WAIT])
+    mapping = (
+        "import mmap, os, sys\n"
+        "fd = os.open('/dev/zero', os.O_RDWR)\n"
+        "kept = mmap.mmap(fd, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ)\n"
+        "os.closerange(3, 64); print('ready', flush=True); sys.stdin.read()\n"
+    )
+    with running(bundle) as it, find(it.container.id, it.roots).process() as init:
+        command = ["nsenter", "-t", str(init.pid), "-p", "unshare", "-m"]
+        with subprocess.Popen(
+            [*command, "/usr/bin/python3", "-c", mapping],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as program:
+            assert program.stdout is not None
+            assert program.stdin is not None
+            assert program.stdout.readline() == b"ready\n"
+            used = users.processes_with(init, {ZERO})
+            program.stdin.close()
+        assert [(command, how) for _, command, how in used] == [("python3", "mapped")]
+
+
+def test_an_id_in_use_keeps_its_entry(
+    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A second create of a living container, which its runtime refuses, loses nothing that the
+    ledger has of it; the next container of that id begins anew."""
+    bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", WAIT], asks("1"))
+    again = bundle_of(root_of("distroless"), ["/probe"], asks("2"))
+    with lifecycle(bundle, [apart.runtime], env=apart.on("runc")) as container:
+        second = replace(container, bundle=again.path)
+        assert container.create().rc == 0
+        assert container.call("start").rc == 0
+        (entry,) = (apart.state / "containers").iterdir()
+        before = entry.read_bytes()
+        assert second.create().rc != 0
+        assert entry.read_bytes() == before
+        container.delete()
+        assert second.create().rc == 0
+        assert json.loads(entry.read_bytes())["bundle"] == str(again.path)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prestart hook as Docker, hooks.d and containerd bring it, twice, and beside the wrapper."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import doors
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.engines import Containerd
+from tests.contract.product import CONTROL, DRIVER_LIBRARIES, PYTHON, Product, asks, install
+from tests.contract.runtimes import run
+from tests.contract.views import View, questions
+
+NAME = "nvidia-container-runtime-hook"
+# What may be in dockerd's environment, all of which it hands on to the hook.
+DOCKERD = ["PATH=/usr/bin:/bin", "HOME=/root", "PYTHONHOME=/nowhere", "LD_LIBRARY_PATH=/nowhere"]
+
+
+@pytest.fixture(scope="module")
+def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of an installation that has taken the name of NVIDIA's hook."""
+    return install(tmp_path_factory.mktemp("docker") / "prefix", PYTHON, "--nvidia-hook")
+
+
+def dockers_hook(bindir: Path, product: Product, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the hook that dockerd puts into config.json for --gpus, with its own environment."""
+    own = [f"{name}={value}" for name, value in product.env.items()]
+    return {"path": str(bindir / NAME), "args": [NAME, "prestart"], "env": [*DOCKERD, *own, *more]}
+
+
+def asked(product: Product) -> list[str]:
+    """Return the probe and what it looks at: two GPUs, and the driver through the loader."""
+    tries = [product.number(0), product.number(1)]
+    return ["/probe", *questions(tries=tries, runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
+
+
+def assert_given(view: View, product: Product, index: int) -> None:
+    """Assert that the container has this GPU alone, everything of it once."""
+    assert set(view.gpus()) == CONTROL | {product.device(index)}
+    assert all(node.allowed for node in view.gpus().values())
+    for other in {0, 1} - {index}:
+        assert view.tries[product.number(other)] == "EPERM"
+    assert all("real" in found for found in view.runs[0].found().values())
+
+
+def made_by_hook(product: Product, made: Bundle) -> dict[str, Any]:
+    """Return what the ledger says that was made in the bundle's container."""
+    entries = [json.loads(p.read_bytes()) for p in (product.state / "containers").iterdir()]
+    (entry,) = [one for one in entries if one["bundle"] == str(made.path)]
+    return dict(entry["live"]["made"])
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_docker_gpus(
+    engine: str,
+    bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+    tmp_path: Path,
+) -> None:
+    """`docker run --gpus device=1`: dockerd adds its variables after those of the image, and the
+    hook under NVIDIA's name with dockerd's environment, in which Python's variables are no
+    matter."""
+    (tmp_path / "gpuhook").mkdir()
+    (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
+    hook = dockers_hook(bindir, apart, [f"PYTHONPATH={tmp_path}"])
+    env = [*asks("all"), *asks("1", "compute,utility")]
+    made = bundle_of(root_of("debian"), asked(apart), env, hooks={"prestart": [hook]})
+    view = run(made, [engine], engine).view
+    assert_given(view, apart, 1)
+
+
+def test_docker_gpus_that_are_not_there(
+    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A container that was given a GPU that the node has not does not start, and Docker shows the
+    sentence that says why."""
+    hooks = {"prestart": [dockers_hook(bindir, apart)]}
+    result = run(bundle_of(root_of("debian"), ["/probe"], asks("9"), hooks=hooks))
+    assert result.rc != 0
+    assert "GH1102: nvidia.com/gpu=9: no such device" in result.stderr
+    assert not apart.entries()
+
+
+def test_docker_gpus_under_the_wrapper(
+    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """`docker run --runtime nvidia --gpus device=1`: the wrapper takes the hook out."""
+    hooks = {"prestart": [dockers_hook(bindir, apart)]}
+    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
+    assert_given(run(made, [apart.runtime], env=apart.on("runc")).view, apart, 1)
+    assert NAME not in made.file.read_text()
+    assert len(apart.entries()) == 1
+
+
+def test_hooks_d_beside_the_wrapper(
+    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Where a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
+    hooks = {"prestart": [apart.hooks["hook"]]}
+    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
+    view = run(made, [apart.runtime], env=apart.on("runc")).view
+    assert_given(view, apart, 1)
+    (entry,) = (apart.state / "containers").iterdir()
+    assert json.loads(entry.read_bytes())["route"] == "wrapper"
+
+
+def test_two_hooks(
+    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Docker's hook and one of hooks.d in one container: the second changes nothing, and what the
+    first one made stays known."""
+    both = [dockers_hook(bindir, apart), apart.hooks["hook"]]
+    once = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both[:1]})
+    twice = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both})
+    views = [run(each).view for each in (once, twice)]
+    for view in views:
+        assert_given(view, apart, 1)
+    counts = [sum("nvidia" in mount.target for mount in v.mounts.values()) for v in views]
+    assert counts[0] == counts[1] > 10
+    made = [made_by_hook(apart, each) for each in (once, twice)]
+    for kind in ("nodes", "rules"):
+        assert made[0][kind] == made[1][kind] != []
+    targets = [{mount[0] for mount in each["mounts"]} for each in made]
+    assert targets[0] == targets[1] != set()
+
+
+@pytest.mark.parametrize("verb", ["poststart", "poststop"])
+def test_nvidias_other_hooks(
+    verb: str,
+    bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """The verbs of NVIDIA's hook that do nothing there do nothing here."""
+    hook = {**dockers_hook(bindir, apart), "args": [NAME, verb]}
+    made = bundle_of(root_of("debian"), ["/probe"], asks("1"), hooks={verb: [hook]})
+    assert run(made).view.gpus() == {}
+
+
+def test_nothing_asked_for(enter: Doors, root_of: Callable[[str], Path]) -> None:
+    """A container that asks for no GPU gets none from a hook that every container has."""
+    root = root_of("debian")
+    view = enter.through("podman-prestart", root, ["/probe"], "void").view
+    assert view.gpus() == {}
+    assert not any("nvidia" in mount.target for mount in view.mounts.values())
+
+
+def test_base_spec_is_containerds_default(node8: Product, containerd: Containerd) -> None:
+    """The base spec of the handler is what containerd begins with by default, and our hook."""
+    default = containerd.ctr("oci", "spec").stdout
+    made = doors.base_spec(node8, default)
+    hooks = json.loads((node8.share / "hooks.d/gpuhook-prestart.json").read_bytes())
+    assert made == {**json.loads(default), "hooks": {"prestart": [hooks["hook"]]}}
+
+
+def test_handler_of_containerd(node8: Product, tmp_path: Path) -> None:
+    """containerd takes the handler of nvidia.toml, as it is installed, into its configuration."""
+    snippet = (node8.share / "containerd/nvidia.toml").read_text(encoding="utf-8")
+    config = tmp_path / "config.toml"
+    config.write_text(f"version = 2\n{snippet}", encoding="utf-8")
+    command = ["containerd", "--config", str(config), "config", "dump"]
+    dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    _, _, handler = dumped.partition("containerd.runtimes.nvidia]")
+    lines = [line.strip() for line in handler.partition("[plugins")[0].splitlines()]
+    assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
+    assert 'runtime_type = "io.containerd.runc.v2"' in lines

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prestart hook with plain runtimes: a container that exists gets its GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import bundles, engines, roots
+from tests.contract.bundles import Bundle
+from tests.contract.live import BOTH, EVERY, PAIRS, prestart
+from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, MAJOR, Product, asks
+from tests.contract.runtimes import Result, run
+from tests.contract.test_doors import (
+    CACHE,
+    LINKS,
+    LOOKED_UP,
+    assert_cached,
+    assert_found,
+    assert_nodes,
+    with_ldconfig,
+)
+from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+from tests.contract.views import questions
+
+STAGES = pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
+PROFILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
+
+
+def plain(made: Bundle, engine: str = "runc", cgroup: str = "host") -> Result:
+    """Run a bundle with a runtime that knows nothing of GPUs."""
+    return run(made, [engine], engine, cgroup)
+
+
+def hooked(place: Path, product: Product, args: list[str], env: list[str], **oci: Any) -> Bundle:
+    """Return a bundle, in `place`, of a container with our prestart hook."""
+    kind = str(oci.pop("kind", "debian"))
+    stage = str(oci.pop("stage", "prestart"))
+    root = with_ldconfig(roots.copy(kind, place / kind))
+    hooks = prestart(product, stage=stage)
+    return bundles.bundle(place / "bundle", root, args, env, hooks=hooks, **oci)
+
+
+def to_file(hooks: dict[str, list[dict[str, Any]]], number: str, file: Path) -> dict[str, Any]:
+    """Return hooks whose descriptor of this number goes to a file: runtimes keep what they say."""
+    (hook,) = next(iter(hooks.values()))
+    script = f'exec "$0" "$@" {number}>{file}'
+    hook["args"] = ["sh", "-c", script, hook["path"], *hook["args"][1:]]
+    hook["path"] = "/bin/sh"
+    return hooks
+
+
+@pytest.mark.parametrize(
+    ("stage", "engine", "cgroup"),
+    [("prestart", *pair) for pair in PAIRS]
+    + [("createRuntime", *pair) for pair in (PAIRS[1], PAIRS[2])],
+)
+def test_one_view(stage: str, engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """The GPU asked for, the driver, the loader, and nothing else; and the ledger knows."""
+    every = [node8.number(index) for index in range(8)]
+    asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
+    mine = node8.apart(tmp_path / "node")
+    made = hooked(tmp_path, mine, asked, asks("2"), stage=stage)
+    view = plain(made, engine, cgroup).view
+    assert_nodes(view, node8, CONTROL, 2)
+    node = view.gpus()[node8.device(2)]
+    assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    assert_cached(view.runs[1])
+    assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
+    ours = [m for m in view.mounts.values() if "nvidia" in m.target]
+    assert len(ours) > 10
+    for mount in ours:
+        wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
+        assert wanted | {"nosuid", "nodev"} <= mount.options, mount
+        assert not mount.optional, mount
+    assert len(mine.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"), [("lib64", "runc"), ("distroless", "crun"), ("musl", "runc")]
+)
+def test_images(kind: str, engine: str, node8: Product, tmp_path: Path) -> None:
+    """In every kind of image the loader finds the driver."""
+    asked = ["/probe", *questions(tries=[node8.number(3)], runs=[LOOKED_UP, CACHE])]
+    view = plain(hooked(tmp_path, node8, asked, asks("2"), kind=kind), engine).view
+    assert_nodes(view, node8, CONTROL, 2)
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    if kind != "musl":
+        assert_cached(view.runs[1])
+
+
+@pytest.mark.parametrize(
+    ("value", "capabilities", "control", "indexes"),
+    [
+        ("3,0", "compute", CONTROL, (0, 3)),
+        ("all", "utility", {"/dev/nvidiactl"}, range(8)),
+        ("none", "all", ALL_CONTROL, ()),
+        ("0", "graphics", {"/dev/nvidiactl", "/dev/nvidia-modeset"}, (0,)),
+    ],
+)
+def test_requests(
+    value: str,
+    capabilities: str,
+    control: set[str],
+    indexes: tuple[int, ...],
+    node8: Product,
+    tmp_path: Path,
+) -> None:
+    """Lists, `all` and `none`; driver capabilities choose nodes and files."""
+    every = [node8.number(index) for index in range(8)]
+    asked = ["/probe", *questions(PROFILE, tries=every)]
+    view = plain(hooked(tmp_path, node8, asked, asks(value, capabilities)), "crun").view
+    assert_nodes(view, node8, control, *indexes)
+    if capabilities == "graphics":
+        assert f"{1 << (node8.gpu(0).minor or 0):#x}]" in view.paths[PROFILE].content.decode()
+
+
+@pytest.mark.parametrize("env", [[], asks("void"), asks("")])
+@BOTH
+def test_nothing(env: list[str], engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """Without a request nothing is touched: no node, no rule, no file."""
+    asked = ["/probe", *questions(tries=[node8.number(0)])]
+    made = hooked(tmp_path, node8, asked, env)
+    before = roots.listing(made.root)
+    view = plain(made, engine, cgroup).view
+    assert view.gpus() == {}
+    assert view.tries == {node8.number(0): "EPERM"}
+    assert {p for p in roots.listing(made.root) if "nvidia" in p} == {
+        p for p in before if "nvidia" in p
+    }
+    assert not [m for m in view.mounts if "nvidia" in m]
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_after_the_wrapper(engine: str, apart: Product, tmp_path: Path) -> None:
+    """What the wrapper has given is not given twice."""
+    made = hooked(tmp_path, apart, ["/probe"], asks("2"))
+    view = run(made, [apart.runtime], engine, env=apart.on(engine)).view
+    assert_nodes(view, apart, CONTROL, 2)
+    (entry,) = Path(apart.state, "containers").iterdir()
+    assert json.loads(entry.read_text(encoding="utf-8"))["route"] == "wrapper"
+
+
+@pytest.mark.parametrize("by_cdi", [True, False])
+def test_in_hooks_d(
+    by_cdi: bool, node8: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """podman with a hooks directory: the hook gives GPUs, but where podman gave them by CDI."""
+    log = tmp_path / "planned"
+    own = [f"export {name}='{value}'" for name, value in node8.env.items()]
+    hook = f"tee {tmp_path}/s | {node8.bindir}/gpuhook-hook prestart --dry-run >{log}"
+    script = "\n".join(
+        ["#!/bin/sh", *own, hook, f"exec {node8.bindir}/gpuhook-hook prestart <{tmp_path}/s"]
+    )
+    launcher = tmp_path / "hook"
+    launcher.write_text(script + "\n", encoding="utf-8")
+    launcher.chmod(0o755)
+    (tmp_path / "hooks.d").mkdir()
+    document = {"version": "1.0.0", "stages": ["prestart"], "when": {"always": True}}
+    document["hook"] = {"path": str(launcher)}
+    (tmp_path / "hooks.d/gpuhook.json").write_text(json.dumps(document), encoding="utf-8")
+    settings = tmp_path / "containers.conf"
+    settings.write_text(f'[engine]\nhooks_dir = ["{tmp_path}/hooks.d"]\n', encoding="utf-8")
+    monkeypatch.setenv("CONTAINERS_CONF", str(settings))
+    options = ["--device", f"{KIND}=2"] if by_cdi else ["--env", "NVIDIA_VISIBLE_DEVICES=2"]
+    asked = ["/probe", *questions(runs=[LOOKED_UP])]
+    root = roots.copy("debian", tmp_path / "root")
+    view = engines.podman(
+        tmp_path / "podman", root, asked, options, "runc", "runc", node8.specs, state=node8.state
+    ).view
+    assert_nodes(view, node8, ALL_CONTROL if by_cdi else CONTROL, 2)
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    planned = log.read_text(encoding="utf-8").splitlines()
+    assert (planned == []) == by_cdi
+
+
+@STAGES
+def test_dry_run(stage: str, apart: Product, tmp_path: Path) -> None:
+    """--dry-run prints the plan and does nothing."""
+    asked = ["/probe", *questions(tries=[apart.number(2)])]
+    made = hooked(tmp_path, apart, asked, asks("2"))
+    config = made.config()
+    said = tmp_path / "said"
+    config["hooks"] = to_file(prestart(apart, "--dry-run", stage=stage), "1", said)
+    made.write(config)
+    before = roots.listing(made.root)
+    view = plain(made).view
+    assert view.gpus() == {}
+    assert view.tries == {apart.number(2): "EPERM"}
+    after = roots.listing(made.root)
+    assert {p for p in after.keys() ^ before.keys() if "nvidia" in p or "gpuhook" in p} == set()
+    lines = said.read_text(encoding="utf-8").splitlines()
+    assert f"device node {apart.device(2)} (c {apart.number(2)}, mode 0666)" in lines
+    assert f"device rule: allow {apart.device(2)} (c {apart.number(2)} rw)" in lines
+    assert apart.entries() == []
+
+
+@BOTH
+def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A container that cannot write to its root gets the driver there all the same."""
+    asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
+    made = hooked(tmp_path, node8, asked, asks("2"))
+    made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
+    view = plain(made, engine, cgroup).view
+    assert_nodes(view, node8, CONTROL, 2)
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    assert "ro" in view.mounts["/"].options
+
+
+@EVERY
+def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """In a user namespace the host's nodes are bound, and what is made is the container's own."""
+    asked = ["/probe", *questions(*LINKS, "/etc/ld.so.cache", runs=[LOOKED_UP])]
+    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
+    made = hooked(tmp_path, node8, asked, asks("2"), linux=linux)
+    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(made.root)], check=True)
+    for place in (made.root, node8.node.driver_root):
+        let_through(Path(place) / "any")
+    config = made.config()
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
+    made.write(config)
+    view = plain(made, engine, cgroup).view
+    assert_nodes(view, node8, CONTROL, 2)
+    assert node8.device(2) in view.mounts
+    assert {"nosuid", "noexec"} <= view.mounts[node8.device(2)].options
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    owners = {(entry.kind, entry.uid, entry.gid) for entry in view.paths.values()}
+    assert owners == {("link", 0, 0), ("file", 0, 0)}
+    made_here = os.stat(f"{made.root}{LIBRARIES}/libcuda.so.{node8.node.node.driver.version}")
+    assert (made_here.st_uid, made_here.st_gid) == (MAPPED, MAPPED)
+
+
+@BOTH
+@pytest.mark.parametrize("known", [{"XDG_RUNTIME_DIR": "/run/user/1"}, {}], ids=["user", "bare"])
+def test_rootless(
+    known: dict[str, str], engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """Where nobody may make nodes or rules: nodes are bound, and what is left out is said.
+
+    Whatever variables a hook has: runtimes give it those of its entry, or their own.
+    """
+    asked = ["/probe", *questions(runs=[LOOKED_UP])]
+    linux = {"resources": None, "cgroupsPath": None}
+    made = hooked(tmp_path, node8, asked, asks("2"), linux=linux)
+    config = made.config()
+    gone = [*NOT_OURS, "/dev/pts"]
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
+    config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
+    said = tmp_path / "said"
+    config["hooks"] = to_file(prestart(node8, **known), "2", said)
+    made.write(config)
+    around = ["unshare", "--user", "--map-root-user", "--mount"]
+    options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
+    view = run(made, [*around, engine, *options], engine, cgroup).view
+    assert_nodes(view, node8, CONTROL, 2)
+    assert node8.device(2) in view.mounts
+    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    assert "nobody can change them (rootless)" in said.read_text(encoding="utf-8")

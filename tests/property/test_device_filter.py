@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of device programs: they do what the rules say, before and after the kernel."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuhook.kernel import bpf
+from gpuhook.kernel.device_decode import decode
+from gpuhook.kernel.device_filter import Rule, allows, evaluate, prepend, program, split
+
+MAJORS = [0, 1, 195, 4095]
+MINORS = [0, 3, 255, (1 << 20) - 1]
+ACCESS = ["r", "w", "m", "rw", "rm", "wm", "rwm"]
+REQUESTS = list(product("bc", ACCESS, MAJORS, MINORS))
+KERNEL = pytest.mark.skipif(os.geteuid() != 0, reason="loading a program needs root")
+
+RULE = st.builds(
+    Rule,
+    st.booleans(),
+    st.sampled_from("abc"),
+    st.one_of(st.none(), st.sampled_from(MAJORS)),
+    st.one_of(st.none(), st.sampled_from(MINORS)),
+    st.sampled_from(ACCESS),
+)
+DEFINITE = st.builds(
+    Rule,
+    st.booleans(),
+    st.sampled_from("bc"),
+    st.sampled_from(MAJORS),
+    st.sampled_from(MINORS),
+    st.sampled_from(ACCESS),
+)
+RULES = st.lists(RULE, max_size=6)
+OURS = st.lists(DEFINITE, max_size=4)
+
+
+def verdict_of_block(
+    rules: list[Rule], kind: str, access: str, major: int, minor: int
+) -> bool | None:
+    """Return what our rules say by themselves: a denial of a part, else an allowance of all."""
+    named = [rule for rule in rules if (rule.type, rule.major, rule.minor) == (kind, major, minor)]
+    denied = {letter for rule in named if not rule.allow for letter in rule.access}
+    allowed = {letter for rule in named if rule.allow for letter in rule.access} - denied
+    if denied & set(access):
+        return False
+    return True if allowed and set(access) <= allowed else None
+
+
+def read_back(code: bytes) -> bytes:
+    """Return a program as the kernel shows it once its verifier has taken it."""
+    fd = bpf.prog_load(code, "gpuhook_test")
+    try:
+        shown = bpf.prog_info(fd).instructions
+    finally:
+        os.close(fd)
+    assert shown is not None
+    return shown
+
+
+@given(RULES, st.booleans())
+def test_a_program_is_its_rules(rules: list[Rule], default: bool) -> None:
+    """The program of a rule list and the plain evaluator agree on every request."""
+    code = program(rules, default=default)
+    for request in REQUESTS:
+        assert allows(code, *request) == evaluate(rules, *request, default=default), request
+
+
+@given(RULES, OURS, st.booleans())
+def test_our_block_goes_first(rules: list[Rule], ours: list[Rule], default: bool) -> None:
+    """With our block in front, our rules decide what they name and the old program the rest."""
+    old = program(rules, default=default)
+    code = prepend(ours, old)
+    for request in REQUESTS:
+        expected = verdict_of_block(ours, *request)
+        if expected is None:
+            expected = allows(old, *request)
+        assert allows(code, *request) == expected, request
+
+
+@given(RULES, OURS)
+def test_our_block_comes_off(rules: list[Rule], ours: list[Rule]) -> None:
+    """What is put in front is found again, and without it the old program is as it was."""
+    old = program(rules, default=False)
+    found, rest = split(prepend(ours, old))
+    assert rest == old
+    assert prepend(found, rest) == prepend(ours, old)
+    assert split(old) == ([], old)
+
+
+@given(RULES, st.booleans())
+def test_decoded_rules_mean_the_same(rules: list[Rule], default: bool) -> None:
+    """A program of ours is decoded, and the rules decide as it does."""
+    decoded = decode(program(rules, default=default))
+    assert decoded is not None
+    for request in REQUESTS:
+        expected = evaluate(rules, *request, default=default)
+        assert evaluate(decoded, *request, default=False) == expected, request
+
+
+@KERNEL
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(RULES, OURS, st.booleans())
+def test_the_kernel_takes_every_program(rules: list[Rule], ours: list[Rule], default: bool) -> None:
+    """The verifier accepts a program and our block before it, and both are known again."""
+    old = read_back(program(rules, default=default))
+    shown = read_back(prepend(ours, old))
+    found, rest = split(shown)
+    assert (rest, prepend(found, rest)) == (old, prepend(ours, old))
+    for request in REQUESTS:
+        assert allows(old, *request) == evaluate(rules, *request, default=default), request

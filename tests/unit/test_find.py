@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding containers in state directories as runc and crun write them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.container import ledger, state_roots
+from gpuhook.container.find import everything, find
+from gpuhook.errors import GpuhookError
+
+POD = {
+    "io.kubernetes.cri.container-type": "container",
+    "io.kubernetes.cri.container-name": "main",
+    "io.kubernetes.cri.sandbox-name": "train-0",
+    "io.kubernetes.cri.sandbox-namespace": "ml",
+}
+SANDBOX = {
+    "io.kubernetes.cri.container-type": "sandbox",
+    "io.kubernetes.cri.sandbox-name": "train-0",
+    "io.kubernetes.cri.sandbox-namespace": "ml",
+}
+
+
+class Node:
+    """A node with containers that are plain processes."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.roots = [str(place / "runc"), str(place / "crun")]
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def process(self) -> tuple[int, int]:
+        """Start a process; returns its pid and start time."""
+        process = subprocess.Popen(["sleep", "60"])
+        self.processes.append(process)
+        started = ledger.start_time(process.pid)
+        assert started is not None
+        return process.pid, started
+
+    def bundle(self, identity: str, annotations: dict[str, str] | None) -> str:
+        """Write a config.json and return its bundle."""
+        bundle = self.place / "bundles" / identity
+        bundle.mkdir(parents=True)
+        text = json.dumps({"ociVersion": "1.0.2", "annotations": annotations})
+        (bundle / "config.json").write_text(text)
+        return str(bundle)
+
+    def runc(
+        self, identity: str, annotations: dict[str, str] | None = None, **state: Any
+    ) -> tuple[int, int]:
+        """Make a container as runc 1.1 writes it down; `state` replaces keys of the state."""
+        pid, started = self.process()
+        config = {
+            "rootfs": "/var/lib/c/" + identity,
+            "namespaces": [{"type": "NEWNS", "path": ""}],
+            "labels": ["org.example=1", "bundle=" + self.bundle(identity, annotations)],
+        }
+        document = {
+            "id": identity,
+            "init_process_pid": pid,
+            "init_process_start": started,
+            "created": "2026-01-02T09:23:21.334588198Z",
+            "config": config,
+            "rootless": False,
+            "cgroup_paths": {"devices": f"/sys/fs/cgroup/devices/{identity}"},
+            **state,
+        }
+        self.write("runc", identity, "state.json", json.dumps(document))
+        return pid, started
+
+    def crun(self, identity: str, **state: Any) -> tuple[int, int]:
+        """Make a container as crun 1.8 writes it down."""
+        pid, started = self.process()
+        document = {
+            "pid": pid,
+            "process-start-time": started,
+            "cgroup-path": f"/machine.slice/{identity}",
+            "scope": "",
+            "rootfs": "/var/lib/c/" + identity,
+            "systemd-cgroup": False,
+            "bundle": self.bundle(identity, None),
+            "created": "2026-01-02T09:23:21.979439Z",
+            "owner": "root",
+            "detached": True,
+            **state,
+        }
+        self.write("crun", identity, "status", json.dumps(document))
+        return pid, started
+
+    def write(self, runtime: str, identity: str, name: str, text: str) -> Path:
+        directory = self.place / runtime / identity
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+        return directory / name
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    """Give a node with a ledger of its own and without the machine's own containers."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(state_roots, "PLACES", ())
+    made = Node(tmp_path)
+    for name in made.roots:
+        os.makedirs(name)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+def refused(text: str, roots: list[str]) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught:
+        find(text, roots)
+    return caught.value
+
+
+def test_a_container_of_runc(node: Node) -> None:
+    """Everything that runc's state tells is there, the bundle out of its label."""
+    pid, started = node.runc("abc1")
+    found = find("abc1", node.roots)
+    assert (found.id, found.pid, found.started, found.status) == ("abc1", pid, started, "running")
+    assert (found.runtime, found.state_root) == ("runc", node.roots[0])
+    assert found.bundle == str(node.place / "bundles/abc1")
+    assert found.root_path == "/var/lib/c/abc1"
+    assert found.config()["ociVersion"] == "1.0.2"
+    with found.process() as process:
+        assert process.pid == pid
+
+
+def test_a_container_of_crun(node: Node) -> None:
+    """Everything that crun's status tells is there."""
+    pid, started = node.crun("abc2")
+    found = find("abc2", node.roots)
+    assert (found.id, found.pid, found.started, found.status) == ("abc2", pid, started, "running")
+    assert (found.runtime, found.state_root) == ("crun", node.roots[1])
+    assert found.bundle == str(node.place / "bundles/abc2")
+    assert found.root_path == "/var/lib/c/abc2"
+
+
+def test_the_copy_of_crun(node: Node) -> None:
+    """Where the bundle is gone, crun's own copy of config.json counts."""
+    node.crun("abc", bundle=str(node.place / "gone"))
+    node.write("crun", "abc", "config.json", '{"hostname": "copy"}')
+    assert find("abc", node.roots).config() == {"hostname": "copy"}
+
+
+def test_created(node: Node) -> None:
+    """A container whose start is still waited for is told by its fifo."""
+    node.runc("abc")
+    node.write("runc", "abc", "exec.fifo", "")
+    assert find("abc", node.roots).status == "created"
+
+
+def test_stopped(node: Node) -> None:
+    """A container whose process has ended is found, has no process, and is nothing running."""
+    node.runc("abc")
+    node.processes[0].kill()
+    node.processes[0].wait()
+    found = find("abc", node.roots)
+    assert (found.pid, found.started, found.status) == (0, None, "stopped")
+    with pytest.raises(GpuhookError) as caught:
+        found.process()
+    assert caught.value.code == "GH1738"
+    assert everything(node.roots) == []
+
+
+def test_a_pid_that_is_used_again(node: Node) -> None:
+    """A living process that started at another time makes no container a running one."""
+    pid, started = node.process()
+    node.runc("abc", init_process_pid=pid, init_process_start=started - 1)
+    assert find("abc", node.roots).status == "stopped"
+
+
+def test_prefixes(node: Node) -> None:
+    """The beginning of an id is enough where it is the beginning of one; an id is itself."""
+    node.runc("abc1")
+    node.crun("abc12")
+    assert find("abc12", node.roots).id == "abc12"
+    assert find("abc1", node.roots).id == "abc1"
+    error = refused("abc", node.roots)
+    assert error.code == "GH1736"
+    assert f"abc1 (running in {node.roots[0]})" in error.message
+    assert f"abc12 (running in {node.roots[1]})" in error.message
+
+
+def test_a_stopped_one_is_in_nobodys_way(node: Node) -> None:
+    """Of several that are meant, the one that runs is."""
+    node.runc("abc1")
+    node.runc("abc2", init_process_pid=0)
+    assert find("abc", node.roots).id == "abc1"
+
+
+def test_one_id_under_two_roots(node: Node) -> None:
+    """Ids are unique per state root only: both running is one too many."""
+    node.runc("abc")
+    pid, started = node.process()
+    document = {"pid": pid, "process-start-time": started}
+    node.write("crun", "abc", "status", json.dumps(document))
+    assert refused("abc", node.roots).code == "GH1736"
+
+
+def test_one_root_under_two_names(node: Node) -> None:
+    """/var/run and /run are one place."""
+    node.runc("abc")
+    (node.place / "link").symlink_to(node.roots[0])
+    assert find("abc", [*node.roots, str(node.place / "link")]).id == "abc"
+    assert len(everything([*node.roots, str(node.place / "link")])) == 1
+
+
+def test_none(node: Node) -> None:
+    """It is said where was looked, what could not be read, and what there is."""
+    node.runc("abc")
+    node.write("crun", "broken", "status", "{")
+    error = refused("abd", [*node.roots, "/no/such/root"])
+    assert error.code == "GH1735"
+    assert f"looked in {node.roots[0]}, {node.roots[1]}" in error.message
+    assert "/no/such/root (there is no such directory)" in error.message
+    assert f"{node.roots[1]}/broken (status: " in error.message
+    assert "there are abc;" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "status: "),
+        ("[]", "status holds no JSON object"),
+        ('{"pid": "1"}', "pid is no pid"),
+        ('{"pid": -1}', "pid is no pid"),
+        ('{"pid": 1, "process-start-time": "x"}', "process-start-time is no number"),
+        (" " * (17 << 20), "status is not a regular file of at most"),
+    ],
+    ids=["cut", "list", "text", "negative", "start", "huge"],
+)
+def test_a_state_that_cannot_be_used(node: Node, text: str, reason: str) -> None:
+    """A container with such a state is refused with the reason, and is in no other's way."""
+    node.runc("abc1")
+    node.write("crun", "abc", "status", text)
+    error = refused("abc", node.roots)
+    assert error.code == "GH1739"
+    assert f"{node.roots[1]}/abc" in error.message
+    assert reason in error.message
+    assert refused("ab", node.roots).code == "GH1736"
+    assert [found.id for found in everything(node.roots)] == ["abc1"]
+
+
+def test_a_directory_without_a_state(node: Node) -> None:
+    """So it is while a runtime makes or removes a container."""
+    os.mkdir(node.roots[0] + "/abc")
+    assert "neither" in refused("abc", node.roots).message
+
+
+def test_a_fifo_holds_nobody_up(node: Node) -> None:
+    """A state that is no file is not waited for."""
+    os.mkdir(node.roots[0] + "/abc")
+    os.mkfifo(node.roots[0] + "/abc/state.json")
+    assert "is not a regular file" in refused("abc", node.roots).message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_state_of_a_user(node: Node) -> None:
+    """A user's state may name the processes of that user's namespaces, and no others."""
+    node.crun("abc")
+    os.chown(node.roots[1] + "/abc/status", 1000, 1000)
+    error = refused("abc", node.roots)
+    assert error.code == "GH1739"
+    assert "not of the user whose directory it is in" in error.message
+    os.chown(node.roots[1] + "/abc", 1000, 1000)
+    error = refused("abc", node.roots)
+    assert error.code == "GH1739"
+    assert "user 1000 wrote it" in error.message
+
+
+def test_a_link_is_no_state(node: Node) -> None:
+    """A link to a container's state makes no second container of it."""
+    node.runc("abc")
+    os.symlink(node.roots[0] + "/abc", node.roots[1] + "/other")
+    assert refused("other", node.roots).code == "GH1739"
+    assert [found.id for found in everything(node.roots) if found.id in ("abc", "other")] == ["abc"]
+
+
+def test_pids(node: Node) -> None:
+    """A pid names the container whose first process it is; one that sees the host's mounts none."""
+    pid, _ = node.runc("abc")
+    assert find(str(pid), node.roots).id == "abc"
+    other, _ = node.process()
+    assert refused(str(other), node.roots).code == "GH1737"
+    assert refused(str(os.getpid()), node.roots).code == "GH1737"
+    assert refused(str(1 << 22), node.roots).code == "GH1730"
+
+
+def test_a_number_that_begins_an_id(node: Node) -> None:
+    """It is the container's, if no container has it as a pid; if another has, it is neither's."""
+    other, _ = node.process()
+    node.runc(f"{other}ff")
+    assert find(str(other), node.roots).id == f"{other}ff"
+    pid, _ = node.runc("abc")
+    node.runc(f"{pid}ff")
+    assert refused(str(pid), node.roots).code == "GH1736"
+
+
+@pytest.mark.parametrize(
+    "name", ["train-0", "ml/train-0", "train-0/main", "ml/train-0/main"], ids=str
+)
+def test_pods(node: Node, name: str) -> None:
+    """A pod's names mean its container, where it has one; its sandbox does not count."""
+    node.runc("abc1", SANDBOX)
+    node.runc("abc2", POD)
+    assert find(name, node.roots).id == "abc2"
+
+
+def test_a_pod_of_two_containers(node: Node) -> None:
+    """The pod's name alone does not say which; the container's does."""
+    node.runc("abc1", POD)
+    node.runc("abc2", {**POD, "io.kubernetes.cri.container-name": "other"})
+    assert refused("train-0", node.roots).code == "GH1736"
+    assert find("train-0/other", node.roots).id == "abc2"
+
+
+def test_the_state_roots_of_the_ledger(node: Node) -> None:
+    """A container that gpuhook has entered is found where its runtime keeps its state."""
+    node.runc("abc")
+    assert refused("abc", []).code == "GH1735"
+    ledger.record(node.roots[0], "abc", {"pid": 0, "started": None})
+    assert find("abc").id == "abc"
+    assert [found.id for found in everything()] == ["abc"]
+
+
+def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
+    """The hook of a CDI spec enters the process and the bundle, and no state root."""
+    pid, started = node.process()
+    bundle = node.bundle("abc", POD)
+    ledger.record("", "abc", {"pid": pid, "started": started, "bundle": bundle})
+    (found,) = everything()
+    assert (found.id, found.pid, found.bundle, found.status) == ("abc", pid, bundle, "running")
+    for name in (str(pid), "train-0", "abc", "ab"):
+        assert find(name).pid == pid
+
+
+@pytest.mark.parametrize(
+    ("annotations", "bundle", "engine"),
+    [
+        ({"io.container.manager": "libpod"}, "", "podman"),
+        ({"io.container.manager": "cri-o"}, "", "cri-o"),
+        (None, "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc", "containerd"),
+        (None, "/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/abc", "docker"),
+        (None, "", ""),
+    ],
+    ids=["podman", "cri-o", "containerd", "docker", "nobody"],
+)
+def test_engines(node: Node, annotations: dict[str, str] | None, bundle: str, engine: str) -> None:
+    """Who made a container is told by its annotations, or by where its bundle is."""
+    config = {"config": {"labels": [f"bundle={bundle}"]}} if bundle else {}
+    node.runc("abc", annotations, **config)
+    assert find("abc", node.roots).engine == engine
+
+
+def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A star stands for the directories that are there, whole or begun."""
+    for name in ("run/runc", "run/docker/runtime-runc/moby", "run/docker/other/moby", "user/crun"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "run/docker/runtime-file").write_text("")
+    places = ("/run/runc", "/run/crun", "/run/docker/runtime-*/*")
+    monkeypatch.setattr(state_roots, "PLACES", tuple(f"{tmp_path}{place}" for place in places))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "user"))
+    assert list(state_roots.present()) == [
+        f"{tmp_path}/{name}" for name in ("run/runc", "run/docker/runtime-runc/moby", "user/crun")
+    ]

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mountinfo lines as the kernel writes them."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.kernel import mountinfo
+
+CONTENT = rb"""36 35 98:0 /mnt1 /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw
+40 36 0:31 /lib/libcuda.so.1//deleted /usr/lib/libcuda.so.1 ro,nosuid - overlay  rw,lowerdir=/a:/b
+41 36 0:34 /docker/x /sys/fs/cgroup/cpu ro shared:9 propagate_from:2 - cgroup cgroup rw,cpu,cpuacct
+"""
+
+
+def test_lines() -> None:
+    """Escapes are read, optional fields passed over, and what was removed is told."""
+    first, second, third = mountinfo.parse(CONTENT)
+    assert (first.id, first.root, first.target) == (36, "/mnt1", "/mnt/a b\\c")
+    assert (first.options, first.fstype, first.is_deleted) == ("rw,noatime", "ext3", False)
+    assert (second.root, second.is_deleted) == ("/lib/libcuda.so.1", True)
+    assert second.features == ["rw", "lowerdir=/a:/b"]
+    assert (third.fstype, third.root, third.features) == (
+        "cgroup",
+        "/docker/x",
+        ["rw", "cpu", "cpuacct"],
+    )
+
+
+def test_our_own() -> None:
+    """Every mount of this machine is read, its root among them."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        content = file.read()
+    mounts = mountinfo.parse(content)
+    assert len(mounts) == content.count(b"\n")
+    assert "/" in {mount.target for mount in mounts}
+    assert all(os.path.isabs(mount.target) for mount in mounts)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that is held: what is told of it, and that nothing is told of another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.process import Process
+from gpuhook.errors import GpuhookError
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Give a process that only waits."""
+    process = subprocess.Popen(["sleep", "60"], env={"NAME": "a value", "ODD": "\udcff"})
+    # Popen returns while the kernel is still making the new program's memory.
+    while not Path(f"/proc/{process.pid}/environ").read_bytes():
+        time.sleep(0.001)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(GpuhookError) as caught:
+        call()
+    return caught.value.code
+
+
+def test_what_is_told(sleeper: subprocess.Popen[bytes]) -> None:
+    """Its start time, variables, files and namespaces are those of that process."""
+    with Process(sleeper.pid) as process:
+        assert process.read("comm", 64) == b"sleep\n"
+        assert process.environment() == ["NAME=a value", "ODD=\udcff"]
+        own = os.stat("/proc/self/ns/mnt")
+        assert process.namespace("mnt") == (own.st_dev, own.st_ino)
+        assert process.own_mounts() == set()
+        assert process.mapped_root() == (0, 0)
+        with Process(sleeper.pid, process.started) as again:
+            assert again.started == process.started
+        root = process.open("root", os.O_PATH | os.O_DIRECTORY)
+        assert os.path.samestat(os.fstat(root), os.stat("/"))
+        os.close(root)
+        process.require_alive()
+
+
+def test_no_descriptor_is_left(sleeper: subprocess.Popen[bytes]) -> None:
+    """Neither a held process nor one that was refused keeps a descriptor."""
+    before = os.listdir("/proc/self/fd")
+    with Process(sleeper.pid) as process:
+        process.environment()
+        process.own_mounts()
+        with pytest.raises(GpuhookError):
+            Process(sleeper.pid, process.started + 1)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_no_process() -> None:
+    """A pid that no process has is refused."""
+    assert code_of(lambda: Process(1 << 22)) == "GH1730"
+
+
+def test_a_pid_that_is_used_again(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process that started at another time than the container's is another one."""
+    with Process(sleeper.pid) as process:
+        assert code_of(lambda: Process(sleeper.pid, process.started - 1)) == "GH1731"
+
+
+def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process that has ended is none, though nobody has waited for it."""
+    with Process(sleeper.pid) as process:
+        sleeper.kill()
+        os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+        assert code_of(process.require_alive) == "GH1732"
+        assert code_of(lambda: Process(sleeper.pid)) == "GH1730"
+
+
+def test_it_ends_while_held(sleeper: subprocess.Popen[bytes]) -> None:
+    """Every question then says so, whichever process has the pid by now."""
+    with Process(sleeper.pid) as process:
+        sleeper.kill()
+        sleeper.wait()
+        questions: list[Callable[[], object]] = [
+            process.require_alive,
+            process.environment,
+            process.own_mounts,
+            process.mapped_root,
+            lambda: process.namespace("mnt"),
+            lambda: process.open("root", os.O_PATH),
+        ]
+        assert {code_of(question) for question in questions} == {"GH1732"}
+
+
+def test_a_file_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:
+    """While the process lives, a missing file is just that, and is named."""
+    with Process(sleeper.pid) as process, pytest.raises(FileNotFoundError) as caught:
+        process.open("no-such-file", os.O_RDONLY)
+    assert caught.value.filename == f"/proc/{sleeper.pid}/no-such-file"
+
+
+def test_a_file_that_is_too_long(sleeper: subprocess.Popen[bytes]) -> None:
+    """What a process can make long is read up to a limit."""
+    with Process(sleeper.pid) as process:
+        assert code_of(lambda: process.read("environ", 4)) == "GH1310"
+
+
+def test_no_rights() -> None:
+    """Who may not look into a process is told so, and what to do; needs a process of another."""
+    program = (
+        "import os, sys; from gpuhook.container.process import Process\n"
+        "from gpuhook.errors import GpuhookError\n"
+        "try: Process(int(sys.argv[1])).namespace('mnt')\n"
+        "except GpuhookError as error: print(error.code, error.hint)\n"
+    )
+    if os.geteuid() != 0:
+        pytest.skip("needs root to be somebody else")
+    command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "/usr/bin/python3"]
+    done = subprocess.run(
+        [*command, "-B", "-c", program, str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+    )
+    assert done.stdout.startswith("GH1733 run as root on the host"), done

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the driver's can be told by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import seen
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", "580.95.05"),
+        ("/usr/lib64/libnvidia-ml.so.470.256", "470.256"),
+        ("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin", "580.95.05"),
+        ("/usr/lib/libcuda.so.1", None),
+        ("/usr/lib/libnvidia-nvvm70.so.4", None),
+        ("/usr/lib/libc.so.2.36", None),
+        ("/usr/bin/nvidia-smi", None),
+    ],
+)
+def test_versions(path: str, version: str | None) -> None:
+    """A library and a firmware directory name the driver's version, a SONAME does not."""
+    assert seen.driver_version(path) == version
+
+
+@pytest.mark.parametrize(
+    ("target", "is_driver"),
+    [
+        ("/usr/lib/libcuda.so.580.95.05", True),
+        ("/usr/bin/nvidia-smi", True),
+        ("/proc/driver/nvidia/params", True),
+        ("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin", True),
+        ("/dev/nvidia0", False),
+        ("/etc/hosts", False),
+    ],
+)
+def test_mounts(target: str, is_driver: bool) -> None:
+    """Mounts that are the driver's are told from others and from nodes."""
+    assert seen.is_driver_mount(target) is is_driver
+
+
+def test_nodes(tmp_path: Path) -> None:
+    """A node of /dev/dri belongs to whom its device's driver says; others go by their names."""
+    for minor, driver in ((128, "nvidia"), (129, "i915")):
+        device = tmp_path / f"sys/dev/char/226:{minor}/device"
+        device.mkdir(parents=True)
+        (device / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    host = str(tmp_path)
+    assert seen.is_node("/dev/dri/renderD128", (226, 128), host)
+    assert not seen.is_node("/dev/dri/renderD129", (226, 129), host)
+    assert not seen.is_node("/dev/dri/renderD130", (226, 130), host)
+    assert seen.is_node("/dev/nvidia0", (195, 0), host)
+    assert seen.is_node("/dev/nvidia-caps/nvidia-cap1", (234, 1), host)
+    assert not seen.is_node("/dev/null", (1, 3), host)
