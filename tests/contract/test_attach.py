@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU given to a container that runs, and all of it there: nodes, rules, driver, loader."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuhook.loader import cache
+from tests.contract import roots
+from tests.contract.live import BOTH, EVERY, Live, sleeping, started
+from tests.contract.product import CONTROL, MAJOR, Product, asks
+from tests.contract.test_doors import (
+    CACHE,
+    LINKS,
+    LOOKED_UP,
+    assert_cached,
+    assert_found,
+    assert_nodes,
+    with_ldconfig,
+)
+from tests.contract.views import questions
+
+LOADER = "etc/ld.so.cache"
+
+
+def asked(product: Product, *runs: list[str]) -> list[str]:
+    """Return the questions for the probe: every GPU of the node, and commands to run."""
+    return questions(*LINKS, tries=[product.number(i) for i in range(8)], runs=runs)
+
+
+def assert_as_before(root: Path, before: dict[str, tuple[object, ...]]) -> None:
+    """Assert that an image is what it was, its loader's cache but for the order of bytes."""
+    now = roots.listing(root)
+    assert now.keys() == before.keys()
+    assert {path for path in now if now[path] != before[path]} <= {LOADER}
+    if LOADER in now:
+        assert loadable(now[LOADER]) == loadable(before[LOADER])
+
+
+def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
+    """Return what a loader cache of a listing holds."""
+    content = facts[-1]
+    assert isinstance(content, bytes)
+    return [
+        tuple(getattr(entry, name) for name in entry.__slots__) for entry in cache.parse(content)
+    ]
+
+
+@EVERY
+def test_there_and_away(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """From nothing to a GPU as the wrapper gives it, and back; twice changes nothing more."""
+    made = sleeping(tmp_path)
+    with_ldconfig(made.root)
+    files = roots.listing(made.root)
+    with started(made, node8, engine, cgroup) as live:
+        before, rules = live.seen(), live.rules()
+        words = ["attach", "--device", "2"]
+        planned = live.report(*words, "--dry-run")
+        assert planned["dryRun"]
+        assert live.seen() == before
+
+        done = live.attach("2")
+        assert done["steps"] == planned["steps"]
+        assert done["skipped"] == planned["skipped"] == []
+        view = live.view(asked(node8, LOOKED_UP, CACHE))
+        assert_nodes(view, node8, CONTROL, 2)
+        node = view.gpus()[node8.device(2)]
+        assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
+        assert_found(view.runs[0], str(node8.node.node.driver.version))
+        assert_cached(view.runs[1])
+        assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
+        ours = [m for m in view.mounts.values() if "nvidia" in m.target]
+        assert len(ours) > 10
+        for mount in ours:
+            wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
+            assert wanted | {"nosuid", "nodev"} <= mount.options, mount
+            assert not mount.optional, mount
+
+        held = live.seen()
+        assert live.attach("2")["steps"] == []
+        assert live.seen().nodes == held.nodes
+        assert live.seen().mounts == held.mounts
+        assert live.seen().rules == held.rules
+        assert live.seen().files == held.files
+
+        assert live.detach("2")["steps"] != []
+        gone = live.seen()
+        assert gone.nodes == before.nodes
+        assert gone.mounts == before.mounts
+        assert live.rules() == rules
+        assert_as_before(made.root, files)
+        view = live.view(questions(tries=[node8.number(2)]))
+        assert view.tries == {node8.number(2): "EPERM"}
+        assert live.detach("2")["steps"] == []
+        assert live.attach("2")["steps"] == done["steps"]
+        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2)
+
+
+@BOTH
+def test_two_gpus(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """The second brings its node alone; control nodes and driver stay until the last one goes."""
+    made = sleeping(tmp_path)
+    files = roots.listing(made.root)
+    with started(made, node8, engine, cgroup) as live:
+        before = live.seen()
+        live.attach("2")
+        second = live.attach("3")
+        assert len(second["steps"]) == 2, second  # the node and its rule
+        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2, 3)
+
+        live.detach("2")
+        view = live.view(asked(node8, LOOKED_UP))
+        assert_nodes(view, node8, CONTROL, 3)
+        assert_found(view.runs[0], str(node8.node.node.driver.version))
+        live.detach("3")
+        view = live.view(asked(node8))
+        assert view.gpus() == {}
+        assert set(view.tries.values()) == {"EPERM"}
+        assert live.seen().mounts == before.mounts
+        assert_as_before(made.root, files)
+
+
+@pytest.mark.parametrize("kind", ["lib64", "distroless", "musl"])
+def test_images(kind: str, node8: Product, tmp_path: Path) -> None:
+    """Other images: the loader finds the driver, and afterwards all is as it was."""
+    args = ["/bin/busybox", "sleep", "900"] if kind == "musl" else ["/bin/sleep", "900"]
+    made = sleeping(tmp_path, kind, args=args)
+    if kind == "distroless":
+        (made.root / "bin").mkdir(exist_ok=True)
+        (made.root / "bin/sleep").write_bytes((roots.musl() / "bin/busybox").read_bytes())
+        (made.root / "bin/sleep").chmod(0o755)
+    files = roots.listing(made.root)
+    with started(made, node8) as live:
+        live.attach("2")
+        view = live.view(asked(node8, LOOKED_UP))
+        assert_nodes(view, node8, CONTROL, 2)
+        assert_found(view.runs[0], str(node8.node.node.driver.version))
+        live.detach("2")
+        assert live.view().gpus() == {}
+    assert_as_before(made.root, files)
+
+
+def test_forms_of_a_name(node8: Product, tmp_path: Path) -> None:
+    """A device by index, UUID, bus id, CDI name, as a replica; a container by id, start, pid."""
+    gpu = node8.gpu(2)
+    devices = [str(gpu.uuid), str(gpu.pci_bus_id), f"nvidia.com/gpu={gpu.uuid}", f"{gpu.uuid}::1"]
+    annotations = {
+        "io.kubernetes.cri.sandbox-name": "pod",
+        "io.kubernetes.cri.sandbox-namespace": "space",
+        "io.kubernetes.cri.container-name": "one",
+    }
+    made = sleeping(tmp_path, annotations=annotations)
+    with started(made, node8) as live:
+        for device, name in zip(
+            devices, [live.id[:-2], str(live.pid), "space/pod/one", "pod"], strict=True
+        ):
+            assert live.attach(device, name=name)["steps"] != []
+            assert live.attach("2")["steps"] == []
+            view = live.view()
+            assert_nodes(view, node8, CONTROL, 2)
+            assert live.detach(device, name=name)["steps"] != []
+            assert live.view().gpus() == {}
+
+
+def test_ledger(node8: Product, tmp_path: Path) -> None:
+    """`gpuhook ps` lists what is attached, and no longer what was detached."""
+
+    def held(live: Live) -> list[str]:
+        mine = [entry for entry in node8.holders() if entry["id"] == live.id]
+        return [str(name) for entry in mine for name in entry["gpus"]]
+
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach("2", "3")
+        assert len(held(live)) == 2
+        live.detach("3")
+        assert len(held(live)) == 1
+        live.detach("2")
+        assert held(live) == []
+
+
+def test_refusals(node8: Product, tmp_path: Path) -> None:
+    """What cannot be: one sentence, and the container is as it was."""
+    with started(sleeping(tmp_path), node8) as live:
+        before = live.seen()
+        live.refused("GH1102", "attach", "--device", "17")
+        live.refused("GH1735", "attach", "--device", "2", name="gpuhook-test-of-nobody")
+        live.refused("GH1737", "attach", "--device", "2", name=str(os.getpid()))
+        live.refused("GH1730", "attach", "--device", "2", name="4194305")
+        assert live.seen() == before
+        powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        done = live.gpuhook("attach", "--device", "2", name=str(live.pid), via=powerless)
+        assert done.rc == 1
+        assert done.stderr.startswith("Error GH"), done
+        assert live.seen() == before
+        assert live.container.call("kill", "KILL").rc == 0
+        done = live.gpuhook("attach", "--device", "2")
+        assert done.rc == 1
+        assert "GH1738" in done.stderr or "GH1730" in done.stderr, done
+
+
+def test_capabilities(node8: Product, tmp_path: Path) -> None:
+    """Driver capabilities come from the container's variable, or from the option."""
+    with started(sleeping(tmp_path, env=asks("void", "utility")), node8) as live:
+        live.attach("2")
+        assert_nodes(live.view(), node8, {"/dev/nvidiactl"}, 2)
+        words = ["--device", "2", "--driver-capabilities", "graphics"]
+        live.report("attach", *words)
+        assert_nodes(live.view(), node8, {"/dev/nvidiactl", "/dev/nvidia-modeset"}, 2)
+        profile = live.inside(
+            "/bin/cat",
+            "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf",
+        )
+        assert profile.rc == 0, profile
+        assert f'"EGLVisibleDGPUDevices", {1 << (node8.gpu(2).minor or 0):#x}]' in profile.stdout
+        live.detach("2")
+        assert live.view().gpus() == {}
+
+
+@BOTH
+def test_paused(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A frozen container gets and loses a GPU without being asked for anything."""
+    with started(sleeping(tmp_path), node8, engine, cgroup) as live:
+        assert live.container.call("pause").rc == 0
+        live.attach("2")
+        assert live.container.call("resume").rc == 0
+        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2)
+        assert live.container.call("pause").rc == 0
+        live.detach("2")
+        assert live.container.call("resume").rc == 0
+        assert live.view().gpus() == {}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU taken away from a container that runs, whoever gave it, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.loader import cache
+from tests.contract import roots
+from tests.contract.live import BOTH, Said, eventually, openable, opening, sleeping, started
+from tests.contract.product import CONTROL, LIBRARIES, Product, asks
+from tests.contract.test_doors import assert_nodes
+from tests.contract.views import questions
+
+HOLD = "exec 3<{}; while :; do sleep 60; done"
+
+
+def tries(product: Product) -> list[str]:
+    """Return the questions for the probe: every GPU of the node."""
+    return questions(tries=[product.number(index) for index in range(8)])
+
+
+@BOTH
+def test_granted_at_creation(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """What the wrapper gave is denied and hidden, and comes back by attach; the rest stays."""
+    made = sleeping(tmp_path, env=asks("2,3"))
+    with started(made, node8, engine, cgroup, node8.runtime) as live:
+        before, rules = live.seen(), live.rules()
+        away = live.detach("2")
+        assert any("config.json" in note for note in away["notes"]), away
+        assert_nodes(live.view(tries(node8)), node8, CONTROL, 3)
+        assert live.detach("2")["steps"] == []
+        assert live.seen().mounts == before.mounts
+        assert live.seen().files == before.files
+        assert live.report("repair")["steps"] == []
+
+        live.attach("2")
+        assert_nodes(live.view(tries(node8)), node8, CONTROL, 2, 3)
+        assert live.seen().nodes == before.nodes
+        assert live.seen().mounts == before.mounts
+        if cgroup == "host":
+            assert live.rules() == rules
+        live.detach("2,3")
+        view = live.view(tries(node8))
+        assert set(view.gpus()) <= CONTROL
+        assert set(view.tries.values()) == {"EPERM"}
+        assert live.seen().mounts == before.mounts
+
+
+@BOTH
+def test_in_use(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A device that a process has open stays; --force refuses whoever opens it next."""
+    mine = openable(node8, tmp_path / "node")
+    device = mine.device(2)
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", HOLD.format(device)])
+    with started(made, mine, engine, cgroup, mine.runtime) as live:
+        held = Path(f"/proc/{live.pid}/fd/3")
+        eventually(held.exists)
+        before = live.seen()
+        said = live.refused("GH1753", "detach", "--device", "2")
+        assert f"process {live.pid} (sh, open)" in said
+        assert live.seen() == before
+        done = live.report("detach", "--device", "2", "--force")
+        assert any(f"process {live.pid} (sh, open)" in note for note in done["notes"]), done
+        assert held.exists()
+        assert device not in live.view().gpus()
+        opened = live.inside("/bin/sh", "-c", f": <{device}")
+        assert opened.rc != 0
+        live.attach("2")
+        assert live.inside("/bin/sh", "-c", f": <{device}").rc == 0
+
+
+@BOTH
+def test_next_open_fails(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A process that opens a device again and again: yes from attach on, no from detach on."""
+    mine = openable(node8, tmp_path / "node")
+    made = sleeping(tmp_path, args=opening(mine.device(2)))
+    with started(made, mine, engine, cgroup) as live:
+        said = Said(live)
+        said.becomes("no")
+        live.attach("2")
+        said.becomes("yes")
+        live.report("detach", "--device", "2", "--force")
+        said.becomes("no")
+        assert said.pids() == {"1"}
+
+
+@pytest.mark.parametrize("cgroup", ["host", "v2"])
+def test_none_granted(cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """Of a container without GPUs nothing is taken, and an unknown device is a fault."""
+    with started(sleeping(tmp_path), node8, "runc", cgroup) as live:
+        before = live.seen()
+        assert live.detach("2")["steps"] == []
+        live.refused("GH1759", "detach", "--device", "17")
+        assert live.seen() == before
+
+
+def test_changed_meanwhile(node8: Product, tmp_path: Path) -> None:
+    """What the container's processes made of its files is left to them."""
+    made = sleeping(tmp_path)
+    with started(made, node8) as live:
+        files = roots.listing(made.root)
+        live.attach("2")
+        script = [
+            "rm /dev/nvidia-uvm && mknod /dev/nvidia-uvm c 1 3",
+            f"rm {LIBRARIES}/libcuda.so && echo mine >{LIBRARIES}/libcuda.so",
+            "echo mine >>/etc/ld.so.conf.d/00-gpuhook.conf",
+            "ldconfig",
+        ]
+        done = live.inside("/bin/sh", "-ec", "; ".join(script))
+        assert done.rc == 0, done
+        live.detach("2")
+        mine = roots.listing(made.root)
+        changed = {path for path in mine.keys() | files.keys() if mine.get(path) != files.get(path)}
+        assert changed - {
+            "etc/ld.so.cache",
+            "var/cache/ldconfig/aux-cache",
+            "var/cache/ldconfig",
+        } == {
+            "usr/lib/x86_64-linux-gnu/libcuda.so",
+            "etc/ld.so.conf.d/00-gpuhook.conf",
+        }
+        held = cache.parse((made.root / "etc/ld.so.cache").read_bytes())
+        assert [entry.soname for entry in held if b"nvidia" in entry.soname] == []
+        again = live.attach("2")
+        assert again["steps"] != []
+        assert_nodes(live.view(tries(node8)), node8, CONTROL, 2)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook inspect` on real containers: what they have, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import gpuhook
+from tests.contract.bundles import Bundle
+from tests.contract.product import CONTROL, LIBRARIES, MAJOR, Product, asks
+from tests.contract.runtimes import Container, lifecycle
+
+WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("inspect.json").read_text("utf-8")
+)
+
+
+@contextmanager
+def running(
+    product: Product, bundle: Bundle, engine: str = "runc", cgroup: str = "host"
+) -> Iterator[Container]:
+    """Give a container that was started through gpuhook-runtime."""
+    env = product.on(engine)
+    with lifecycle(bundle, [product.runtime], engine, cgroup, env=env) as container:
+        created = container.create()
+        assert created.rc == 0, created
+        assert container.call("start").rc == 0
+        yield container
+
+
+def told(product: Product, container: Container, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call `gpuhook inspect` where the container's cgroups are to be seen."""
+    command = [*container.around.prefix, str(product.bindir / "gpuhook"), "inspect", container.id]
+    return subprocess.run(
+        [*command, "--state-root", str(container.bundle / "state"), *words],
+        env={**os.environ, **product.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def facts(product: Product, container: Container) -> dict[str, Any]:
+    done = told(product, container, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    return dict(document)
+
+
+@pytest.mark.parametrize(
+    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
+)
+def test_what_it_has(
+    engine: str,
+    cgroup: str,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """Nodes, rules, mounts, loader cache and variables are told, and nothing is wrong."""
+    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    with running(node8, bundle, engine, cgroup) as container:
+        found = facts(node8, container)
+        text = told(node8, container).stdout
+    assert found["findings"] == []
+    nodes = {node["path"]: node for node in found["nodes"]}
+    assert set(nodes) == {*CONTROL, node8.device(3)}
+    gpu = nodes[node8.device(3)]
+    assert (gpu["major"], gpu["minor"]) == (MAJOR, node8.gpu(3).minor)
+    assert all(node["allowed"] and not node["bound"] for node in nodes.values())
+    assert found["cgroup"]["version"] == ("v2" if cgroup == "v2" else "v1")
+    assert bool(found["cgroup"]["programs"]) is (cgroup == "v2")
+    version = node8.node.node.driver.version
+    assert found["driver"] == {"running": version, "mounted": [version], "agree": True}
+    libcuda = f"{LIBRARIES}/libcuda.so.{version}"
+    mounts = {mount["path"]: mount for mount in found["mounts"]}
+    assert mounts[libcuda]["version"] == version
+    assert mounts[libcuda]["options"].startswith("ro,")
+    libraries = {library["name"]: library for library in found["loader"]["libraries"]}
+    assert libraries["libcuda.so.1"]["cached"]
+    assert libraries["libcuda.so.1"]["found"]
+    assert "NVIDIA_VISIBLE_DEVICES=void" in found["env"]["process"]
+    assert "NVIDIA_VISIBLE_DEVICES=void" in found["env"]["config"]
+    assert found["ledger"]["route"] == "wrapper"
+    for word in (node8.device(3), libcuda, "libcuda.so.1", "NVIDIA_VISIBLE_DEVICES=void"):
+        assert word in text
+    assert "DENIED" not in text
+
+
+def test_lost_rules(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Nodes that the device cgroup no longer allows are named, with the command that helps."""
+    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    with running(node8, bundle) as container:
+        before = facts(node8, container)
+        if before["cgroup"]["version"] != "v1":
+            pytest.skip("writes a v1 cgroup's file")
+        Path(before["cgroup"]["path"], "devices.deny").write_text(f"c {node8.number(3)} rwm")
+        found = facts(node8, container)
+        text = told(node8, container).stdout
+        done = node8.gpuhook("repair", container.id, "--state-root", f"{bundle.path}/state")
+        assert done.returncode == 0, done.stderr
+        after = facts(node8, container)
+    denied = [node["path"] for node in found["nodes"] if not node["allowed"]]
+    assert denied == [node8.device(3)]
+    (finding,) = found["findings"]
+    assert finding["code"] == "GH1744"
+    assert node8.number(3) in finding["message"]
+    assert f"gpuhook repair {container.id}" in finding["hint"]
+    assert f"{node8.device(3)}" in text
+    assert "DENIED" in text
+    assert "GH1744" in text
+    assert (before["findings"], after["findings"]) == ([], [])
+
+
+def test_another_driver(
+    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Where the node's driver was changed under a container, both versions are told."""
+    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    with running(apart, bundle) as container:
+        other = bundle.path / "host"
+        (other / "sys/module/nvidia").mkdir(parents=True)
+        (other / "sys/module/nvidia/version").write_text("999.1\n")
+        command = [str(apart.bindir / "gpuhook"), "inspect", container.id, "-o", "json"]
+        done = subprocess.run(
+            [*command, "--state-root", str(bundle.path / "state")],
+            env={**os.environ, **apart.env, "GPUHOOK_HOST_ROOT": str(other)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    found = json.loads(done.stdout)
+    assert found["driver"]["agree"] is False
+    (finding,) = [one for one in found["findings"] if one["code"] == "GH1741"]
+    assert "999.1" in finding["message"]
+    assert apart.node.node.driver.version in finding["message"]
+
+
+def test_a_container_without_gpus(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """It has nothing of the driver's, and that is nothing wrong."""
+    with running(node8, bundle_of(root_of("debian"), WAIT)) as container:
+        found = facts(node8, container)
+        done = told(node8, container)
+    empty = {name: found[name] for name in ("nodes", "mounts", "findings", "ledger")}
+    assert empty == {"nodes": [], "mounts": [], "findings": [], "ledger": None}
+    assert found["driver"]["agree"] is None
+    assert done.returncode == 0
+    assert "no entry" in done.stdout
+
+
+def test_a_stopped_container(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """It has no processes to look at, and the error says so."""
+    with running(node8, bundle_of(root_of("debian"), ["/bin/true"])) as container:
+        while json.loads(container.call("state").stdout)["status"] != "stopped":
+            pass
+        done = told(node8, container)
+    assert done.returncode == 1
+    assert "Error GH1738" in done.stderr

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step that fails, a program that is killed, a container that goes: nothing is half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.live import BOTH, Live, Seen, prestart, sleeping, started
+from tests.contract.product import CONTROL, Product, asks
+from tests.contract.runtimes import run
+from tests.contract.test_attach import assert_as_before
+from tests.contract.test_doors import assert_nodes
+from tests.contract.views import questions
+
+# (system call, errno, which time), in the order of the steps that they are of.
+ATTACHING = [
+    ("mknodat", "EPERM", 1),
+    ("mknodat", "ENOSPC", 4),
+    ("mkdirat", "EROFS", 2),
+    ("open_tree", "EPERM", 7),
+    ("mount_setattr", "EPERM", 1),
+    ("setns", "EPERM", 1),
+    ("move_mount", "EINVAL", 9),
+    ("symlinkat", "ENOSPC", 9),
+    ("renameat", "EIO", 2),
+    ("rename", "ENOSPC", 1),
+]
+DETACHING = [
+    ("setns", "EPERM", 1),
+    ("umount2", "EPERM", 3),
+    ("rename", "ENOSPC", 1),
+]
+# What an attach does in steps; all times that it calls it, or every so many.
+STEPS = [
+    ("mkdirat", 1),
+    ("mknodat", 1),
+    ("move_mount", 3),
+    ("rename", 1),
+    ("renameat", 1),
+    ("symlinkat", 2),
+    ("wait4", 1),
+]
+ITS_OWN = [("unlinkat", "EPERM", 2), ("unlinkat", "EACCES", 6), ("renameat", "EIO", 1)]
+
+
+def failing(call: str, error: str, when: int, place: Path, path: str = "") -> list[str]:
+    """Return a prefix under which a system call fails, once."""
+    only = ["-P", path] if path else ["--seccomp-bpf"]
+    inject = f"inject={call}:error={error}:when={when}"
+    return ["strace", "-f", "-qq", *only, "-o", str(place), "-e", f"trace={call}", "-e", inject]
+
+
+def assert_hit(trace: Path) -> None:
+    """Assert that the failure was made."""
+    assert "(INJECTED)" in trace.read_text(encoding="utf-8")
+
+
+@contextmanager
+def unchanged(live: Live) -> Iterator[Seen]:
+    """Assert that the container is in the end what it was."""
+    before = live.seen()
+    yield before
+    after = live.seen()
+    assert after.nodes == before.nodes
+    assert after.mounts == before.mounts
+    assert after.rules == before.rules
+    assert after.entry == before.entry
+    assert after.files == before.files
+
+
+def test_attach_undone(node8: Product, tmp_path: Path) -> None:
+    """Whichever step of an attach fails, what was done before it is undone, and it is said."""
+    with started(sleeping(tmp_path), node8) as live:
+        words = ["attach", "--device", "2"]
+        for call, error, when in ATTACHING:
+            via = failing(call, error, when, tmp_path / "trace")
+            with unchanged(live):
+                live.refused("GH1590", *words, via=via)
+                assert_hit(tmp_path / "trace")
+        live.attach("2")
+        assert_nodes(live.view(), node8, CONTROL, 2)
+
+
+def test_detach_undone(node8: Product, tmp_path: Path) -> None:
+    """Whichever step of a detach fails, the container has its GPU as before."""
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach("2")
+        for call, error, when in DETACHING:
+            via = failing(call, error, when, tmp_path / "trace")
+            before = live.seen()
+            live.refused("GH1590", "detach", "--device", "2", via=via)
+            assert_hit(tmp_path / "trace")
+            after = live.seen()
+            assert (after.nodes, after.rules, after.files) == (
+                before.nodes,
+                before.rules,
+                before.files,
+            )
+            assert targets(after) == targets(before)
+            assert after.entry == before.entry
+            assert live.report("repair")["steps"] == []
+
+
+@pytest.mark.parametrize(("call", "error", "when"), ITS_OWN)
+def test_detach_left_over(call: str, error: str, when: int, node8: Product, tmp_path: Path) -> None:
+    """What the container's own files refuse is told; the device is denied all the same."""
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach("2")
+        via = failing(call, error, when, tmp_path / "trace")
+        done = live.gpuhook("detach", "--device", "2", via=via)
+        assert_hit(tmp_path / "trace")
+        assert done.rc == 1
+        assert "left over: /" in done.stderr
+        view = live.view(questions(tries=[node8.number(2)]))
+        assert view.tries == {node8.number(2): "EPERM"}
+        assert live.report("repair")["steps"] == []
+
+
+def targets(seen: Seen) -> list[tuple[str, ...]]:
+    """Return where what is mounted with which options, whatever the mounts' numbers and order."""
+    return sorted(tuple(line.split()[2:6]) for line in seen.mounts)
+
+
+@pytest.mark.parametrize(("verb", "engine"), [("attach", "crun"), ("detach", "runc")])
+def test_rules_undone(verb: str, engine: str, node8: Product, tmp_path: Path) -> None:
+    """On v2, whichever bpf(2) call fails: the same program is attached as before."""
+    with started(sleeping(tmp_path), node8, engine, "v2") as live:
+        if verb == "detach":
+            live.attach("2")
+        for when in (20, 34, 40) if verb == "attach" else (4, 9):
+            via = failing("bpf", "EPERM", when, tmp_path / "trace")
+            done = live.seen()
+            said = live.gpuhook(verb, "--device", "2", via=via)
+            if "(INJECTED)" not in (tmp_path / "trace").read_text(encoding="utf-8"):
+                assert said.rc == 0, said
+                break
+            assert said.rc == 1, said
+            assert said.stderr.startswith("Error GH1590: "), said
+            after = live.seen()
+            assert (after.nodes, after.rules, after.files) == (done.nodes, done.rules, done.files)
+
+
+def test_refused_rule(node8: Product, tmp_path: Path) -> None:
+    """On v1, a cgroup that takes no rule."""
+    with started(sleeping(tmp_path), node8) as live:
+        group = live.bundle.config()["linux"]["cgroupsPath"]
+        path = f"/sys/fs/cgroup/devices{group}/devices.allow"
+        via = failing("write", "EPERM", 2, tmp_path / "trace", path)
+        with unchanged(live):
+            said = live.refused("GH1590", "attach", "--device", "2", via=via)
+            assert_hit(tmp_path / "trace")
+            assert path in said
+
+
+@pytest.mark.parametrize(
+    ("call", "needs"), [("openat2", ""), ("mount_setattr", ""), ("open_tree", "Linux 5.2")]
+)
+def test_older_kernels(call: str, needs: str, node8: Product, tmp_path: Path) -> None:
+    """Without openat2 and mount_setattr it works; without open_tree it is said what is needed."""
+    with started(sleeping(tmp_path), node8) as live:
+        files = roots.listing(live.bundle.root)
+        via = failing(call, "ENOSYS", 1, tmp_path / "trace")
+        via[-1] = f"inject={call}:error=ENOSYS"
+        if needs:
+            with unchanged(live):
+                said = live.refused("GH1590", "attach", "--device", "2", via=via)
+                assert needs in said
+            return
+        done = live.gpuhook("attach", "--device", "2", via=via)
+        assert done.rc == 0, done
+        assert_hit(tmp_path / "trace")
+        view = live.view()
+        assert_nodes(view, node8, CONTROL, 2)
+        for mount in view.mounts.values():
+            if "nvidia" in mount.target and not mount.target.endswith("/socket"):
+                assert {"ro", "nosuid", "nodev"} <= mount.options, mount
+                assert not mount.optional, mount
+        done = live.gpuhook("detach", "--device", "2", via=via)
+        assert done.rc == 0, done
+        assert_as_before(live.bundle.root, files)
+
+
+@BOTH
+@pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
+def test_prestart_undone(
+    call: str, engine: str, cgroup: str, apart: Product, tmp_path: Path
+) -> None:
+    """A step of the hook that fails: no container, and in its image nothing is left."""
+    made = sleeping(tmp_path, env=asks("2"))
+    hooks = prestart(apart)
+    (hook,) = hooks["prestart"]
+    trace = tmp_path / "trace"
+    hook["args"] = [*failing(call, "EPERM", 2, trace), hook["path"], "prestart"]
+    hook["path"] = "/usr/bin/strace"
+    made.write({**made.config(), "hooks": hooks})
+    before = {p for p in roots.listing(made.root) if "nvidia" in p or "gpuhook" in p}
+    done = run(made, [engine], engine, cgroup)
+    assert done.rc != 0
+    assert_hit(trace)
+    assert {p for p in roots.listing(made.root) if "nvidia" in p or "gpuhook" in p} == before
+    assert apart.entries() == []
+
+
+@pytest.mark.parametrize("kind", ["debian", "musl"])
+@pytest.mark.parametrize(("call", "stride"), STEPS)
+def test_killed(call: str, stride: int, kind: str, node8: Product, tmp_path: Path) -> None:
+    """Killed at any step: a second attach completes it, and detach takes all of it away."""
+    with started(sleeping(tmp_path, kind), node8) as live:
+        kill_at_each(live, node8, call, stride, tmp_path / "trace")
+
+
+def test_killed_v2(node8: Product, tmp_path: Path) -> None:
+    """Killed while the device program is read, made and replaced."""
+    with started(sleeping(tmp_path), node8, "crun", "v2") as live:
+        kill_at_each(live, node8, "bpf", 9, tmp_path / "trace")
+
+
+def kill_at_each(live: Live, node: Product, call: str, stride: int, place: Path) -> None:
+    """Kill attaches at calls further and further on, complete each, and take all of it away."""
+    before, rules = live.seen(), live.rules()
+    when = 1
+    while killed(live, "attach", call, when, place):
+        live.attach("2")
+        assert_nodes(live.view(), node, CONTROL, 2)
+        live.detach("2")
+        assert_without(live, before, f"{call} {when}")
+        assert live.rules() == rules
+        when += stride
+    assert when > 1
+
+
+@pytest.mark.parametrize(
+    ("call", "stride"),
+    [("rename", 1), ("renameat", 1), ("umount2", 7), ("unlinkat", 9), ("wait4", 1)],
+)
+def test_detach_killed(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
+    """Killed at any step: a second detach completes it, whatever is open or not by then."""
+    with started(sleeping(tmp_path), node8) as live:
+        before, rules = live.seen(), live.rules()
+        live.attach("2")
+        when = 1
+        while killed(live, "detach", call, when, tmp_path / "trace"):
+            live.detach("2")
+            assert_without(live, before, f"{call} {when}")
+            assert live.rules() == rules
+            live.attach("2")
+            when += stride
+        assert when > 1
+
+
+def killed(live: Live, verb: str, call: str, when: int, place: Path) -> bool:
+    """Attach or detach, and kill that at one of its calls; returns whether it came to that."""
+    inject = f"inject={call}:signal=KILL:when={when}"
+    strace = ["strace", "-f", "-qq", "-o", str(place)]
+    strace += ["-e", f"trace={call}", "-e", inject]
+    done = live.gpuhook(verb, "--device", "2", via=strace)
+    if done.rc != 1:  # a child that makes mounts is killed alone, and that is undone
+        assert done.rc in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done
+    return done.rc != 0
+
+
+def assert_without(live: Live, before: Seen, where: str) -> None:
+    """Assert that the container is as it was before it had a GPU."""
+    after = live.seen()
+    assert after.nodes == before.nodes, where
+    assert after.mounts == before.mounts, where
+    assert_as_before(live.bundle.root, before.files)
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_container_ends(engine: str, node8: Product, tmp_path: Path) -> None:
+    """A container that ends in the middle: a clear error or success, and nothing on the host."""
+    for delay in (0.25, 0.35, 0.45):
+        place = tmp_path / str(delay)
+        with started(sleeping(place, "debian"), node8, engine, "host") as live:
+            pid = live.pid
+            process = subprocess.Popen(
+                live.command("attach", "--device", "2"),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=live.env,
+            )
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
+            _, said = process.communicate()
+            if process.returncode:
+                codes = ("GH1732", "GH1730", "GH1731", "GH1738", "GH1735")
+                assert process.returncode == 1
+                assert any(f"Error {code}: " in said for code in codes), said
+                assert "Traceback" not in said
+        assert live.id not in [entry["id"] for entry in node8.holders()]
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+
+
+def test_pid_reused(node8: Product, tmp_path: Path) -> None:
+    """A state whose pid is by now another process's: nothing is done to that."""
+    with started(sleeping(tmp_path), node8) as live:
+        file = Path(live.roots[1], live.id, "state.json")
+        text = file.read_text(encoding="utf-8")
+        started_at = Path(f"/proc/{live.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        assert f'"init_process_start":{started_at}' in text
+        before = live.seen()
+        file.write_text(text.replace(f":{started_at}", ":1"), encoding="utf-8")
+        for verb in ("attach", "detach"):
+            done = live.gpuhook(verb, "--device", "2")
+            assert done.rc == 1
+            assert any(f"Error {code}: " in done.stderr for code in ("GH1731", "GH1738")), done
+        file.write_text(text, encoding="utf-8")
+        assert live.seen() == before

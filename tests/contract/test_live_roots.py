@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attach and detach where the root is read-only, the user is mapped, or an engine made it all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.contract import engines, roots
+from tests.contract.live import BOTH, EVERY, eventually, sleeping, started
+from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Product
+from tests.contract.runtimes import SECONDS, settled
+from tests.contract.test_attach import asked, assert_as_before
+from tests.contract.test_doors import LINKS, LOOKED_UP, assert_found, assert_nodes
+from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+from tests.contract.views import questions
+
+
+@BOTH
+def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A container that cannot write to its root gets its driver there, and loses it again."""
+    made = sleeping(tmp_path)
+    made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
+    files = roots.listing(made.root)
+    with started(made, node8, engine, cgroup) as live:
+        before = live.seen()
+        live.attach("2")
+        view = live.view(asked(node8, LOOKED_UP))
+        assert_nodes(view, node8, CONTROL, 2)
+        assert_found(view.runs[0], str(node8.node.node.driver.version))
+        assert "ro" in view.mounts["/"].options
+        assert live.inside("/bin/sh", "-c", "echo >/etc/mine").rc != 0
+        live.detach("2")
+        after = live.seen()
+        assert (after.nodes, after.mounts) == (before.nodes, before.mounts)
+    assert_as_before(made.root, files)
+
+
+def test_read_only_file_system(node8: Product, tmp_path: Path) -> None:
+    """Where the file system itself cannot be written: a sentence, and nothing has changed."""
+    made = sleeping(tmp_path)
+    held = made.root.rename(tmp_path / "held")
+    made.root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(made.root)], check=True)
+    try:
+        subprocess.run(["cp", "-a", f"{held}/.", str(made.root)], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(made.root)], check=True)
+        made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
+        with started(made, node8) as live:
+            before = live.seen()
+            said = live.refused("GH1305", "attach", "--device", "2")
+            assert "read-only" in said
+            assert live.seen() == before
+            assert live.detach("2")["steps"] == []
+    finally:
+        subprocess.run(["umount", "-l", str(made.root)], check=True)
+
+
+@EVERY
+def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """In a user namespace nodes are bound, and what is made belongs to the container's root."""
+    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
+    made = sleeping(tmp_path, linux=linux)
+    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(made.root)], check=True)
+    for place in (made.root, node8.node.driver_root):
+        let_through(Path(place) / "any")
+    config = made.config()
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
+    made.write(config)
+    files = roots.listing(made.root)
+    with started(made, node8, engine, cgroup) as live:
+        before, rules = live.seen(), live.rules()
+        live.attach("2")
+        view = live.view(questions(*LINKS, "/etc/ld.so.cache", runs=[LOOKED_UP]))
+        assert_nodes(view, node8, CONTROL, 2)
+        assert node8.device(2) in view.mounts
+        assert_found(view.runs[0], str(node8.node.node.driver.version))
+        owners = {(entry.kind, entry.uid, entry.gid) for entry in view.paths.values()}
+        assert owners == {("link", 0, 0), ("file", 0, 0)}
+        library = Path(f"{made.root}{LIBRARIES}/libcuda.so.{node8.node.node.driver.version}")
+        assert (library.stat().st_uid, library.stat().st_gid) == (MAPPED, MAPPED)
+        live.attach("3")
+        assert_nodes(live.view(), node8, CONTROL, 2, 3)
+        live.detach("2")
+        assert_nodes(live.view(), node8, CONTROL, 3)
+        live.detach("3")
+        after = live.seen()
+        assert (after.nodes, after.mounts) == (before.nodes, before.mounts)
+        assert live.rules() == rules
+    assert_as_before(made.root, files)
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_of_podman(engine: str, node8: Product, tmp_path: Path) -> None:
+    """A container that podman gave a GPU by CDI: what it loses is repaired, another is attached."""
+    root = roots.copy("debian", tmp_path / "root")
+    mark = f"podman-{tmp_path.name}-{engine}"
+    args = ["/bin/sh", "-c", f": {mark}; while :; do sleep 1; done"]
+    options = ["--device", f"{KIND}=2", "--cap-add", "MKNOD"]
+    words = (tmp_path / "podman", root, args, options, f"/usr/bin/{engine}", engine, node8.specs)
+    thread = threading.Thread(target=lambda: engines.podman(*words, state=node8.state))
+    thread.start()
+    try:
+        eventually(lambda: init_of(mark) != 0)
+        pid = init_of(mark)
+        assert gpuhook(node8, engine, "repair", str(pid)).stdout.endswith("nothing to do\n")
+        lose(pid, node8)
+        done = gpuhook(node8, engine, "repair", str(pid))
+        assert done.returncode == 0, done
+        assert f"device node {node8.device(2)}" in done.stdout
+        assert f"device rule: allow {node8.device(2)} (c {node8.number(2)} rw)" in done.stdout
+        done = gpuhook(node8, engine, "attach", str(pid), "--device", "3")
+        assert done.returncode == 0, done
+        held = {path.name for path in Path(f"/proc/{pid}/root/dev").glob("nvidia*")}
+        wanted = {*ALL_CONTROL, node8.device(2), node8.device(3)}
+        assert held == {path.rpartition("/")[2] for path in wanted}
+        done = gpuhook(node8, engine, "detach", str(pid), "--device", "2,3")
+        assert done.returncode == 0, done
+        assert "config.json" in done.stderr
+    finally:
+        if init_of(mark):
+            subprocess.run(["kill", "-9", str(init_of(mark))], check=False)
+        thread.join(SECONDS)
+
+
+def init_of(mark: str) -> int:
+    """Return the process of a container that runs our program, 0 if there is none yet."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == b"/bin/sh" and words[-2].startswith(f": {mark};".encode()):
+            return int(process.name)
+    return 0
+
+
+def lose(pid: int, product: Product) -> None:
+    """Take a GPU's node and, on v1, its rule from a container, behind everybody's back."""
+    Path(f"/proc/{pid}/root{product.device(2)}").unlink()
+    lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
+    (name,) = [line.split(":")[2] for line in lines if ":devices:" in line]
+    Path(f"/sys/fs/cgroup/devices{name}/devices.deny").write_text(f"c {product.number(2)} rw")
+
+
+def gpuhook(product: Product, engine: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call the command line where the engine's cgroups are."""
+    around = settled(engine)
+    command = [*around.prefix, str(product.bindir / "gpuhook"), *words]
+    env = {**os.environ, **product.env}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=env, timeout=SECONDS, check=False
+    )

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose word counts: not that of a user's files, nor of the container that loses its GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from tests.contract import roots
+from tests.contract.bundles import CGROUP, device, rule
+from tests.contract.live import BOTH, Live, eventually, prestart, sleeping, started
+from tests.contract.product import CONTROL, LIBRARIES, Product, asks
+from tests.contract.test_detach import tries
+from tests.contract.test_doors import assert_nodes
+from tests.contract.test_live_failures import targets, unchanged
+from tests.contract.test_live_hostile import volume
+
+USER = 12345
+EVERYTHING = {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}
+
+
+def fares(live: Live, index: int = 2) -> str:
+    """Return what a container gets that makes a GPU's node by itself and opens it."""
+    return live.view(tries(live.product)).tries[live.product.number(index)].split()[-1]
+
+
+def script(live: Live, text: str) -> str:
+    """Run a script in the container, which must go well, and return what it prints."""
+    done = live.inside("/bin/sh", "-c", text)
+    assert done.rc == 0, done
+    return done.stdout
+
+
+def as_host(live: Live, text: str) -> str:
+    """Run a script where the container's runtime runs, as the host's root."""
+    command = [*live.container.around.prefix, "sh", "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def users(path: Path) -> Path:
+    """Give a tree to a user, and return it."""
+    subprocess.run(["chown", "-R", "--no-dereference", f"{USER}:{USER}", str(path)], check=True)
+    return path
+
+
+@contextmanager
+def users_process() -> Iterator[int]:
+    """Give a process in namespaces of a user's own."""
+    who = ["--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    apart = ["unshare", "--user", "--map-root-user", "--mount", "sleep", "60"]
+    process = subprocess.Popen(["setpriv", *who, *apart])
+    own, host = Path(f"/proc/{process.pid}/ns/mnt"), Path("/proc/self/ns/mnt").readlink()
+    try:
+        eventually(lambda: own.readlink() != host)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_users_own(node8: Product, tmp_path: Path) -> None:
+    """Root acts by no state of a user's, whatever it says, nor by a config.json of a user's."""
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, node8, "runc", "host", node8.runtime) as live, users_process() as pid:
+        home = tmp_path / "home"
+        (home / "crun" / "theirs").mkdir(parents=True)
+        shutil.copy(made.file, home / "config.json")
+        state = {"pid": pid, "bundle": str(home), "rootfs": str(home)}
+        (home / "crun/theirs/status").write_text(json.dumps(state), encoding="utf-8")
+        where = ["--state-root", str(users(home) / "crun")]
+        assert f"user {USER}" in live.refused("GH1756", "repair", *where, name="theirs")
+        live.refused("GH1756", "attach", "--device", "3", *where, name=str(pid))
+        done = live.gpuhook("repair", *where, name="--all")
+        assert "theirs" not in done.stdout + done.stderr
+
+        users(made.file)
+        with unchanged(live):
+            assert str(made.file) in live.refused("GH1755", "repair")
+            live.refused("GH1755", "detach", "--device", "2")
+
+
+def test_state_by_link(node8: Product, tmp_path: Path) -> None:
+    """A user's link to a container's state makes no second container of it."""
+    with started(sleeping(tmp_path, env=asks("2")), node8, "runc", "host", node8.runtime) as live:
+        live.detach("2")
+        links = tmp_path / "links"
+        links.mkdir()
+        for name in (live.id, "mine"):
+            (links / name).symlink_to(live.bundle.path / "state" / live.id)
+        where = ["--state-root", str(users(links))]
+        with unchanged(live):
+            live.gpuhook("repair", *where, name="--all")
+            live.refused("GH1739", "attach", "--device", "2", *where, name="mine")
+        assert fares(live) == "EPERM"
+        live.report("attach", "--device", "3", *where)
+
+
+def test_return_in_a_mount_point(node8: Product, tmp_path: Path) -> None:
+    """What follows a carriage return in the name of a mount point is no line of its own."""
+    made = sleeping(tmp_path)
+    host = volume(tmp_path)
+    made.mount(host, "/etc/ld.so.conf.d", "rbind", "rw")
+    with started(made, node8) as live:
+        mounts = Path(f"/proc/{live.pid}/mountinfo")
+        lines = [line.split() for line in mounts.read_text().split("\n")[:-1]]
+        (number,) = [line[0] for line in lines if line[4] == "/etc/ld.so.conf.d"]
+        before = roots.listing(host)
+        mounting = (
+            f"import ctypes, os\nns = os.open('/proc/{live.pid}/ns/mnt', os.O_RDONLY)\n"
+            "libc = ctypes.CDLL(None)\nassert libc.setns(ns, 0) == 0\n"
+            f"os.mkdir('/q\\r{number}')\n"
+            f"assert libc.mount(b'none', b'/q\\r{number}', b'tmpfs', 0, None) == 0\n"
+        )
+        subprocess.run(["python3", "-c", mounting], check=True)
+        assert b"\r" in mounts.read_bytes()
+        live.attach("2")
+        assert_nodes(live.view(tries(node8)), node8, CONTROL, 2)
+        live.detach("2")
+        assert roots.listing(host) == before
+
+
+def test_hidden_libraries(node8: Product, tmp_path: Path) -> None:
+    """A container that hides what shows its GPU from a detach does not get it back by a repair."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
+    with started(made, mine) as live:
+        place = Path(f"/proc/{live.pid}/root{LIBRARIES}")
+        place.rename(place.with_name("hidden"))
+        live.detach("2")
+        place.with_name("hidden").rename(place)
+        assert not [target for target in live.view().mounts if "libcuda" in target]
+        os.mknod(place.parents[2] / mine.device(2).lstrip("/"), 0o20666, os.makedev(195, 3))
+        live.gpuhook("repair", name="--all")
+        assert fares(live) == "EPERM"
+
+
+@BOTH
+def test_in_the_way(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """What a container puts in the place of its node does not keep it the device, and stays."""
+    made = sleeping(tmp_path, env=asks("2,3"))
+    with started(made, node8, engine, cgroup, node8.runtime) as live:
+        one, other = node8.device(2), node8.device(3)
+        script(live, f"rm {one} {other}; mkdir -p {one}/x; echo precious >{other}")
+        live.detach("2,3")
+        assert [fares(live, index) for index in (2, 3)] == ["EPERM", "EPERM"]
+        assert script(live, f"ls {one}; cat {other}") == "x\nprecious\n"
+
+
+@BOTH
+def test_entry_lost(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A detach denies the device also where the ledger has forgotten who gave it."""
+    mine = node8.apart(tmp_path / "node")
+    with started(sleeping(tmp_path), mine, engine, cgroup) as live:
+        live.attach("2")
+        shutil.rmtree(mine.state / "containers")
+        assert live.detach("2")["steps"] != []
+        assert fares(live) == "EPERM"
+        live.attach("2")
+        assert_nodes(live.view(tries(mine)), mine, CONTROL, 2)
+
+
+def test_everything_allowed(node8: Product, tmp_path: Path) -> None:
+    """A container that is allowed every device loses one, and gets it back."""
+    made = sleeping(tmp_path, env=asks("2"), linux=EVERYTHING)
+    with started(made, node8, "runc", "host", node8.runtime) as live:
+        live.detach("2")
+        assert fares(live) == "EPERM"
+        assert live.report("repair")["steps"] == []
+        assert fares(live) == "EPERM"
+        live.attach("2")
+        assert_nodes(live.view(), node8, CONTROL, 2)
+
+
+def test_denied_by_config(node8: Product, tmp_path: Path) -> None:
+    """A repair does not give what config.json refuses, although its node is there."""
+    major, minor = map(int, node8.number(2).split(":"))
+    refused = {**rule(major, minor), "allow": False}
+    linux = {
+        "devices": [device(node8.device(2), major, minor)],
+        "resources": {"devices": [refused]},
+    }
+    with started(sleeping(tmp_path, linux=linux), node8) as live:
+        assert live.report("repair")["steps"] == []
+        assert fares(live) == "EPERM"
+
+
+@BOTH
+def test_init_below(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """Where the first process has gone into a cgroup below, all of the container are denied."""
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, node8, engine, cgroup, node8.runtime) as live:
+        place = "/sys/fs/cgroup" + ("/devices" if cgroup == "host" else "")
+        place += made.config()["linux"]["cgroupsPath"]
+        as_host(live, f"mkdir {place}/sub; echo {live.pid} >{place}/sub/cgroup.procs")
+        live.detach("2")
+        assert fares(live) == "EPERM"
+        live.attach("2")
+        assert fares(live) != "EPERM"
+
+
+def test_no_cgroup_of_its_own(node8: Product, tmp_path: Path) -> None:
+    """A container in somebody else's cgroup is told apart from it, and its neighbours go on."""
+    place = f"/sys/fs/cgroup/{CGROUP}/{uuid4().hex[:12]}"
+    joined = f"mkdir -p {place}; echo $$ >{place}/cgroup.procs"
+    runtime = ["sh", "-c", f'{joined}; exec crun --cgroup-manager=disabled "$@"', "sh"]
+    made = sleeping(tmp_path)
+    config = made.config()
+    del config["linux"]["cgroupsPath"]
+    made.write(config)
+    node = tmp_path / "node"
+    os.mknod(node, 0o20666, os.makedev(195, 3))
+    opening = f"{joined}; (: <{node}) 2>&1 || :"
+    with started(made, node8, "crun", "v2", *runtime) as live:
+        before = as_host(live, opening)
+        assert "No such device" in before
+        live.attach("2")
+        done = live.gpuhook("detach", "--device", "2")
+        assert done.rc == 1
+        assert "left over: device rules: the container has no cgroup of its own" in done.stderr
+        assert as_host(live, opening) == before
+    as_host(live, f"for try in $(seq 50); do rmdir {place} && exit; sleep 0.1; done 2>&-; exit 1")
+
+
+def test_nested_in_a_scope(node8: Product, tmp_path: Path) -> None:
+    """A container below another one's scope takes nothing from that one, and gives it nothing."""
+    scope = f"/{CGROUP}/docker-{uuid4().hex[:12]}.scope"
+    below = {"cgroupsPath": f"{scope}/docker/inner"}
+    for name in ("outer", "inner"):
+        (tmp_path / name).mkdir()
+    outer = sleeping(tmp_path / "outer", env=asks("2"), linux={"cgroupsPath": scope})
+    inner = sleeping(tmp_path / "inner", env=asks("2"), linux=below)
+    with started(outer, node8, "crun", "v2", node8.runtime) as around:
+        payload = f"/sys/fs/cgroup{scope}/payload"
+        as_host(around, f"mkdir {payload}; echo {around.pid} >{payload}/cgroup.procs")
+        with started(inner, node8, "crun", "v2", node8.runtime) as live:
+            rules = around.rules()
+            live.refused("GH1702", "attach", "--device", "5")
+            live.detach("2")
+            assert fares(live) == "EPERM"
+            assert around.rules() == rules
+
+
+@pytest.fixture
+def sharing(node8: Product, tmp_path: Path) -> Product:
+    """Give a node with two devices that have the node of a GPU in common, as MIG instances do."""
+    mine = node8.apart(tmp_path / "node")
+    spec = yaml.safe_load(mine.spec.read_text(encoding="utf-8"))
+    nodes = {d["name"]: d["containerEdits"]["deviceNodes"] for d in spec["devices"]}
+    for name, other in (("2:0", "5"), ("2:1", "6")):
+        edits = {"deviceNodes": nodes["2"] + nodes[other]}
+        spec["devices"].append({"name": name, "containerEdits": edits})
+    mine.spec.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    return mine
+
+
+def test_shared_nodes(sharing: Product, tmp_path: Path) -> None:
+    """What another device or replica of the container needs too stays when one is detached."""
+    made = sleeping(tmp_path, env=asks("2:0,2:1"))
+    with started(made, sharing, "runc", "host", sharing.runtime) as live:
+        live.detach("2:0")
+        assert_nodes(live.view(tries(sharing)), sharing, CONTROL, 2, 6)
+        live.detach("2:1")
+        live.attach("1::0,1::1")
+        live.detach("1::0")
+        assert_nodes(live.view(tries(sharing)), sharing, CONTROL, 1)
+        assert [one["replicas"] for one in sharing.holders()] == [["1::1"]]
+        live.detach("1::1")
+        assert fares(live, 1) == "EPERM"
+
+
+@pytest.mark.parametrize("end", [subprocess.Popen.terminate, subprocess.Popen.kill])
+def test_interrupted(
+    end: Callable[[subprocess.Popen[bytes]], None], node8: Product, tmp_path: Path
+) -> None:
+    """Who is ended in the middle of an attach undoes it, or leaves a trace to undo it by."""
+    with started(sleeping(tmp_path), node8) as live:
+        before = live.seen()
+        mounts = Path(f"/proc/{live.pid}/mountinfo")
+        slow = "inject=move_mount:delay_exit=30000"
+        via = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", slow]
+        command = live.command("attach", "--device", "2", via=via)
+        attaching = subprocess.Popen(command, env=live.env, stderr=subprocess.DEVNULL)
+        eventually(lambda: "libcuda" in mounts.read_text())
+        end(attaching)
+        assert attaching.wait() != 0
+        if end is subprocess.Popen.kill:
+            live.detach("2")
+        after = live.seen()
+        assert replace(after, mounts=(), entry="") == replace(before, mounts=(), entry="")
+        assert targets(after) == targets(before)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container that lost its GPUs, as by a daemon-reload, gets them back while it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from gpuhook.kernel.mounts import MNT_DETACH, umount2
+from gpuhook.kernel.namespaces import in_mount_namespace
+from tests.contract.bundles import CGROUP
+from tests.contract.device_side import told
+from tests.contract.live import (
+    BOTH,
+    PAIRS,
+    WAIT,
+    Live,
+    Said,
+    openable,
+    opening,
+    prestart,
+    sleeping,
+    started,
+)
+from tests.contract.product import LIBRARIES, Product, asks
+from tests.contract.test_doors import LOOKED_UP, assert_found
+from tests.contract.views import questions
+
+
+def reset(live: Live) -> None:
+    """Put the device rules to what systemd knows of: nothing of GPUs.
+
+    v1: the rules are taken back one by one; v2: one more program, which must allow as well.
+    """
+    (version,) = told(live.container, "rules.version")
+    if version == "v2":
+        told(live.container, "beside(rules.path, allow('c *:* m', 'c 1:* rwm', 'c 136:* rwm'))")
+        return
+    (path,) = told(live.container, "rules.path")
+    for line in Path(path, "devices.list").read_text(encoding="utf-8").splitlines():
+        if line.startswith(("c 195:", "c 10:229", "c 509:", "c 510:", "c 5")):
+            Path(path, "devices.deny").write_text(line, encoding="utf-8")
+
+
+@contextmanager
+def given(
+    route: str, product: Product, place: Path, args: list[str], engine: str, cgroup: str
+) -> Iterator[Live]:
+    """Give a running container that has its GPU by this route."""
+    if route == "attach":
+        with started(sleeping(place, args=args), product, engine, cgroup) as live:
+            live.attach("2")
+            yield live
+        return
+    made = sleeping(place, env=asks("2"), args=args)
+    runtime = [product.runtime] if route == "wrapper" else []
+    if route == "prestart":
+        made.write({**made.config(), "hooks": prestart(product)})
+    with started(made, product, engine, cgroup, *runtime) as live:
+        yield live
+
+
+@pytest.mark.parametrize(
+    ("route", "engine", "cgroup"),
+    [("wrapper", *pair) for pair in PAIRS]
+    + [("prestart", *PAIRS[0]), ("prestart", *PAIRS[3]), ("attach", *PAIRS[1])],
+)
+def test_daemon_reload(
+    route: str, engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """A process that opens its GPU again and again: yes, no, and yes again; the same process."""
+    mine = openable(node8, tmp_path / "node")
+    args = opening(mine.device(2))
+    with given(route, mine, tmp_path, args, engine, cgroup) as live:
+        said = Said(live)
+        said.becomes("yes")
+        assert live.report("repair")["steps"] == []
+        before = live.seen()
+        reset(live)
+        said.becomes("no")
+        lost = live.seen()
+        planned = live.report("repair", "--dry-run")
+        assert f"device rule: allow {mine.device(2)} (c 10:229 rw)" in planned["steps"]
+        assert live.seen() == lost
+        done = live.report("repair")
+        assert done["steps"] == planned["steps"]
+        assert all(step.startswith("device rule: allow ") for step in done["steps"])
+        said.becomes("yes")
+        assert said.pids() == {"1"}
+        assert live.report("repair")["steps"] == []
+        after = live.seen()
+        assert (after.files, after.nodes, after.mounts) == (
+            before.files,
+            before.nodes,
+            before.mounts,
+        )
+
+
+@pytest.mark.parametrize(
+    ("route", "engine", "cgroup"),
+    [("wrapper", *PAIRS[0]), ("prestart", *PAIRS[2]), ("attach", *PAIRS[3])],
+)
+def test_pieces(route: str, engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A node that was removed and a library that was unmounted come back, and nothing else."""
+    version = node8.node.node.driver.version
+    library = f"{LIBRARIES}/libcuda.so.{version}"
+    with given(route, node8, tmp_path, WAIT, engine, cgroup) as live:
+        before = live.seen()
+        assert live.inside("/bin/rm", "/dev/nvidiactl", node8.device(2)).rc == 0
+        unmounted(live, library)
+        done = live.report("repair")
+        words = [step.split(" ")[:3] for step in done["steps"]]
+        assert sorted(words) == [
+            ["device", "node", "/dev/nvidia3"],
+            ["device", "node", "/dev/nvidiactl"],
+            ["mount", f"{node8.node.driver_root}{library}".replace("//", "/"), "at"],
+        ]
+        after = live.seen()
+        assert (after.files, after.nodes, after.rules) == (
+            before.files,
+            before.nodes,
+            before.rules,
+        )
+        paths = [{line.split()[4]: line.split()[5] for line in of.mounts} for of in (before, after)]
+        assert paths[0] == paths[1]
+        view = live.view(questions(runs=[LOOKED_UP]))
+        assert_found(view.runs[0], str(version))
+        assert live.report("repair")["steps"] == []
+
+
+def unmounted(live: Live, path: str) -> None:
+    """Take away what is mounted at a path of the container, as an administrator may."""
+    namespace = os.open(f"/proc/{live.pid}/ns/mnt", os.O_RDONLY)
+    try:
+        in_mount_namespace(namespace, lambda: umount2(path, MNT_DETACH))
+    finally:
+        os.close(namespace)
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_program_put_back(engine: str, node8: Product, tmp_path: Path) -> None:
+    """Where somebody puts back the program that the engine made, without our rules in it."""
+    mine = openable(node8, tmp_path / "node")
+    with given("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
+        said = Said(live)
+        said.becomes("yes")
+        told(live.container, "rules.drop(rules.programs()[0].ours)")
+        said.becomes("no")
+        assert live.report("repair")["steps"] != []
+        said.becomes("yes")
+
+
+def test_program_of_the_scope(node8: Product, tmp_path: Path) -> None:
+    """crun under systemd is in a cgroup of the scope, at which systemd attaches its program."""
+    scope = f"/{CGROUP}/libpod-{uuid4().hex[:12]}.scope"
+    made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
+    tries = questions(tries=[node8.number(2)])
+    with started(made, node8, "crun", "v2", node8.runtime) as live:
+        told(live.container, f"beside('/sys/fs/cgroup{scope}')")
+        assert set(live.view(tries).tries.values()) == {"EPERM"}
+        assert live.report("repair")["steps"] != []
+        assert set(live.view(tries).tries.values()) == {"ENXIO"}
+        live.detach("2")
+        assert set(live.view(tries).tries.values()) == {"EPERM"}
+
+
+@BOTH
+def test_withdrawn(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A GPU that was taken away on purpose does not come back."""
+    with given("wrapper", node8, tmp_path, WAIT, engine, cgroup) as live:
+        live.detach("2")
+        before = live.seen()
+        assert live.report("repair")["steps"] == []
+        reset(live)
+        live.report("repair")
+        assert node8.device(2) not in live.view().gpus()
+        assert live.view(questions(tries=[node8.number(2)])).tries == {node8.number(2): "EPERM"}
+        assert live.seen().nodes == before.nodes
+
+
+@BOTH
+def test_all(engine: str, cgroup: str, apart: Product, tmp_path: Path) -> None:
+    """--all repairs each container that has GPUs and leaves the others alone."""
+    places = [tmp_path / name for name in ("one", "two", "none")]
+    with (
+        given("wrapper", apart, places[0], WAIT, engine, cgroup) as one,
+        given("attach", apart, places[1], WAIT, engine, cgroup) as two,
+        started(sleeping(places[2]), apart, engine, cgroup) as none,
+    ):
+        for live in (one, two):
+            reset(live)
+        before = none.seen()
+        done = one.gpuhook("repair", name="--all")
+        assert done.rc == 0, done
+        assert f"{one.id}: done" in done.stdout
+        assert f"{two.id}: done" in done.stdout
+        assert none.id not in done.stdout
+        assert none.seen() == before
+        asked = questions(tries=[apart.number(2)])
+        for live in (one, two):
+            assert live.view(asked).tries[apart.number(2)] == "ENXIO"
+        again = one.gpuhook("repair", name="--all")
+        for live in (one, two):  # the machine may have containers of its own
+            assert f"{live.id}: nothing to do" in again.stdout

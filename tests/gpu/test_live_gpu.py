@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real GPU for a container that exists already: by the hook, by attach, back after a reload."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.contract.device_side import told
+from tests.contract.live import prestart, sleeping, started
+from tests.contract.product import Product, asks
+from tests.gpu.test_real_gpu import real
+
+__all__ = ["real"]
+pytestmark = [pytest.mark.gpu, pytest.mark.contract]
+UUID = re.compile(r"GPU-[0-9a-f-]{36}")
+LIST = ["nvidia-smi", "-L"]
+
+
+def test_by_the_hook(real: Product, tmp_path: Path) -> None:
+    """A plain runc container with the prestart hook sees the one GPU that it asks for."""
+    uuid = str(real.gpu(0).uuid)
+    made = sleeping(tmp_path, env=asks(uuid), hooks=prestart(real))
+    with started(made, real) as live:
+        assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
+
+
+def test_a_reload_and_a_repair(real: Product, tmp_path: Path) -> None:
+    """Without its device rules nvidia-smi says what users know; after a repair it works."""
+    uuid = str(real.gpu(0).uuid)
+    made = sleeping(tmp_path, env=asks(uuid))
+    with started(made, real, "runc", "host", real.runtime) as live:
+        assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
+        told(live.container, f"rules.change([], deny('c 195:255 rw', 'c {real.number(0)} rw'))")
+        done = live.inside(*LIST)
+        assert "Failed to initialize NVML: Unknown Error" in done.stdout + done.stderr
+        assert live.report("repair")["steps"] != []
+        assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
+
+
+def test_attach_and_detach(real: Product, tmp_path: Path) -> None:
+    """A container without GPUs gets one while it runs, and hands it back."""
+    uuid = str(real.gpu(0).uuid)
+    with started(sleeping(tmp_path), real) as live:
+        live.attach(uuid)
+        assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
+        live.detach(uuid)
+        assert live.inside(*LIST).rc != 0
