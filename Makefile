@@ -12,6 +12,8 @@ DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 # Runs the gpuhook command: Python 3.10 or newer with the package's dependencies.
 CLI_PYTHON ?=
+# 1: the prestart hook also under the name by which Docker's --gpus calls NVIDIA's.
+NVIDIA_HOOK ?=
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -20,7 +22,7 @@ READY := $(VENV)/.ready
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
-SYSTEM := python3 util-linux mount ca-certificates
+SYSTEM := python3 util-linux mount strace ca-certificates
 
 .PHONY: help test check bench demo install clean packages
 
@@ -28,7 +30,7 @@ help: ## Print what can be made
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: packages $(READY) ## Run every test that needs no GPU; contract tests need root
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m "not gpu" $(PYTEST)
+	$(BIN)/pytest --numprocesses 2 -m "not gpu" $(PYTEST)
 
 check: $(READY) ## Check style, types, the import rules and the shell scripts
 	@.ci/packages shellcheck
@@ -41,12 +43,13 @@ check: $(READY) ## Check style, types, the import rules and the shell scripts
 bench: packages $(READY) ## Print what a container's start costs, and the budgets
 	$(BIN)/python -m tests.bench
 
-demo: packages $(READY) ## Show a container getting its GPUs, through several doors
+demo: packages $(READY) ## Show containers getting their GPUs, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
-		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)")
+		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
+		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook)
 
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

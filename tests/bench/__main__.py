@@ -32,6 +32,8 @@ LINES = (
     Ratio("create, no GPU asked for", PYTHON, None),
     Ratio("create alone, 8 GPUs", PYTHON, 1.8),
     Ratio("whole create, runc", RUNC, 2.0),
+    Ratio("prestart hook, runc", RUNC, None),
+    Ratio("prestart hook, no GPU asked for", RUNC, None),
     Ratio("whole create, crun", CRUN, 2.5),
     Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 2.5),
     Ratio("32 creates at once", "32 bare creates at once", 2.1),

@@ -88,8 +88,20 @@ def _scaled(ready: Product, specs: Path, name: str, value: str) -> Case:
 
 
 def runc(ready: Product) -> list[Case]:
-    """Return a whole create with runc, the parameters hook included."""
-    return _pair(ready, "runc", "bare runc create", "whole create, runc", {})
+    """Return a whole create with runc, the parameters hook included, and with the prestart hook."""
+    return [
+        *_pair(ready, "runc", "bare runc create", "whole create, runc", {}),
+        _hooked(ready, "prestart", "prestart hook, runc", "all"),
+        _hooked(ready, "prestart-void", "prestart hook, no GPU asked for", "void"),
+    ]
+
+
+def _hooked(ready: Product, place: str, name: str, value: str) -> Case:
+    """Return a create by runc itself of a container that has our prestart hook."""
+    hooks = {"prestart": [ready.hooks["hook"]]}
+    made = gpu_bundle(ready, place, value=value, hooks=hooks)
+    low = _program("runc")
+    return Case(name, lambda: fresh(made, [low], low))
 
 
 def limited(ready: Product) -> list[Case]:
