@@ -12,7 +12,7 @@ from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.cli import config
+from gpuhook.programs.cli import config, parameters
 from gpuhook.programs.cli.tables import table
 
 SCHEMA = "gpuhook/cdi-list/v1"
@@ -32,14 +32,7 @@ def cdi() -> None:
     help="A directory of specs, lowest priority first; repeatable. "
     "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    show_envvar=True,
-)
+@parameters.output("table", "json")
 def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
     """List every CDI device and the file that describes it."""
     dirs = list(spec_dir) or _spec_dirs()

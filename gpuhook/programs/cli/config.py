@@ -13,6 +13,7 @@ import yaml
 
 from gpuhook import settings
 from gpuhook.errors import fault
+from gpuhook.programs.cli import parameters
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -32,9 +33,7 @@ def path() -> None:
 
 
 @config.command()
-@click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
-)
+@parameters.output("yaml", "json")
 def show(output: str) -> None:
     """Print every setting as it counts now, defaults included."""
     chosen = settings.from_document(_read(settings.path()))

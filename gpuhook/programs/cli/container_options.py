@@ -13,7 +13,7 @@ from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import fault, printable
-from gpuhook.programs.cli import config
+from gpuhook.programs.cli import config, parameters
 from gpuhook.programs.granting import Granting
 
 TYPE_CHECKING = False
@@ -33,14 +33,7 @@ state_root = click.option(
     "where engines have theirs; repeatable.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
-output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    show_envvar=True,
-)
+output = parameters.output("text", "json")
 device = click.option(
     "--device",
     "devices",

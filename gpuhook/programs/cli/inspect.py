@@ -12,6 +12,7 @@ from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.programs import repair, target
 from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import table
 
 _MAX_LINE = 4096
@@ -20,14 +21,7 @@ _MAX_LINE = 4096
 @click.command()
 @click.argument("container")
 @options.state_root
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    show_envvar=True,
-)
+@parameters.output("table", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if something is wrong.")
 @click.pass_context
 def inspect(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
 
 TYPE_CHECKING = False
@@ -20,12 +21,10 @@ HEADERS = (
 
 @click.command()
 @node_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
+@parameters.output(
+    "table",
+    "json",
+    "yaml",
     help="A table of the GPUs, or all that is known as a dump for --inventory.",
 )
 def inventory(output: str, **options: Any) -> None:

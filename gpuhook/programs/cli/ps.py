@@ -11,18 +11,14 @@ import click
 
 from gpuhook.container import ledger
 from gpuhook.diagnose import holdings
+from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import table
 from gpuhook.vendors.nvidia import known_node
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json"]),
-    default="table",
-    show_default=True,
-    help="table shortens UUIDs and container ids, wide does not.",
+@parameters.output(
+    "table", "wide", "json", help="table shortens UUIDs and container ids, wide does not."
 )
 @click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")
 def ps(output: str, no_headers: bool) -> None:
