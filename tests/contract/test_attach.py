@@ -11,13 +11,13 @@ import pytest
 from gpuhook.loader import cache
 from tests.contract import roots
 from tests.contract.live import BOTH, EVERY, Live, sleeping, started
-from tests.contract.product import CONTROL, MAJOR, Product, asks
+from tests.contract.product import CONTROL, Product, asks
 from tests.contract.test_doors import (
     CACHE,
     LINKS,
     LOOKED_UP,
-    assert_cached,
     assert_found,
+    assert_given,
     assert_nodes,
     with_ldconfig,
 )
@@ -66,18 +66,7 @@ def test_there_and_away(engine: str, cgroup: str, node8: Product, tmp_path: Path
         assert done["steps"] == planned["steps"]
         assert done["skipped"] == planned["skipped"] == []
         view = live.view(asked(node8, LOOKED_UP, CACHE))
-        assert_nodes(view, node8, CONTROL, 2)
-        node = view.gpus()[node8.device(2)]
-        assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
-        assert_found(view.runs[0], str(node8.node.node.driver.version))
-        assert_cached(view.runs[1])
-        assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
-        ours = [m for m in view.mounts.values() if "nvidia" in m.target]
-        assert len(ours) > 10
-        for mount in ours:
-            wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
-            assert wanted | {"nosuid", "nodev"} <= mount.options, mount
-            assert not mount.optional, mount
+        assert_given(view, node8, 2)
 
         held = live.seen()
         assert live.attach("2")["steps"] == []

@@ -63,6 +63,30 @@ def assert_nodes(view: View, product: Product, control: set[str], *indexes: int)
             assert allowed == (index in indexes), view.tries
 
 
+def assert_mounts(view: View) -> None:
+    """Assert that every file of the driver is read-only, without set-uid bits and devices."""
+    ours = [m for m in view.mounts.values() if "nvidia" in m.target]
+    assert len(ours) > 10
+    for mount in ours:
+        wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
+        assert wanted | {"nosuid", "nodev"} <= mount.options, mount
+        assert not mount.optional, mount
+
+
+def assert_given(view: View, product: Product, index: int) -> None:
+    """Assert that a container with a glibc has one GPU, as a new one gets it, asked all about it.
+
+    The questions are those for LINKS, and the runs LOOKED_UP and CACHE.
+    """
+    assert_nodes(view, product, CONTROL, index)
+    node = view.gpus()[product.device(index)]
+    assert (node.major, node.minor, node.mode) == (MAJOR, product.gpu(index).minor, 0o666)
+    assert_found(view.runs[0], str(product.node.node.driver.version))
+    assert_cached(view.runs[1])
+    assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
+    assert_mounts(view)
+
+
 @DOORS
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_one_view(

@@ -25,7 +25,7 @@ from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import SECONDS, Container, lifecycle
-from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+from tests.contract.test_user_namespace import MAPPED, mapped
 
 ZERO, NULL = (1, 5), (1, 3)
 WAIT = "while :; do sleep 60; done"
@@ -127,14 +127,7 @@ def test_what_is_held(root_of: Callable[[str], Path], bundle_of: Callable[..., B
 
 def test_a_mapped_root(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> None:
     """In a user namespace the container's root is the user that it is mapped to."""
-    root = root_of("debian")
-    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(root)], check=True)
-    let_through(root / "any")
-    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
-    bundle = bundle_of(root, ["/bin/sh", "-c", WAIT], linux=linux)
-    config = bundle.config()
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
-    bundle.write(config)
+    bundle = mapped(bundle_of(root_of("debian"), ["/bin/sh", "-c", WAIT]))
     with running(bundle) as it, find(it.container.id, it.roots).process() as process:
         assert not process.in_initial_user_namespace()
         assert process.mapped_root() == (MAPPED, MAPPED)

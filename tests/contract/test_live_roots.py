@@ -16,7 +16,7 @@ from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Produc
 from tests.contract.runtimes import SECONDS, settled
 from tests.contract.test_attach import asked, assert_as_before
 from tests.contract.test_doors import LINKS, LOOKED_UP, assert_found, assert_nodes
-from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+from tests.contract.test_user_namespace import MAPPED, let_through, mapped
 from tests.contract.views import questions
 
 
@@ -63,14 +63,8 @@ def test_read_only_file_system(node8: Product, tmp_path: Path) -> None:
 @EVERY
 def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
     """In a user namespace nodes are bound, and what is made belongs to the container's root."""
-    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
-    made = sleeping(tmp_path, linux=linux)
-    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(made.root)], check=True)
-    for place in (made.root, node8.node.driver_root):
-        let_through(Path(place) / "any")
-    config = made.config()
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
-    made.write(config)
+    let_through(Path(node8.node.driver_root) / "any")
+    made = mapped(sleeping(tmp_path))
     files = roots.listing(made.root)
     with started(made, node8, engine, cgroup) as live:
         before, rules = live.seen(), live.rules()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.live import BOTH, EVERY, PAIRS, prestart
-from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, MAJOR, Product, asks
+from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Product, asks
 from tests.contract.runtimes import Result, run
 from tests.contract.test_doors import (
     CACHE,
@@ -22,10 +21,11 @@ from tests.contract.test_doors import (
     LOOKED_UP,
     assert_cached,
     assert_found,
+    assert_given,
     assert_nodes,
     with_ldconfig,
 )
-from tests.contract.test_user_namespace import MAPPED, MAPPING, NAMESPACES, NOT_OURS, let_through
+from tests.contract.test_user_namespace import MAPPED, NOT_OURS, let_through, mapped
 from tests.contract.views import questions
 
 STAGES = pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
@@ -67,18 +67,7 @@ def test_one_view(stage: str, engine: str, cgroup: str, node8: Product, tmp_path
     mine = node8.apart(tmp_path / "node")
     made = hooked(tmp_path, mine, asked, asks("2"), stage=stage)
     view = plain(made, engine, cgroup).view
-    assert_nodes(view, node8, CONTROL, 2)
-    node = view.gpus()[node8.device(2)]
-    assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
-    assert_found(view.runs[0], str(node8.node.node.driver.version))
-    assert_cached(view.runs[1])
-    assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
-    ours = [m for m in view.mounts.values() if "nvidia" in m.target]
-    assert len(ours) > 10
-    for mount in ours:
-        wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
-        assert wanted | {"nosuid", "nodev"} <= mount.options, mount
-        assert not mount.optional, mount
+    assert_given(view, node8, 2)
     assert len(mine.entries()) == 1
 
 
@@ -217,14 +206,8 @@ def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path
 def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
     """In a user namespace the host's nodes are bound, and what is made is the container's own."""
     asked = ["/probe", *questions(*LINKS, "/etc/ld.so.cache", runs=[LOOKED_UP])]
-    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
-    made = hooked(tmp_path, node8, asked, asks("2"), linux=linux)
-    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(made.root)], check=True)
-    for place in (made.root, node8.node.driver_root):
-        let_through(Path(place) / "any")
-    config = made.config()
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
-    made.write(config)
+    let_through(Path(node8.node.driver_root) / "any")
+    made = mapped(hooked(tmp_path, node8, asked, asks("2")))
     view = plain(made, engine, cgroup).view
     assert_nodes(view, node8, CONTROL, 2)
     assert node8.device(2) in view.mounts

@@ -28,6 +28,17 @@ def let_through(path: Path) -> None:
             directory.chmod(0o711)
 
 
+def mapped(bundle: Bundle) -> Bundle:
+    """Put a bundle into a user namespace, its root file system being the mapped root's own."""
+    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(bundle.root)], check=True)
+    let_through(bundle.root / "any")
+    config = bundle.config()
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
+    config["linux"].update(namespaces=NAMESPACES, uidMappings=MAPPING, gidMappings=MAPPING)
+    bundle.write(config)
+    return bundle
+
+
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_mapped_root(
     engine: str,
@@ -36,17 +47,10 @@ def test_mapped_root(
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """A container whose root is another user of the host gets its GPU, and owns the links."""
-    root = root_of("debian")
-    subprocess.run(["chown", "-R", f"{MAPPED}:{MAPPED}", str(root)], check=True)
-    for place in (root, node8.node.driver_root):
-        let_through(Path(place) / "any")
+    let_through(Path(node8.node.driver_root) / "any")
     link = f"{LIBRARIES}/libcuda.so.1"
     asked = ["/probe", *questions(link, "/etc/ld.so.cache", runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
-    linux = {"namespaces": NAMESPACES, "uidMappings": MAPPING, "gidMappings": MAPPING}
-    bundle = bundle_of(root, asked, asks("2"), linux=linux)
-    config = bundle.config()
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in NOT_OURS]
-    bundle.write(config)
+    bundle = mapped(bundle_of(root_of("debian"), asked, asks("2")))
     view = run(bundle, [node8.runtime], engine, env=node8.on(engine)).view
     assert set(view.gpus()) == {*CONTROL, node8.device(2)}
     assert all(node.allowed for node in view.gpus().values())
