@@ -11,7 +11,7 @@ What was done to a running container stands beside what its config.json gave it:
     init       [pid, started] of the container's first process, whose life ends what follows
     live       what was given, by the prestart hook or `attach`: {"edits", the ContainerEdits;
                "jobs", the arguments of `gpuhook-hook apply` for its links; "made", what was not
-               there before}
+               there before; "coming", what somebody has begun to make}
     withdrawn  the nodes that were taken away
 
 A restart under the same id is another first process: these three are then dropped while reading.

@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 
+from gpuhook.container.change import MOST_KEPT
 from gpuhook.container.rootfs import Root
 from gpuhook.container.walk import CrossingError, Walk, mount_id
 from gpuhook.errors import fault
@@ -201,8 +202,18 @@ class LiveRoot(Root):
             return False  # in use by now, or gone
         return True
 
+    def require_kept(self, path: str) -> None:
+        """Raise EEXIST where a link would take the place of a file that is too large to be kept.
+
+        Nobody could put it back. A container that is being made gets the link all the same.
+        """
+        found = self.found(path, follow=False) if self.is_entered else None
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_KEPT:
+            raise OSError(errno.EEXIST, "the image has a file of its own there", path)
+
     def link(self, target: str, path: str) -> bool:
-        """Make a link as Root does, where it can be written."""
+        """Make a link as Root does, where it can be written and replaces nothing large."""
+        self.require_kept(path)
         root = self.writer(path)
         with _Named(path):
             return super().link(target, path) if root is self else root.link(target, path)
@@ -212,6 +223,10 @@ class LiveRoot(Root):
         root = self.writer(path)
         with _Named(path):
             return super().write(path, data) if root is self else root.write(path, data)
+
+    def sweep(self, path: str) -> None:
+        """Remove what killed writers of `path` left beside it; raises OSError."""
+        self._sweep(self.parent(path)[0])
 
     def remove(self, path: str) -> None:
         """Remove the file, link or node `path`; nothing if it is gone."""

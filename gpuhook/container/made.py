@@ -10,18 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.cdi.edits import ContainerEdits
     from gpuhook.kernel.device_filter import Rule
 
-_LISTS = ("contents", "directories", "files", "links", "mounts", "nodes", "rules")
+_LISTS = ("changes", "directories", "files", "mounts", "rules")
 
 
 class Made:
-    """`nodes` and `files` (targets of mounts) and `directories` are paths in the container.
+    """`files` (empty targets of mounts) and `directories` are paths in the container.
 
-    `mounts` are [path, device, inode] of what is mounted, `links` [path, target, the target before
-    or None], `contents` [path, checksum of what was written, the text before or None,
-    whether there was a file] of files,
-    `rules` the device rules [type, major, minor, access] that were added.
+    `changes` are the links and files, [path, what was made, what was there before] as Change
+    notes it; `mounts` are [path, device, inode] of what is mounted, `rules` the device rules
+    [type, major, minor, access] that were added.
     """
 
     __slots__ = _LISTS
@@ -32,12 +32,10 @@ class Made:
             held = known.get(name)
             setattr(self, name, list(held) if isinstance(held, list) else [])
 
-    contents: list[list[Any]]
+    changes: list[list[Any]]
     directories: list[str]
     files: list[str]
-    links: list[list[Any]]
     mounts: list[list[Any]]
-    nodes: list[str]
     rules: list[list[Any]]
 
     def document(self) -> dict[str, list[Any]]:
@@ -50,29 +48,45 @@ class Made:
         A link or file that was made twice is as it was made last, and before that it was what it
         was first.
         """
-        for name in ("directories", "files", "mounts", "nodes", "rules"):
+        for name in ("directories", "files", "mounts", "rules"):
             held = getattr(self, name)
             held.extend(item for item in getattr(other, name) if item not in held)
-        self.links = _joined(self.links, other.links)
-        self.contents = _joined(self.contents, other.contents)
+        found = {change[0]: change for change in self.changes}
+        for path, made, before in other.changes:
+            first = found[path][2] if path in found else before
+            found[path] = [path, made, first]
+        self.changes = list(found.values())
 
     def forget(self, node: str, rule: list[Any]) -> None:
-        """Leave out a device node that was taken away, its mount and its rule."""
-        self.nodes = [path for path in self.nodes if path != node]
+        """Leave out a device node that was taken away: its mount, its target and its rule."""
         self.mounts = [mount for mount in self.mounts if mount[0] != node]
         self.files = [path for path in self.files if path != node]
         self.rules = [held for held in self.rules if held != rule]
 
 
+class LiveRecord:
+    """What the ledger keeps of what a container was given while it lives.
+
+    `edits` is what was given besides what config.json gives, `jobs` the arguments of
+    `gpuhook-hook apply` for it, `made` what was not there before; `coming` is what somebody has
+    begun to make, None when that is done.
+    """
+
+    __slots__ = ("coming", "edits", "jobs", "made")
+
+    def __init__(self, document: object = None) -> None:
+        known = document if isinstance(document, dict) else {}
+        self.edits: ContainerEdits = known.get("edits") or {}
+        self.jobs: list[list[str]] = known.get("jobs") or []
+        self.made = Made(known.get("made"))
+        self.coming = Made(known["coming"]) if "coming" in known else None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        record = {"edits": self.edits, "jobs": self.jobs, "made": self.made.document()}
+        return record if self.coming is None else {**record, "coming": self.coming.document()}
+
+
 def noted(rule: Rule) -> list[Any]:
     """Return a device rule as it is noted."""
     return [*rule.device, rule.access]
-
-
-def _joined(first: list[list[Any]], later: list[list[Any]]) -> list[list[Any]]:
-    """Return [path, what was made, what was before ...] of both, each path once."""
-    found = {item[0]: item for item in first}
-    for item in later:
-        old = found.get(item[0])
-        found[item[0]] = item if old is None else [*item[:2], *old[2:]]
-    return list(found.values())

@@ -127,7 +127,6 @@ class Node:
                 raise fault("GH1750", path=self.path, what="something that is no device")
             os.unlink(name, dir_fd=parent)
         self._make(parent, name)
-        live.made.nodes.append(self.path)
         live.made.directories += self._directories
 
     def _make(self, parent: int, name: str) -> None:

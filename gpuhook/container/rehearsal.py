@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 
+from gpuhook.container.change import Change
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -17,31 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.container.live_root import LiveRoot
 
 _MAX_FILE = 16 << 20
-
-
-class Change:
-    """A path and what is there, or is to be: a link to `target`, a file that holds `data`.
-
-    Where both are None, nothing is there.
-    """
-
-    __slots__ = ("data", "path", "target")
-
-    def __init__(self, path: str, target: str | None = None, data: bytes | None = None) -> None:
-        self.path = path
-        self.target = target
-        self.data = data
-
-    @property
-    def is_something(self) -> bool:
-        """Return whether anything is there."""
-        return self.target is not None or self.data is not None
-
-    def describe(self) -> str:
-        """Return it in words."""
-        if self.target is not None:
-            return f"link {self.path} -> {self.target}"
-        return f"file {self.path} ({len(self.data or b'')} bytes)"
 
 
 class Rehearsal:
@@ -56,6 +32,7 @@ class Rehearsal:
         if previous(self._root, path).target == target:
             return False
         self._root.writer(path)
+        self._root.require_kept(path)
         self.changes.append(Change(path, target=target))
         return True
 
@@ -82,13 +59,15 @@ def previous(root: LiveRoot, path: str) -> Change:
     if fd is None:
         return Change(path)
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISLNK(mode):
+        found = os.fstat(fd)
+        if stat.S_ISLNK(found.st_mode):
             return Change(path, target=os.readlink("", dir_fd=fd))
     finally:
         os.close(fd)
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "the image has a directory there", path)
+    if stat.S_ISREG(found.st_mode) and found.st_size > _MAX_FILE:
+        return Change(path, is_large=True)
     return Change(path, data=root.read(path, _MAX_FILE))
 
 
@@ -101,7 +80,9 @@ def current(root: LiveRoot, path: str) -> Change:
 
 
 def put_back(root: LiveRoot, change: Change) -> None:
-    """Make `path` again what it was."""
+    """Make `path` again what it was; a large file was not kept, and stays what it is by now."""
+    if change.is_large:
+        return
     if change.target is not None:
         root.link(change.target, change.path)
     elif change.data is not None:

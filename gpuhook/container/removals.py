@@ -12,7 +12,7 @@ import os
 
 from gpuhook.container.bind_mounts import Bind, Mounts
 from gpuhook.container.operations import make_again
-from gpuhook.container.rehearsal import Change, current, put_back
+from gpuhook.container.rehearsal import current, put_back
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import mounts
 from gpuhook.kernel.device_filter import Rule
@@ -20,6 +20,7 @@ from gpuhook.kernel.namespaces import in_mount_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.container.change import Change
     from gpuhook.container.device_rules import Snapshot
     from gpuhook.container.operations import Live
 
@@ -110,10 +111,11 @@ class Unmount:
 
 
 class PutBack:
-    """Makes links and files what they were."""
+    """Makes links and files what they were; `written` are the paths of all that were made."""
 
-    def __init__(self, changes: list[Change]) -> None:
+    def __init__(self, changes: list[Change], written: list[str]) -> None:
         self.changes = changes
+        self._written = written
         self._before: list[Change] = []
 
     def describe(self) -> list[str]:
@@ -128,6 +130,8 @@ class PutBack:
         with live.as_root():
             self._before = [current(live.root, change.path) for change in self.changes]
         self._write(live, self.changes)
+        for path in self._written:
+            _sweep(live, path)
 
     def undo(self, live: Live) -> None:
         """Make them again what they were before that."""
@@ -219,3 +223,10 @@ def _leave(live: Live, error: OSError | GpuhookError, path: str = "") -> None:
         live.left.append(f"{path}: {error.message}")
     else:
         live.left.append(f"{error.filename or path}: {error.strerror}")
+
+
+def _sweep(live: Live, path: str) -> None:
+    try:
+        live.root.sweep(path)
+    except (OSError, GpuhookError):
+        return  # what a killed one left there is in nobody's way

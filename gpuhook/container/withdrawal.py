@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-from binascii import crc32
 
-from gpuhook.container import provide
+from gpuhook.container import change, provide
 from gpuhook.container.bind_mounts import Bind
+from gpuhook.container.change import Change
 from gpuhook.container.live import Plan
-from gpuhook.container.rehearsal import Change, current
+from gpuhook.container.rehearsal import current
 from gpuhook.container.removals import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import cache
@@ -67,9 +67,9 @@ def rest(live: Live, made: Made, binds: dict[str, Bind], provisions: list[Provis
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     _unmount(live, plan, [binds[path] for path in mounted if path in binds], mounted)
     with live.as_root():
-        changes = _links(live, made) + _contents(live, made, provisions)
-    if changes:
-        plan.operations.append(PutBack(changes))
+        changes = _changes(live, made, provisions, plan.skipped)
+    if made.changes:
+        plan.operations.append(PutBack(changes, [path for path, *_ in made.changes]))
     empty = [*made.files, *reversed(made.directories)]
     if empty:
         plan.operations.append(RemoveEmpty(empty))
@@ -111,38 +111,34 @@ def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
     return found is not None and (found.st_dev, found.st_ino) == what
 
 
-def _links(live: Live, made: Made) -> list[Change]:
-    """Return what the links were before, for those that are still as they were made."""
-    return [
-        Change(path, target=before)
-        for path, target, before in made.links
-        if current(live.root, path).target == target
-    ]
-
-
-def _contents(live: Live, made: Made, provisions: list[Provision]) -> list[Change]:
-    """Return what the files were before; one that was changed since is left alone.
+def _changes(
+    live: Live, made: Made, provisions: list[Provision], skipped: list[str]
+) -> list[Change]:
+    """Return what the links and files were before; one that was changed since is left alone.
 
     But for the loader's cache: whoever changed it, our libraries are taken out of it.
     """
-    changes = []
-    for path, checksum, before, was_there in made.contents:
-        now = current(live.root, path).data
-        if now is None:
+    changes: list[Change] = []
+    for path, summary, note in made.changes:
+        now, before = current(live.root, path), change.of_note(path, note)
+        if not now.is_something:
             continue
-        if crc32(now) == checksum and (before is not None or not was_there):
-            data = before.encode("latin-1") if before is not None else None
-            changes.append(Change(path, data=data))
-        elif path == provide.CACHE:
+        is_ours = now.summary() == summary
+        if is_ours and before is not None:
+            changes.append(before)
+        elif path == provide.CACHE and now.data is not None:
             ours = [entry for provision in provisions for entry in provision.entries()]
             ours += _entries_of_links(made)
-            changes += _without(ours, now, was_there=was_there)
+            changes += _without(ours, now.data, was_there=bool(note))
+        elif is_ours:
+            changes.append(Change(path))
+            skipped.append(f"{path}: what the image had there was too large to be kept")
     return changes
 
 
 def _entries_of_links(made: Made) -> list[tuple[bytes, bytes]]:
     """Return what an ldconfig in the container makes of the links: name and path of each."""
-    paths = [os.fsencode(path) for path, *_ in made.links]
+    paths = [os.fsencode(path) for path, summary, _ in made.changes if summary[:1] == ["link"]]
     return [(path.rpartition(b"/")[2], path) for path in paths]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.container import live, oci, recovery
-from gpuhook.container.made import Made
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -40,7 +39,8 @@ def attach(
     grant = grants.named(list(names), capabilities)
     todo = grants.jobs(grant, capabilities)
     held = target.held
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, capabilities)
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
+    nvidia_live.add_profile(wanted, held.root, capabilities)
     wanted.owner = oci.owner(target.spec)
     wanted.denied = target.withdrawn
     plan = live.plan(held, wanted)
@@ -49,10 +49,10 @@ def attach(
     if is_dry:
         return report
     has_steps = bool(plan.operations)
-    coming = recovery.intended(held, wanted, plan)
-    before = Note(target, lambda entry: _intend(entry, target, wanted.edits, todo, coming))
-    after = Note(target, lambda entry: _enter(entry, target, grant, wanted.edits, todo))
-    plan.operations = [before, *plan.operations, after] if has_steps else [after]
+    intended = target.record(wanted.edits, todo, recovery.intended(held, wanted, plan))
+    before = Note(target, lambda entry: _intend(entry, grant, intended))
+    after = Note(target, lambda entry: _enter(entry, target, wanted.edits, todo))
+    plan.operations = [before, *plan.operations, after]
     plan.execute(held)
     report.notes += held.rules.notes
     if grant.replicas:
@@ -65,28 +65,17 @@ def attach(
     return report
 
 
-def _intend(
-    entry: dict[str, Any],
-    target: Target,
-    edits: ContainerEdits,
-    todo: list[Jobs],
-    coming: Made,
-) -> None:
-    """Note in the ledger what the container is going to be given."""
-    record = target.record(edits, todo, is_pending=True)
-    noted = Made(record["made"])
-    noted.add(coming)
-    entry["live"] = {**record, "made": noted.document()}
+def _intend(entry: dict[str, Any], grant: Grant, record: dict[str, Any]) -> None:
+    """Note in the ledger what the container is going to be given: it may have it from now on."""
+    nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+    for key, new in (("devices", grant.devices), ("replicas", grant.replicas), ("nodes", nodes)):
+        entry[key] = list(dict.fromkeys([*entry.get(key, ()), *new]))
+    entry["live"] = record
 
 
-def _enter(
-    entry: dict[str, Any], target: Target, grant: Grant, edits: ContainerEdits, todo: list[Jobs]
-) -> None:
-    """Note in the ledger what the container has been given."""
+def _enter(entry: dict[str, Any], target: Target, edits: ContainerEdits, todo: list[Jobs]) -> None:
+    """Note in the ledger that it has been given."""
     nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
-    entry["devices"] = list(dict.fromkeys([*entry.get("devices", ()), *grant.devices]))
-    entry["replicas"] = list(dict.fromkeys([*entry.get("replicas", ()), *grant.replicas]))
-    entry["nodes"] = list(dict.fromkeys([*entry.get("nodes", ()), *nodes]))
     entry["withdrawn"] = [path for path in target.withdrawn if path not in nodes]
     target.made.add(target.held.made)
-    entry["live"] = target.record(edits, todo, is_pending=False)
+    entry["live"] = target.record(edits, todo)

@@ -8,10 +8,9 @@ container lived.
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any
 
-from gpuhook.container import live, users, withdrawal
+from gpuhook.container import live, recovery, users, withdrawal
 from gpuhook.container.bind_mounts import Bind
 from gpuhook.container.live import Plan
 from gpuhook.container.made import noted
@@ -21,12 +20,15 @@ from gpuhook.programs.report import Report
 from gpuhook.programs.taken import Taken
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import granted, provision, words
+from gpuhook.vendors.nvidia import live as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cdi.edits import DeviceNode
+    from gpuhook.container.made import Made
+    from gpuhook.container.operations import Operation
     from gpuhook.kernel.device_filter import Rule
     from gpuhook.programs.granting import Granting
     from gpuhook.programs.target import Target
@@ -77,6 +79,7 @@ class _Detach:
     def __init__(self, target: Target, taken: Taken) -> None:
         self.target = target
         self.taken = taken
+        self._coming: Made | None = None
 
     def plan(self) -> Plan:
         """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
@@ -94,8 +97,21 @@ class _Detach:
         for step in steps:
             plan.operations += step.operations
             plan.skipped += step.skipped
+        if not self.taken.is_last:
+            plan.operations += self._profile()
         plan.skipped += self._unknown()
         return plan
+
+    def _profile(self) -> list[Operation]:
+        """Return the step that takes the nodes out of the application profile, if there is one."""
+        gone = [node["path"] for node in self.taken.nodes]
+        left = granted.without(self.target.granted, gone).get("deviceNodes") or []
+        wanted = nvidia_live.profile_renewed(self.target.made, [node["path"] for node in left])
+        if wanted is None:
+            return []
+        plan = live.plan(self.target.held, wanted)
+        self._coming = recovery.intended(self.target.held, wanted, plan)
+        return plan.operations
 
     def _unknown(self) -> list[str]:
         """Return what there is of the driver that nobody has noted, if the last GPU goes."""
@@ -144,23 +160,27 @@ class _Detach:
         """Note in the ledger what is going to go."""
         paths = [node["path"] for node in self.taken.nodes]
         entry["withdrawn"] = list(dict.fromkeys([*self.target.withdrawn, *paths]))
+        if self._coming is not None:
+            entry["live"] = self.target.record({}, coming=self._coming)
 
     def enter(self, entry: dict[str, Any]) -> None:
         """Note in the ledger what is gone, so that no repair brings it back."""
         target = self.target
         paths = [node["path"] for node in self.taken.nodes]
-        entry["nodes"] = [path for path in entry.get("nodes", ()) if path not in paths]
         for key in ("devices", "replicas"):
             entry[key] = [name for name in entry.get(key, ()) if not self.taken.is_gone(name)]
         self.intend(entry)
+        gone = entry["withdrawn"]  # also by a detach that was killed
+        entry["nodes"] = [path for path in entry.get("nodes", ()) if path not in gone]
         if self.taken.is_last:
             entry.pop("live", None)
         elif "live" in entry:
+            target.made.add(target.held.made)
             for node in self.taken.nodes:
                 rule = live.rule_of(node)
                 target.made.forget(node["path"], noted(rule) if rule is not None else [])
-            edits = granted.without(target.given, paths)
-            entry["live"] = {**entry["live"], "edits": edits, "made": target.made.document()}
+            target.given = granted.without(target.given, paths)
+            entry["live"] = target.record({})
 
 
 def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
@@ -185,8 +205,5 @@ def _binds(target: Target) -> dict[str, Bind]:
         binds[path] = Bind(source, path, attributes, is_directory=is_directory)
     for node in target.given.get("deviceNodes") or ():
         source = node.get("hostPath") or node["path"]
-        if os.path.exists(source) and stat.S_ISCHR(os.stat(source).st_mode):
-            binds[node["path"]] = Bind(
-                source, node["path"], live.NODE_ATTRIBUTES, is_directory=False
-            )
+        binds[node["path"]] = Bind(source, node["path"], live.NODE_ATTRIBUTES, is_directory=False)
     return binds

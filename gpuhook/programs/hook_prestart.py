@@ -15,6 +15,7 @@ import time
 
 from gpuhook import settings
 from gpuhook.container import ledger, ledger_changes, live, oci, record
+from gpuhook.container.made import LiveRecord
 from gpuhook.container.process import Process
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import cold, granting, hook_state
@@ -62,7 +63,8 @@ def run(words: list[str], log: EngineLog) -> None:
         if not words and _is_done(state, process):
             return
         capabilities = granting.capabilities_of(spec)
-        wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, capabilities)
+        wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
+        nvidia_live.add_profile(wanted, held.root, capabilities)
         wanted.owner = oci.owner(spec)
         plan = live.plan(held, wanted)
         plan.skipped += reasons
@@ -73,7 +75,7 @@ def run(words: list[str], log: EngineLog) -> None:
             return
         plan.execute(held)
         entry = _entry(state, source, grant, held)
-        entry["live"] = live_record(wanted.edits, todo, held.made)
+        entry["live"] = _live_record(wanted.edits, todo, held.made)
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     _enter(state, entry, log)
 
@@ -154,10 +156,10 @@ def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
         log.warning(told)
 
 
-def live_record(edits: ContainerEdits, todo: list[Jobs], made: Made) -> dict[str, Any]:
+def _live_record(edits: ContainerEdits, todo: list[Jobs], made: Made) -> dict[str, Any]:
     """Return what the ledger keeps of what a container was given while it lived."""
-    return {
-        "edits": granted.with_numbers(edits),
-        "jobs": [job.hook()["args"][2:] for job in todo],
-        "made": made.document(),
-    }
+    record = LiveRecord()
+    record.edits = granted.with_numbers(edits)
+    record.jobs = [job.arguments() for job in todo]
+    record.made = made
+    return record.document()

@@ -49,10 +49,10 @@ def missing(target: Target, grants: Granting | None) -> Plan:
     edits, todo = target.granted, target.all_jobs
     if not edits and grants is not None and not target.entry:
         edits = _given_by_others(target, grants)
-    if not edits:
+    if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
         return live.Plan()
     edits = _credible(edits, target, grants)
-    wanted, _ = nvidia_live.wanted(target.held.root, edits, todo, target.capabilities())
+    wanted, _ = nvidia_live.wanted(target.held.root, edits, todo)
     owner = oci.owner(target.spec)
     return live.plan(
         target.held, Wanted(wanted.edits, wanted.provisions, owner=owner, is_mounted=True)
@@ -108,7 +108,6 @@ def _has_mount(target: Target, mount: Mount) -> bool:
 
 
 def _enter(entry: dict[str, Any], target: Target) -> None:
+    """Note what was made anew; what a killed attach had begun is whole now."""
     target.made.add(target.held.made)
-    record = {**entry["live"], "made": target.made.document()}
-    record.pop("pending", None)  # what a killed attach had begun is whole now
-    entry["live"] = record
+    entry["live"] = target.record({})

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.cdi.edits import merged
 from gpuhook.container import find, ledger, ledger_changes, live, membership, recovery
-from gpuhook.container.made import Made
+from gpuhook.container.made import LiveRecord
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import granting
 from gpuhook.programs.interruptible import Interruptible
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.container.made import Made
     from gpuhook.container.operations import Live
     from gpuhook.container.runtime_state import Found
     from gpuhook.vendors.nvidia.jobs import Jobs
@@ -41,36 +42,30 @@ class Target:
         self.held = held
         entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
         self.entry: dict[str, Any] = entry or {}
-        record = self.entry.get("live")
-        self._record: dict[str, Any] = record if isinstance(record, dict) else {}
+        record = LiveRecord(self.entry.get("live"))
         self.by_config = granted.by_config(spec)
-        self.given = granted.renewed(self._record.get("edits") or {})
-        self.jobs = [jobs.parse(args) for args in self._record.get("jobs") or ()]
-        self.made = self._made()
+        self.given = granted.renewed(record.edits)
+        self.jobs = [jobs.parse(args) for args in record.jobs]
+        self.made = record.made
+        if record.coming is not None:
+            self.made.add(recovery.made(held, self.given, self.made, record.coming))
         self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
 
-    def _made(self) -> Made:
-        """Return what was made, also by somebody who was killed before it could be noted."""
-        noted = Made(self._record.get("made"))
-        if self._record.get("pending"):
-            noted.add(recovery.made(self.held, self.given, self.by_config, noted))
-        return noted
-
     def record(
-        self, edits: ContainerEdits, todo: list[Jobs], *, is_pending: bool
+        self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: Made | None = None
     ) -> dict[str, Any]:
-        """Return what the ledger keeps of what the container is given while it lives.
+        """Return what the ledger keeps when the container is given `edits` and `todo` as well.
 
-        `is_pending` is for before it is done, so that who is killed meanwhile leaves a trace.
+        What config.json gives is not among it. `coming` is for before it is done, so that who is
+        killed meanwhile leaves a trace.
         """
-        args = [job.hook()["args"][2:] for job in [*self.jobs, *todo]]
-        each_once = [one for n, one in enumerate(args) if one not in args[:n]]
-        record: dict[str, Any] = {
-            "edits": merged([self.given, granted.with_numbers(edits)]),
-            "jobs": each_once,
-            "made": self.made.document(),
-        }
-        return {**record, "pending": True} if is_pending else record
+        later = granted.with_numbers(granted.besides(edits, self.by_config))
+        arguments = [job.arguments() for job in [*self.jobs, *todo]]
+        record = LiveRecord()
+        record.edits = merged([self.given, later])
+        record.jobs = [one for n, one in enumerate(arguments) if one not in arguments[:n]]
+        record.made, record.coming = self.made, coming
+        return record.document()
 
     @property
     def granted(self) -> ContainerEdits:

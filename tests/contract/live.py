@@ -141,13 +141,13 @@ class Live:
         process = Path("/proc", str(self.pid))
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
         entries = Path(self.product.state, "containers")
-        own = [p.read_text(encoding="utf-8") for p in entries.glob("*") if self.id in p.read_text()]
+        own = [p.read_text(encoding="utf-8") for p in entries.glob("[!.]*")]
         return Seen(
             roots.listing(self.bundle.root),
             devices(process / "root/dev"),
             tuple(mounts),
             tuple(sorted(lines) if version == "v1" else lines),
-            "".join(own),
+            "".join(text for text in own if self.id in text),
         )
 
 

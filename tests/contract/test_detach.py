@@ -9,9 +9,11 @@ import pytest
 
 from gpuhook.loader import cache
 from tests.contract import roots
-from tests.contract.live import BOTH, Said, eventually, openable, opening, sleeping, started
+from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
 from tests.contract.product import CONTROL, LIBRARIES, Product, asks
+from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doors import assert_nodes
+from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
 
 HOLD = "exec 3<{}; while :; do sleep 60; done"
@@ -47,6 +49,18 @@ def test_granted_at_creation(engine: str, cgroup: str, node8: Product, tmp_path:
         assert set(view.gpus()) <= CONTROL
         assert set(view.tries.values()) == {"EPERM"}
         assert live.seen().mounts == before.mounts
+
+
+def test_without_config(node8: Product, tmp_path: Path) -> None:
+    """What came with the creation stays, also once nobody can read that it did."""
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, node8, "runc", "host", node8.runtime) as live:
+        live.detach("2")
+        live.attach("2")
+        config = live.bundle.file.rename(tmp_path / "config.json")
+        live.detach("2")
+        config.rename(live.bundle.file)  # runc's exec needs it
+        assert set(live.view().gpus()) == CONTROL
 
 
 @BOTH
@@ -127,3 +141,24 @@ def test_changed_meanwhile(node8: Product, tmp_path: Path) -> None:
         again = live.attach("2")
         assert again["steps"] != []
         assert_nodes(live.view(tries(node8)), node8, CONTROL, 2)
+
+
+def test_profile(node8: Product, tmp_path: Path) -> None:
+    """What EGL may see follows the GPUs, and nothing is said to be missing meanwhile."""
+    bits = {index: 1 << (node8.gpu(index).minor or 0) for index in (2, 3)}
+    with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
+        before = live.seen()
+        live.attach("2", "3")
+        assert_profile(live, bits[2] | bits[3])
+        live.detach("3")
+        assert_profile(live, bits[2])
+        live.detach("2")
+        assert_as_before(live.bundle.root, before.files)
+
+
+def assert_profile(live: Live, mask: int) -> None:
+    """Assert that the application profile has these GPUs, and that nobody misses anything."""
+    profile = live.inside("/bin/cat", PROFILE)
+    assert f'"EGLVisibleDGPUDevices", {mask:#x}]' in profile.stdout, profile
+    assert live.gpuhook("inspect", "--exit-code").rc == 0
+    assert live.report("repair")["steps"] == []

@@ -39,16 +39,6 @@ DETACHING = [
     ("umount2", "EPERM", 3),
     ("rename", "ENOSPC", 1),
 ]
-# What an attach does in steps; all times that it calls it, or every so many.
-STEPS = [
-    ("mkdirat", 1),
-    ("mknodat", 1),
-    ("move_mount", 3),
-    ("rename", 1),
-    ("renameat", 1),
-    ("symlinkat", 2),
-    ("wait4", 1),
-]
 ITS_OWN = [("unlinkat", "EPERM", 2), ("unlinkat", "EACCES", 6), ("renameat", "EIO", 1)]
 
 
@@ -208,72 +198,6 @@ def test_prestart_undone(
     assert_hit(trace)
     assert {p for p in roots.listing(made.root) if "nvidia" in p or "gpuhook" in p} == before
     assert apart.entries() == []
-
-
-@pytest.mark.parametrize("kind", ["debian", "musl"])
-@pytest.mark.parametrize(("call", "stride"), STEPS)
-def test_killed(call: str, stride: int, kind: str, node8: Product, tmp_path: Path) -> None:
-    """Killed at any step: a second attach completes it, and detach takes all of it away."""
-    with started(sleeping(tmp_path, kind), node8) as live:
-        kill_at_each(live, node8, call, stride, tmp_path / "trace")
-
-
-def test_killed_v2(node8: Product, tmp_path: Path) -> None:
-    """Killed while the device program is read, made and replaced."""
-    with started(sleeping(tmp_path), node8, "crun", "v2") as live:
-        kill_at_each(live, node8, "bpf", 9, tmp_path / "trace")
-
-
-def kill_at_each(live: Live, node: Product, call: str, stride: int, place: Path) -> None:
-    """Kill attaches at calls further and further on, complete each, and take all of it away."""
-    before, rules = live.seen(), live.rules()
-    when = 1
-    while killed(live, "attach", call, when, place):
-        live.attach("2")
-        assert_nodes(live.view(), node, CONTROL, 2)
-        live.detach("2")
-        assert_without(live, before, f"{call} {when}")
-        assert live.rules() == rules
-        when += stride
-    assert when > 1
-
-
-@pytest.mark.parametrize(
-    ("call", "stride"),
-    [("rename", 1), ("renameat", 1), ("umount2", 7), ("unlinkat", 9), ("wait4", 1)],
-)
-def test_detach_killed(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
-    """Killed at any step: a second detach completes it, whatever is open or not by then."""
-    with started(sleeping(tmp_path), node8) as live:
-        before, rules = live.seen(), live.rules()
-        live.attach("2")
-        when = 1
-        while killed(live, "detach", call, when, tmp_path / "trace"):
-            live.detach("2")
-            assert_without(live, before, f"{call} {when}")
-            assert live.rules() == rules
-            live.attach("2")
-            when += stride
-        assert when > 1
-
-
-def killed(live: Live, verb: str, call: str, when: int, place: Path) -> bool:
-    """Attach or detach, and kill that at one of its calls; returns whether it came to that."""
-    inject = f"inject={call}:signal=KILL:when={when}"
-    strace = ["strace", "-f", "-qq", "-o", str(place)]
-    strace += ["-e", f"trace={call}", "-e", inject]
-    done = live.gpuhook(verb, "--device", "2", via=strace)
-    if done.rc != 1:  # a child that makes mounts is killed alone, and that is undone
-        assert done.rc in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done
-    return done.rc != 0
-
-
-def assert_without(live: Live, before: Seen, where: str) -> None:
-    """Assert that the container is as it was before it had a GPU."""
-    after = live.seen()
-    assert after.nodes == before.nodes, where
-    assert after.mounts == before.mounts, where
-    assert_as_before(live.bundle.root, before.files)
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])

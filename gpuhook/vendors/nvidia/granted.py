@@ -159,3 +159,12 @@ def without(edits: ContainerEdits, nodes: list[str]) -> ContainerEdits:
     if "deviceNodes" in edits:
         kept["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in nodes]
     return kept
+
+
+def besides(edits: ContainerEdits, others: ContainerEdits) -> ContainerEdits:
+    """Return `edits` without the device nodes and mounts that `others` give as well."""
+    kept = without(edits, [node["path"] for node in others.get("deviceNodes") or ()])
+    known = {mount["containerPath"] for mount in others.get("mounts") or ()}
+    if "mounts" in edits:
+        kept["mounts"] = [one for one in edits["mounts"] if one["containerPath"] not in known]
+    return kept

@@ -53,7 +53,16 @@ class Jobs:
 
         Its environment is explicit: without one, runc gives a hook the image's (CVE-2025-23266).
         """
-        args = [HOOK_NAME, VERB]
+        return {
+            "hookName": "createContainer",
+            "path": self.hook_path,
+            "args": [HOOK_NAME, VERB, *self.arguments()],
+            "env": list(HOOK_ENV),
+        }
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of `gpuhook-hook apply`, as parse() reads them."""
+        args: list[str] = []
         for path, soname in self.libraries:
             args += ["--library", f"{path}={soname}"]
         for target, path in self.links:
@@ -64,12 +73,7 @@ class Jobs:
                 args += [option, value]
         if self.driver_params:
             args.append("--driver-params")
-        return {
-            "hookName": "createContainer",
-            "path": self.hook_path,
-            "args": args,
-            "env": list(HOOK_ENV),
-        }
+        return args
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Leave out the libraries and links whose paths `wanted` refuses."""
