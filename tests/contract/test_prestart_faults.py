@@ -79,6 +79,17 @@ def test_dialects(engine: str, cgroup: str, node8: Product, waiting: Bundle) -> 
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_by_hand(engine: str, node8: Product, waiting: Bundle) -> None:
+    """What `runc state` prints of a running container will do for a dry run."""
+    with started(waiting, node8, engine) as live:
+        before = live.seen()
+        done = told(node8, live.container.call("state").stdout, "--dry-run")
+        assert done.rc == 0, done
+        assert done.stdout.startswith(f"{live.id}: would do\n  device node ")
+        assert live.seen() == before
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
@@ -300,6 +311,40 @@ def test_container_does_not_start(
     assert apart.entries() == []
     group = config["linux"]["cgroupsPath"]
     assert not [kind for kind in CGROUPS.iterdir() if Path(f"{kind}{group}").exists()]
+
+
+@pytest.mark.parametrize(
+    ("stage", "engine", "cgroup", "reason"),
+    [
+        ("createContainer", "runc", "host", "pid is 1"),
+        ("createContainer", "crun", "host", "pid is 0"),
+        ("poststart", "crun", "host", "the container is running"),
+        ("poststop", "runc", "host", "the container is stopped"),
+        ("poststop", "crun", "host", "the container is stopped"),
+    ],
+)
+def test_other_stages(
+    stage: str, engine: str, cgroup: str, reason: str, apart: Product, tmp_path: Path
+) -> None:
+    """In the stages that it does not serve the hook says so, as far as a state tells the stage."""
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "sleep 1"])
+    hooks = prestart(apart, stage=stage)
+    made.write({**made.config(), "hooks": hooks})
+    run(made, [engine], engine, cgroup)
+    log = (apart.state / "hook.log").read_text(encoding="utf-8")
+    assert "GH1643: the prestart hook was called in a stage that it does not serve: " in log
+    assert reason in log
+    assert apart.entries() == []
+
+
+def test_a_hook_that_is_not_in_the_container(apart: Product, tmp_path: Path) -> None:
+    """In startContainer the runtime does not find the hook's file, and nothing starts."""
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "exit 0"])
+    made.write({**made.config(), "hooks": prestart(apart, stage="startContainer")})
+    done = run(made)
+    assert done.rc != 0
+    assert "no such file or directory" in done.stderr
+    assert apart.entries() == []
 
 
 def test_after_it_was_done(node8: Product, waiting: Bundle) -> None:
