@@ -403,12 +403,23 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1642": (
         FileError,
         "the OCI state on standard input cannot be used: {reason}",
-        "gpuhook-hook is called by a runtime, as an OCI hook",
+        (
+            "gpuhook-hook is called by a runtime, as an OCI hook; by hand,"
+            " `runc state ID | gpuhook-hook prestart --dry-run` says what a container would get"
+        ),
     ),
     "GH1643": (
         FileError,
-        "the prestart hook cannot tell the container's process: {reason}",
-        "register `gpuhook-hook prestart` for the stage prestart or createRuntime",
+        "the prestart hook was called in a stage that it does not serve: {reason}",
+        (
+            "register `gpuhook-hook prestart` for the stage prestart or createRuntime; to a running"
+            " container `gpuhook attach` gives a GPU"
+        ),
+    ),
+    "GH1644": (
+        FileError,
+        "gpuhook-hook prestart was called with {argument}, but knows no option besides --dry-run",
+        "see `gpuhook-hook --help`, and what args the engine's hook entry has after prestart",
     ),
     "GH1690": (
         HostError,

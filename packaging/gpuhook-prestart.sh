@@ -3,7 +3,7 @@
 # in a millisecond and with no Python that could fail; any other goes to `gpuhook-hook prestart`.
 case ${1-prestart} in prestart) ;; *) exec "@BIN@/gpuhook-hook" "$@" ;; esac
 PATH=$PATH:/usr/bin:/bin
-state=$(cat)
+state=$(cat 2>/dev/null)
 bundle=${state#*'"bundle":'} bundle=${bundle#*'"'} bundle=${bundle%%'"'*}
 settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 [ -r "$settings" ] || settings=/dev/null

@@ -17,9 +17,7 @@ MAIN = "/etc/ld.so.conf"
 MAX_BYTES = 1 << 20
 MAX_LIBRARIES = 4096
 
-_HEADER = (
-    b"# Written by gpuhook when the container was created: where the GPU driver's libraries are.\n"
-)
+_HEADER = b"# Written by gpuhook, for ldconfig: where the GPU driver's libraries are.\n"
 _LIBRARY = b"# library "
 _MAX_NAME = 255
 _MAX_PATH = 4095

@@ -36,7 +36,8 @@ apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` 
 prestart: the OCI hook of the stages prestart and createRuntime. Gives the container the GPUs that
 its config.json asks for, unless gpuhook-runtime or a CDI engine has done so.
 
-  --dry-run               print what would be done, and do nothing
+  --dry-run               print what would be done, and do nothing; also for a container that
+                          runs: runc state ID | gpuhook-hook prestart --dry-run
 """
 # NVIDIA's hook program has these verbs too; Docker calls it by its name.
 _NOTHING_TO_DO = ("poststart", "poststop")

@@ -13,11 +13,11 @@ import os
 import sys
 import time
 
-from gpuhook import settings
+from gpuhook import files, settings
 from gpuhook.container import ledger, ledger_changes, live, oci, record
 from gpuhook.container.made import LiveRecord
 from gpuhook.container.process import Process
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.programs import cold, granting, hook_state
 from gpuhook.programs.rootfs_jobs import root_path
 from gpuhook.vendors.nvidia import granted
@@ -37,47 +37,83 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 _DRY_RUN = "--dry-run"
+_MAX_LINE = 9000  # as long as two paths can be
+# By the route of an entry in the ledger.
+_GIVEN_BY = {
+    "prestart": "the prestart hook gave it its GPUs",
+    "attach": "`gpuhook attach` gave it GPUs",
+}
 
 
 def run(words: list[str], log: EngineLog) -> None:
-    """Give the container whose state is on standard input its GPUs, or raise why not."""
+    """Give the container whose state is on standard input its GPUs, or raise why not.
+
+    With --dry-run, print what would be done, or why nothing would be.
+    """
     began = time.monotonic()
     for word in words:
         if word != _DRY_RUN:
-            raise fault("GH1640", argument=word, reason="there is no such option")
+            raise fault("GH1644", argument=word)
     state = hook_state.read()
+    served = _served(state.spec)
+    told = [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(words))
+    if words:
+        _print(state, told)
+
+
+def _served(spec: dict[str, Any]) -> str:
+    """Return who gave the container its GPUs before it was made, empty for nobody."""
+    if record.ANNOTATION in (spec.get("annotations") or {}):
+        return "gpuhook-runtime gave it its GPUs"
+    return "its engine gave it its GPUs by CDI" if granting.our_hooks(spec) else ""
+
+
+def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
+    """Do what is to be done, but in a dry run; return what that is, a line for each step."""
     spec = state.spec
-    if record.ANNOTATION in (spec.get("annotations") or {}) or granting.our_hooks(spec):
-        return  # the wrapper, or an engine with our CDI spec, was there before
     grants, trouble = _granting(log)
     source = grants.source(spec)
     if source is None:
-        return
+        return ["nothing to do: it asks for no GPU"]
     if trouble is not None:
         raise trouble
+    # Only now: a container that asks for nothing starts, whatever its state looks like.
+    state.require_id()
     grant = grants.of(spec, source)
     if grant is None:
-        return
+        return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
     todo = grants.jobs(grant, granting.capabilities_of(spec))
-    with _process(state) as process, live.opened(process, _place(process, state), spec) as held:
-        if not words and _is_done(state, process):
-            return
-        capabilities = granting.capabilities_of(spec)
-        wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
-        nvidia_live.add_profile(wanted, held.root, capabilities)
-        wanted.owner = oci.owner(spec)
-        plan = live.plan(held, wanted)
-        plan.skipped += reasons
-        for what in plan.skipped:
-            log.warning(fault("GH1641", what=what))
-        if words:
-            _print(plan)
-            return
-        plan.execute(held)
-        entry = _entry(state, source, grant, held)
-        entry["live"] = _live_record(wanted.edits, todo, held.made)
+    with _process(state) as process:
+        known = _known(state, process)
+        if known is not None:
+            route = str(known.get("route"))
+            return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
+        if not is_dry:
+            state.require_not_begun()
+        with live.opened(process, _place(process, state), spec) as held:
+            wanted, plan = _planned(held, spec, grant, todo)
+            for what in plan.skipped:
+                log.warning(fault("GH1641", what=what))
+            if is_dry:
+                return _told(plan)
+            plan.execute(held)
+            entry = _entry(state, source, grant, held)
+            entry["live"] = _live_record(wanted.edits, todo, held.made)
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     _enter(state, entry, log)
+    return []
+
+
+def _planned(
+    held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
+) -> tuple[live.Wanted, live.Plan]:
+    """Return what the container is to have, and how it gets that."""
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
+    nvidia_live.add_profile(wanted, held.root, granting.capabilities_of(spec))
+    wanted.owner = oci.owner(spec)
+    plan = live.plan(held, wanted)
+    plan.skipped += reasons
+    return wanted, plan
 
 
 def _granting(log: EngineLog) -> tuple[granting.Granting, GpuhookError | None]:
@@ -92,44 +128,81 @@ def _granting(log: EngineLog) -> tuple[granting.Granting, GpuhookError | None]:
 
 
 def _process(state: HookState) -> Process:
-    """Return the container's init; GH1643 where this stage does not tell it, or shares our mounts.
-
-    In createContainer, startContainer and the later stages inside the container, the state's pid
-    is of the container's own pid namespace, or 0.
-    """
-    if state.pid <= 1:
-        raise fault("GH1643", reason=f"the state's pid is {state.pid or 'missing'}")
-    process = Process(state.pid)
-    ours = os.stat("/proc/self/ns/mnt")
-    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
+    """Return the container's init; GH1642 for a process that is none of this container."""
+    process = Process(state.init_pid())
+    try:
+        _require_of_container(process, state)
+    except BaseException:
         process.close()
-        raise fault("GH1643", reason=f"process {state.pid} has the host's mount namespace")
+        raise
     return process
 
 
-def _is_done(state: HookState, process: Process) -> bool:
-    """Return whether this hook has run: --gpus and hooks.d may both name it for a container.
+def _require_of_container(process: Process, state: HookState) -> None:
+    ours = os.stat("/proc/self/ns/mnt")
+    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
+        reason = "it has the host's mount namespace"
+    elif _has_entered(process) and _has_another_root(process, state):
+        reason = f"its root is not that of {state.bundle}"
+    else:
+        return
+    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
+
+
+def _known(state: HookState, process: Process) -> dict[str, Any] | None:
+    """Return the ledger's entry of this life of the container: --gpus and hooks.d may both name us.
 
     What the first one made is in the ledger; a second entry would say that nothing was.
     """
-    known = ledger_changes.find_entry("", state.id) if ledger.is_id(state.id) else None
-    return known is not None and known.get("init") == [process.pid, process.started]
+    known = ledger_changes.find_entry("", state.id)
+    return known if known and known.get("init") == [process.pid, process.started] else None
+
+
+def _root_of(process: Process) -> tuple[int, int]:
+    found = os.stat("root/", dir_fd=process.fd)
+    return found.st_dev, found.st_ino
+
+
+def _has_entered(process: Process) -> bool:
+    """Return whether the process has the container's root: until then it has the host's."""
+    host = os.stat("/")
+    return _root_of(process) != (host.st_dev, host.st_ino)
+
+
+def _has_another_root(process: Process, state: HookState) -> bool:
+    """Return whether the root that a process has entered is surely not this bundle's.
+
+    It is not sure where the runtime mounts something over the root, or where that is gone.
+    """
+    mounts = state.spec.get("mounts") or ()
+    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+        return False
+    try:
+        expected = os.stat(root_path(state.bundle, state.spec))
+    except OSError:
+        return False
+    return _root_of(process) != (expected.st_dev, expected.st_ino)
 
 
 def _place(process: Process, state: HookState) -> str:
-    """Return where the container's root is in what its init calls /.
-
-    Until the runtime has entered it, that is still the host's tree.
-    """
-    host, found = os.stat("/"), os.stat("root/", dir_fd=process.fd)
-    if (found.st_dev, found.st_ino) != (host.st_dev, host.st_ino):
-        return "/"
-    return root_path(state.bundle, state.spec)
+    """Return where the container's root is in what its init calls /."""
+    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)
 
 
-def _print(plan: live.Plan) -> None:
-    lines = plan.describe() or ["nothing: the container has all of it"]
-    os.write(1, "".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape"))
+def _told(plan: live.Plan) -> list[str]:
+    steps = [f"  {step}" for step in plan.describe()]
+    return ["would do", *steps] if steps else ["nothing to do: it has all of it"]
+
+
+def _print(state: HookState, told: list[str]) -> None:
+    """Print as `gpuhook attach --dry-run` does."""
+    lines = [f"{state.id or state.bundle}: {told[0]}", *told[1:]]
+    text = "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
+    try:
+        files.write_whole(1, text.encode("utf-8", "replace"))
+    except OSError as error:
+        error.filename = "standard output"
+        raise
 
 
 def _entry(state: HookState, source: Source, grant: Grant, held: Live) -> dict[str, Any]:
@@ -151,7 +224,7 @@ def _entry(state: HookState, source: Source, grant: Grant, held: Live) -> dict[s
 
 
 def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
-    told = ledger.enter("", state.id, entry) if ledger.is_id(state.id) else None
+    told = ledger.enter("", state.id, entry)
     if told is not None:
         log.warning(told)
 

@@ -7,10 +7,11 @@ root, where newer ones say bundle.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from gpuhook import fastjson, files
-from gpuhook.container import oci
+from gpuhook.container import ledger, oci
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -18,40 +19,68 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MAX_STATE = 4 << 20
+_BEGUN = ("running", "paused")  # crun says so in poststart; runc says "created" there as well
 
 
 class HookState:
-    """A container's id, its bundle and that bundle's config.json, and the pid of its init.
+    """A container's id and status, its bundle and that bundle's config.json, its init's pid.
 
-    `pid` is 0 where the state does not tell one that means anything to us.
+    `id` and `status` are empty where the state has none. `pid` is what the state has, of any kind:
+    who needs the process asks `init_pid`.
     """
 
-    __slots__ = ("bundle", "id", "pid", "spec")
+    __slots__ = ("bundle", "id", "pid", "spec", "status")
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Raises GH1642 if the state names no bundle, GH1300 or GH1301 for its config.json."""
+        """Raises GH1642 if the state names no bundle with a config.json, GH1301 if it is bad."""
         bundle = document.get("bundle") or document.get("bundlePath")
-        if not isinstance(bundle, str):
+        if not isinstance(bundle, str) or "\0" in bundle:
             raise fault("GH1642", reason="it names no bundle")
         self.bundle = bundle
-        identity = document.get("id")
-        self.id = identity if isinstance(identity, str) else ""
-        self.pid = _number(document.get("pid"))
+        self.id = _text(document.get("id"))
+        self.pid = document.get("pid")
+        self.status = _text(document.get("status"))
         self.spec = _config(bundle)
+
+    def require_id(self) -> None:
+        """Raise GH1642 without an id under which the ledger can keep what the container has."""
+        if not self.id:
+            raise fault("GH1642", reason="it names no id")
+        if not ledger.is_id(self.id):
+            raise fault("GH1642", reason=f"its id is {self.id!r}, which no runtime takes")
+
+    def init_pid(self) -> int:
+        """Return the pid of the container's init as the host numbers it.
+
+        GH1643 where the stage is one that does not tell it: in createContainer and startContainer
+        the pid is of the container's own pid namespace, or 0; in poststop it is gone. GH1642 for
+        what is no pid.
+        """
+        if self.status == "stopped":
+            raise fault("GH1643", reason="the state says that the container is stopped")
+        if self.pid is None:
+            raise fault("GH1642", reason="it names no pid")
+        if isinstance(self.pid, bool) or not isinstance(self.pid, int) or self.pid < 0:
+            said = fastjson.dumps(self.pid).decode("utf-8", "replace")
+            raise fault("GH1642", reason=f"its pid is {said}, which is no process's number")
+        if self.pid <= 1:
+            reason = f"the state's pid is {self.pid} and does not tell the container's process"
+            raise fault("GH1643", reason=reason)
+        return self.pid
+
+    def require_not_begun(self) -> None:
+        """Raise GH1643 if the container's program runs already."""
+        if self.status in _BEGUN:
+            raise fault("GH1643", reason=f"the state says that the container is {self.status}")
 
 
 def read() -> HookState:
     """Return the state on standard input; GH1642 if it is none."""
-    chunks = []
-    left = _MAX_STATE
-    while left > 0:
-        chunk = os.read(0, left)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        left -= len(chunk)
+    raw = _input()
+    if not raw.strip():
+        raise fault("GH1642", reason="it is empty")
     try:
-        document = fastjson.loads(b"".join(chunks))
+        document = fastjson.loads(raw)
     except ValueError as error:
         raise fault("GH1642", reason=error) from error
     if not isinstance(document, dict):
@@ -59,13 +88,24 @@ def read() -> HookState:
     return HookState(document)
 
 
-def _number(pid: object) -> int:
-    """Return a pid, which some runtimes quote; 0 for anything that is none."""
-    if isinstance(pid, bool):
-        return 0
-    if isinstance(pid, int):
-        return max(pid, 0)
-    return int(pid) if isinstance(pid, str) and pid.isascii() and pid.isdigit() else 0
+def _input() -> bytes:
+    chunks = []
+    left = _MAX_STATE
+    while left > 0:
+        try:
+            chunk = os.read(0, left)
+        except OSError as error:
+            what = "it is not open for reading" if error.errno == errno.EBADF else error.strerror
+            raise fault("GH1642", reason=what) from error
+        if not chunk:
+            break
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _config(bundle: str) -> dict[str, Any]:
@@ -73,5 +113,5 @@ def _config(bundle: str) -> dict[str, Any]:
     try:
         raw = files.read(path)
     except FileNotFoundError as error:
-        raise fault("GH1300", path=path) from error
+        raise fault("GH1642", reason=f"its bundle has no {path}") from error
     return oci.parsed(path, raw)

@@ -1,24 +1,119 @@
 #!@PYTHON@ -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Print the OCI spec on standard input with gpuhook's prestart hook in it.
+"""Write the OCI spec on standard input with gpuhook's prestart hook in it.
 
-    ctr oci spec | @SHARE@/containerd/base-spec >/etc/containerd/gpuhook-base.json
+    ctr oci spec | @SHARE@/containerd/base-spec --output /etc/containerd/gpuhook-base.json
 
 A base_runtime_spec takes the place of containerd's own default, which differs between its
 versions: so it is made of the default of the containerd that is there.
 """
 
-import json
-import sys
+from __future__ import annotations
 
-with open("@SHARE@/hooks.d/gpuhook-prestart.json", encoding="utf-8") as file:
-    hook = json.load(file)["hook"]
-try:
-    spec = json.load(sys.stdin)
-    stage = spec.setdefault("hooks", {}).setdefault("prestart", [])
+import argparse
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+sys.path[:0] = ["@LIB@"]
+from gpuhook import fastjson, files  # noqa: E402 # as it is installed
+
+HOOK = "@SHARE@/hooks.d/gpuhook-prestart.json"
+NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number"}
+
+
+class SpecError(Exception):
+    """What is on standard input is no spec: the message says where, and why."""
+
+
+def with_hook(spec: object, hook: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec with the hook as its last prestart hook; SpecError where there is no room."""
+    whole: dict[str, Any] = _expected(spec, dict, "the document")
+    _expected(whole.get("ociVersion"), str, ".ociVersion")
+    _expected(whole.get("process"), dict, ".process")
+    hooks = _expected(_filled(whole, "hooks", {}), dict, ".hooks")
+    stage = _expected(_filled(hooks, "prestart", []), list, ".hooks.prestart")
+    for number, entry in enumerate(stage):
+        _expected(entry, dict, f".hooks.prestart[{number}]")
     if hook not in stage:
         stage.append(hook)
-except (AttributeError, TypeError, ValueError) as error:
-    sys.exit(f"base-spec: standard input is no OCI spec ({error}): `ctr oci spec` prints one")
-json.dump(spec, sys.stdout, indent=4)
-print()
+    return whole
+
+
+def _filled(held: dict[str, Any], key: str, default: object) -> object:
+    """Return the member of an object; `default`, then in it, for none and for null."""
+    if held.get(key) is None:
+        held[key] = default
+    return held[key]
+
+
+def _expected(value: object, kind: type, place: str) -> Any:
+    if not isinstance(value, kind):
+        found = "nothing" if value is None else NAMES.get(type(value), "a number")
+        raise SpecError(f"{place} must be {NAMES[kind]}, and is {found}")
+    return value
+
+
+def _given() -> object:
+    """Return the document on standard input."""
+    chunks = []
+    while chunk := os.read(0, 1 << 20):
+        chunks.append(chunk)
+    raw = b"".join(chunks)
+    if not raw.strip():
+        raise SpecError("it is empty")
+    try:
+        return fastjson.loads(raw)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def _replace(path: str, data: bytes) -> None:
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        sys.exit(f"base-spec: {path} is no regular file: leave out --output for standard output")
+    files.replace(path, data, durable=True)
+
+
+def _text(spec: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(spec, indent=4, allow_nan=False).encode() + b"\n"
+    except RecursionError:
+        raise SpecError("it is nested too deeply") from None
+    except ValueError:
+        raise SpecError("it has a number that JSON has not: NaN or Infinity") from None
+
+
+def main() -> None:
+    """Parse the command line, and do it."""
+    parser = argparse.ArgumentParser(
+        prog="base-spec",
+        description=f"{(__doc__ or '').splitlines()[0]}: `ctr oci spec` prints one.",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="replaced once the spec is whole; default: standard output"
+    )
+    output = parser.parse_args().output
+    place = "standard input"
+    try:
+        given = _given()
+        place = HOOK
+        with open(HOOK, encoding="utf-8") as file:
+            hook = json.load(file)["hook"]
+        data = _text(with_hook(given, hook))
+        place = output or "standard output"
+        if output is None:
+            files.write_whole(1, data)
+        else:
+            _replace(output, data)
+    except SpecError as error:
+        sys.exit(
+            f"base-spec: standard input is no OCI spec: {error} (`ctr oci spec` prints a whole one)"
+        )
+    except OSError as error:
+        sys.exit(f"base-spec: {place}: {error.strerror or error}")
+
+
+if __name__ == "__main__":
+    main()

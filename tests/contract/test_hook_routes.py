@@ -15,6 +15,7 @@ from tests.contract import doors
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
+from tests.contract.kept import CHECKOUT
 from tests.contract.product import CONTROL, DRIVER_LIBRARIES, PYTHON, Product, asks, install
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
@@ -175,3 +176,61 @@ def test_handler_of_containerd(node8: Product, tmp_path: Path) -> None:
     lines = [line.strip() for line in handler.partition("[plugins")[0].splitlines()]
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
     assert 'runtime_type = "io.containerd.runc.v2"' in lines
+
+
+DEBIAN = """version = 2
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+"""
+WRAPPER = """version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+"""
+DOCKER = 'disabled_plugins = ["cri"]\n'
+
+
+def recipe(product: Product, place: Path) -> subprocess.CompletedProcess[str]:
+    """Do what the README says for the handler, `place` being /etc/containerd."""
+    (text,) = [
+        block.partition("```")[0]
+        for block in (CHECKOUT / "README.md").read_text(encoding="utf-8").split("```sh\n")
+        if block.startswith("cd /etc/containerd\n")
+    ]
+    text = text.replace("/usr/local/share/gpuhook", str(product.share))
+    script = text.replace("systemctl restart containerd\n", "")
+    assert script != text
+    command = ["unshare", "--mount", "sh", "-c", f"mount --bind {place} /etc/containerd\n{script}"]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("before", ["", DEBIAN], ids=["none", "debian"])
+def test_recipe_for_containerd(before: str, node8: Product, tmp_path: Path) -> None:
+    """The handler comes beside runc's and all that was said before; a second time changes
+    nothing."""
+    config = tmp_path / "config.toml"
+    if before:
+        config.write_text(before, encoding="utf-8")
+    done = recipe(node8, tmp_path)
+    assert done.returncode == 0, done
+    assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in done.stdout
+    made = config.read_text(encoding="utf-8")
+    for handler in ("runc", "nvidia"):
+        assert f"containerd.runtimes.{handler}]\n" in made
+    if before:
+        assert 'bin_dir = "/usr/lib/cni"' in made
+    again = recipe(node8, tmp_path)
+    assert "duplicated tables" in again.stderr
+    assert config.read_text(encoding="utf-8") == made
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [(WRAPPER, "duplicated tables"), (DOCKER, 'invalid disabled plugin URI "')],
+)
+def test_recipe_that_would_break_containerd(
+    before: str, reason: str, node8: Product, tmp_path: Path
+) -> None:
+    """A file that cannot take the handler stays as it was, and containerd says why."""
+    (tmp_path / "config.toml").write_text(before, encoding="utf-8")
+    assert reason in recipe(node8, tmp_path).stderr
+    assert (tmp_path / "config.toml").read_text(encoding="utf-8") == before

@@ -165,8 +165,10 @@ def test_in_hooks_d(
     ).view
     assert_nodes(view, node8, ALL_CONTROL if by_cdi else CONTROL, 2)
     assert_found(view.runs[0], str(node8.node.node.driver.version))
-    planned = log.read_text(encoding="utf-8").splitlines()
+    head, *planned = log.read_text(encoding="utf-8").splitlines()
     assert (planned == []) == by_cdi
+    told = "nothing to do: its engine gave it its GPUs by CDI" if by_cdi else "would do"
+    assert head.endswith(f": {told}")
 
 
 @STAGES
@@ -184,9 +186,10 @@ def test_dry_run(stage: str, apart: Product, tmp_path: Path) -> None:
     assert view.tries == {apart.number(2): "EPERM"}
     after = roots.listing(made.root)
     assert {p for p in after.keys() ^ before.keys() if "nvidia" in p or "gpuhook" in p} == set()
-    lines = said.read_text(encoding="utf-8").splitlines()
-    assert f"device node {apart.device(2)} (c {apart.number(2)}, mode 0666)" in lines
-    assert f"device rule: allow {apart.device(2)} (c {apart.number(2)} rw)" in lines
+    head, *lines = said.read_text(encoding="utf-8").splitlines()
+    assert head.endswith(": would do")
+    assert f"  device node {apart.device(2)} (c {apart.number(2)}, mode 0666)" in lines
+    assert f"  device rule: allow {apart.device(2)} (c {apart.number(2)} rw)" in lines
     assert apart.entries() == []
 
 

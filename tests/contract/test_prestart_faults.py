@@ -34,6 +34,14 @@ def told(product: Product, state: object, *words: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+def in_shell(script: str, product: Product, **env: str) -> Result:
+    """Run a line of shell where gpuhook is installed."""
+    own = {"PATH": "/usr/bin:/bin", **product.env, **env}
+    command = ["/bin/sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 def assert_refused(done: Result, code: str) -> None:
     """Assert that the hook says what is wrong in a sentence, with a hint."""
     assert done.rc == 1, done
@@ -57,56 +65,189 @@ def test_dialects(engine: str, cgroup: str, node8: Product, waiting: Bundle) -> 
         base = {"ociVersion": "1.0.2", "id": live.id, "pid": live.pid}
         for state in (
             {**base, "bundle": str(waiting.path), "status": "created"},
-            {**base, "bundlePath": str(waiting.path), "pid": str(live.pid)},
+            {**base, "bundlePath": str(waiting.path), "status": "running"},
         ):
             done = told(node8, state, "--dry-run")
             assert done.rc == 0, done
-            assert f"device node {node8.device(2)} (c {node8.number(2)}, mode 0666)" in done.stdout
+            assert done.stdout.startswith(f"{live.id}: would do\n  device node ")
+            assert (
+                f"  device node {node8.device(2)} (c {node8.number(2)}, mode 0666)" in done.stdout
+            )
         assert live.seen() == before
         done = told(node8, {**base, "bundle": str(waiting.path)})
         assert done.rc == 0, done
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [
-        ("", "GH1642"),
-        ("{", "GH1642"),
-        ("[]", "GH1642"),
-        ('{"id": "x", "pid": 5}', "GH1642"),
-        ('{"id": "x", "pid": 5, "bundle": 7}', "GH1642"),
-        ('{"id": "x", "pid": 5, "bundle": "/nonexistent"}', "GH1300"),
-        ("\xff" * 10, "GH1642"),
-        ('{"id": "x", "pid": ' + "[" * 5000 + "]" * 5000 + ', "bundle": "/"}', "GH1642"),
-    ],
-)
-def test_no_state(state: str, code: str, node8: Product) -> None:
-    """What is no state, or of no bundle."""
-    assert_refused(told(node8, state), code)
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_by_hand(engine: str, node8: Product, waiting: Bundle) -> None:
+    """What `runc state` prints of a running container will do for a dry run."""
+    with started(waiting, node8, engine) as live:
+        before = live.seen()
+        done = told(node8, live.container.call("state").stdout, "--dry-run")
+        assert done.rc == 0, done
+        assert done.stdout.startswith(f"{live.id}: would do\n  device node ")
+        assert live.seen() == before
 
 
 @pytest.mark.parametrize(
-    ("pid", "code"),
+    ("state", "reason"),
     [
-        (0, "GH1643"),
-        (1, "GH1643"),
-        (None, "GH1643"),
-        (-5, "GH1643"),
-        (True, "GH1643"),
-        ("all", "GH1643"),
-        (4194305, "GH1730"),
-        (10**30, "GH1730"),
-        ("own", "GH1643"),
+        (" \n", "it is empty"),
+        ("{", "line 1 column 2 (char 1)"),
+        ("[]", "it is no JSON object"),
+        ('{"id": "x", "pid": 5}', "it names no bundle"),
+        ('{"id": "x", "pid": 5, "bundle": 7}', "it names no bundle"),
+        ('{"id": "x", "pid": 5, "bundle": "/\\u0000"}', "it names no bundle"),
+        (
+            '{"id": "x", "pid": 5, "bundle": "/nonexistent"}',
+            "its bundle has no /nonexistent/config.json",
+        ),
+        ("\xff" * 10, "a value is expected"),
+        ('{"pid": ' + "[" * 5000 + "]" * 5000 + ', "bundle": "/"}', "it is nested too deeply"),
     ],
 )
-def test_no_process(pid: object, code: str, node8: Product, waiting: Bundle) -> None:
+def test_no_state(state: str, reason: str, node8: Product) -> None:
+    """What is no state, or of no bundle; a person is told what to feed the hook."""
+    done = told(node8, state)
+    assert_refused(done, "GH1642")
+    assert done.stderr.splitlines()[0].endswith(reason)
+    assert "`runc state ID | gpuhook-hook prestart --dry-run`" in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
+@pytest.mark.parametrize("program", ["gpuhook-hook", "gpuhook-prestart"])
+def test_no_input(program: str, redirection: str, node8: Product) -> None:
+    """A standard input that cannot be read is told as that, by the launcher too."""
+    done = in_shell(f"{node8.bindir}/{program} prestart {redirection}", node8)
+    assert_refused(done, "GH1642")
+    reason = "it is not open for reading" if program == "gpuhook-hook" else "it is empty"
+    assert done.stderr.splitlines()[0].endswith(reason)
+
+
+@pytest.mark.parametrize("word", ["--dryrun", "--help-me", "x"])
+def test_no_option(word: str, node8: Product) -> None:
+    """Of an option that there is not, nothing is said about CDI specs."""
+    done = told(node8, {}, word)
+    assert_refused(done, "GH1644")
+    assert word in done.stderr
+    assert "generate-cdi" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"),
+    [
+        (None, "it names no id"),
+        (5, "it names no id"),
+        ("", "it names no id"),
+        ("../x", "its id is '../x', which no runtime takes"),
+    ],
+)
+def test_no_id(identity: object, reason: str, node8: Product, waiting: Bundle) -> None:
+    """A container of which the ledger could not know gets nothing."""
+    with started(waiting, node8) as live:
+        before = live.seen()
+        state = {"id": identity, "pid": live.pid, "bundle": str(waiting.path)}
+        done = told(node8, {name: state[name] for name in state if state[name] is not None})
+        assert_refused(done, "GH1642")
+        assert done.stderr.splitlines()[0].endswith(reason)
+        assert live.seen() == before
+
+
+@pytest.mark.parametrize(
+    ("pid", "code", "reason"),
+    [
+        (0, "GH1643", "pid is 0 and does not tell the container's process"),
+        (1, "GH1643", "pid is 1 and does not tell the container's process"),
+        (None, "GH1642", "it names no pid"),
+        (-5, "GH1642", "its pid is -5, which is no process's number"),
+        (True, "GH1642", "its pid is true, which is no process's number"),
+        (46.5, "GH1642", "its pid is 46.5, which is no process's number"),
+        ("9679", "GH1642", 'its pid is "9679", which is no process\'s number'),
+        ([], "GH1642", "its pid is [], which is no process's number"),
+        (4194305, "GH1730", "4194305"),
+        (10**30, "GH1730", f"{10**30}"),
+        ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
+    ],
+)
+def test_no_process(pid: object, code: str, reason: str, node8: Product, waiting: Bundle) -> None:
     """A stage that tells no pid, a process that is gone, one of the host's."""
     number = os.getpid() if pid == "own" else pid
     before = roots.listing(waiting.root)
     state = {"id": "gpuhook-test-x", "pid": number, "bundle": str(waiting.path)}
-    assert_refused(told(node8, state), code)
+    done = told(node8, state)
+    assert_refused(done, code)
+    assert reason in done.stderr.splitlines()[0]
+    assert ("for the stage prestart" in done.stderr) == (code == "GH1643")
     assert roots.listing(waiting.root) == before
+
+
+@pytest.mark.parametrize("status", ["running", "paused", "stopped"])
+def test_too_late(status: str, node8: Product, waiting: Bundle) -> None:
+    """A container whose program has begun, as crun says in poststart, gets nothing."""
+    with started(waiting, node8) as live:
+        before = live.seen()
+        state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path), "status": status}
+        done = told(node8, state)
+        assert_refused(done, "GH1643")
+        assert f"the state says that the container is {status}" in done.stderr
+        assert live.seen() == before
+
+
+def test_another_containers_process(node8: Product, waiting: Bundle, tmp_path: Path) -> None:
+    """A process whose root is another bundle's gets nothing."""
+    with started(sleeping(tmp_path / "other"), node8) as live:
+        before = live.seen()
+        state = {"id": "gpuhook-test-x", "pid": live.pid, "bundle": str(waiting.path)}
+        done = told(node8, state)
+        assert_refused(done, "GH1642")
+        assert f"its pid {live.pid} is not of this container: its root is not that of" in (
+            done.stderr
+        )
+        assert live.seen() == before
+
+
+@pytest.mark.parametrize("status", ["creating", "stopped"])
+def test_asks_for_nothing(status: str, node8: Product, tmp_path: Path) -> None:
+    """A container that asks for no GPU is not held up, whatever its state; a dry run says why."""
+    made = sleeping(tmp_path)
+    state = {"pid": "none", "bundle": str(made.path), "status": status}
+    assert told(node8, state) == Result(0, "", "")
+    done = told(node8, {**state, "id": "x"}, "--dry-run")
+    assert done == Result(0, "x: nothing to do: it asks for no GPU\n", "")
+
+
+def test_given_by_the_wrapper(apart: Product, waiting: Bundle) -> None:
+    """A dry run says who gave the GPUs, also where the process is gone."""
+    with started(waiting, apart, "runc", "host", apart.runtime) as live:
+        said = f"{live.id}: nothing to do: gpuhook-runtime gave it its GPUs\n"
+        for pid in (live.pid, 4194305):
+            state = {"id": live.id, "pid": pid, "bundle": str(waiting.path)}
+            assert told(apart, state, "--dry-run") == Result(0, said, "")
+            assert told(apart, state) == Result(0, "", "")
+
+
+def test_no_driver(apart: Product, waiting: Bundle, tmp_path: Path) -> None:
+    """Where only an image asks, and the node has no driver, the dry run says that."""
+    waiting.write({**waiting.config(), "process": {"env": asks("all"), "args": ["/probe"]}})
+    state = tmp_path / "state"
+    state.write_text(json.dumps({"id": "x", "pid": 5, "bundle": str(waiting.path)}), "utf-8")
+    script = f"{apart.bindir}/gpuhook-hook prestart --dry-run <{state}"
+    done = in_shell(script, apart, GPUHOOK_HOST_ROOT=str(tmp_path))
+    assert done.rc == 0, done
+    assert done.stdout == (
+        "x: nothing to do: only its image asks for a GPU, and the node has no driver\n"
+    )
+
+
+def test_nobody_reads_the_dry_run(node8: Product, tmp_path: Path) -> None:
+    """A dry run that cannot be printed says so of standard output."""
+    state = tmp_path / "state"
+    state.write_text(json.dumps({"id": "x", "bundle": str(sleeping(tmp_path).path)}), "utf-8")
+    script = f"{node8.bindir}/gpuhook-hook prestart --dry-run <{state} >/dev/full"
+    done = in_shell(script, node8)
+    assert_refused(done, "GH1690")
+    assert "standard output: No space left on device" in done.stderr
 
 
 def broken(name: str, product: Product, made: Bundle) -> tuple[str, dict[str, Any]]:
@@ -172,13 +313,49 @@ def test_container_does_not_start(
     assert not [kind for kind in CGROUPS.iterdir() if Path(f"{kind}{group}").exists()]
 
 
+@pytest.mark.parametrize(
+    ("stage", "engine", "cgroup", "reason"),
+    [
+        ("createContainer", "runc", "host", "pid is 1"),
+        ("createContainer", "crun", "host", "pid is 0"),
+        ("poststart", "crun", "host", "the container is running"),
+        ("poststop", "runc", "host", "the container is stopped"),
+        ("poststop", "crun", "host", "the container is stopped"),
+    ],
+)
+def test_other_stages(
+    stage: str, engine: str, cgroup: str, reason: str, apart: Product, tmp_path: Path
+) -> None:
+    """In the stages that it does not serve the hook says so, as far as a state tells the stage."""
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "sleep 1"])
+    hooks = prestart(apart, stage=stage)
+    made.write({**made.config(), "hooks": hooks})
+    run(made, [engine], engine, cgroup)
+    log = (apart.state / "hook.log").read_text(encoding="utf-8")
+    assert "GH1643: the prestart hook was called in a stage that it does not serve: " in log
+    assert reason in log
+    assert apart.entries() == []
+
+
+def test_a_hook_that_is_not_in_the_container(apart: Product, tmp_path: Path) -> None:
+    """In startContainer the runtime does not find the hook's file, and nothing starts."""
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "exit 0"])
+    made.write({**made.config(), "hooks": prestart(apart, stage="startContainer")})
+    done = run(made)
+    assert done.rc != 0
+    assert "no such file or directory" in done.stderr
+    assert apart.entries() == []
+
+
 def test_after_it_was_done(node8: Product, waiting: Bundle) -> None:
     """Called twice for one container, the hook changes nothing the second time."""
     with started(waiting, node8) as live:
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path)}
         assert told(node8, state).rc == 0
         before = live.seen()
-        assert told(node8, state).rc == 0
+        assert told(node8, {**state, "status": "running"}).rc == 0
+        said = f"{live.id}: nothing to do: the prestart hook gave it its GPUs\n"
+        assert told(node8, state, "--dry-run") == Result(0, said, "")
         after = live.seen()
         assert (after.files, after.nodes, after.mounts) == (
             before.files,

@@ -34,6 +34,12 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
     assert "libtwo" not in listed
 
 
+def test_the_first_line_is_true_whenever_it_was_written() -> None:
+    """A drop-in may be of the container's create, or of a later `gpuhook attach`."""
+    first = conf.render([b"/a"], []).splitlines()[0]
+    assert first == b"# Written by gpuhook, for ldconfig: where the GPU driver's libraries are."
+
+
 @given(st.lists(st.tuples(names, names.map(lambda n: b"/" + n)), unique=True))
 def test_libraries_come_back(libraries: list[tuple[bytes, bytes]]) -> None:
     """Whatever bytes the names hold, the record gives back what was written."""

@@ -157,30 +157,125 @@ def test_what_engines_are_configured_with(prefix: Path) -> None:
     assert f"{share}/containerd/base-spec" in (share / "containerd/nvidia.toml").read_text()
 
 
-def based(prefix: Path, text: str) -> subprocess.CompletedProcess[str]:
+SPEC: dict[str, object] = {"ociVersion": "1.2.0", "process": {"cwd": "/"}, "later": 2**60}
+
+
+def base_spec(prefix: Path) -> Path:
+    """Return the installed base-spec."""
+    return prefix / "share/gpuhook/containerd/base-spec"
+
+
+def our_hook(prefix: Path) -> object:
+    """Return the hook that it puts in."""
+    hooks = json.loads((prefix / "share/gpuhook/hooks.d/gpuhook-prestart.json").read_text())
+    return hooks["hook"]
+
+
+def based(prefix: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Call the installed base-spec with a spec on its standard input."""
-    program = prefix / "share/gpuhook/containerd/base-spec"
-    return subprocess.run([program], input=text, capture_output=True, text=True, check=False)
+    command = [str(base_spec(prefix)), *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
 def test_base_spec(prefix: Path) -> None:
     """A base spec is the given one with our hook after those that it has; twice is once."""
     other = {"path": "/bin/other"}
-    spec = {"ociVersion": "1.2.0", "later": 2**60, "hooks": {"prestart": [other], "poststop": []}}
+    spec = {**SPEC, "hooks": {"prestart": [other], "poststop": []}}
     done = based(prefix, json.dumps(spec))
     made = json.loads(done.stdout)
-    hooks = json.loads((prefix / "share/gpuhook/hooks.d/gpuhook-prestart.json").read_text())
-    assert made == {**spec, "hooks": {"prestart": [other, hooks["hook"]], "poststop": []}}
+    assert made == {**spec, "hooks": {"prestart": [other, our_hook(prefix)], "poststop": []}}
     assert based(prefix, done.stdout).stdout == done.stdout
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"hooks": []}', '{"hooks": {"prestart": {}}}'])
-def test_no_base_spec(text: str, prefix: Path) -> None:
-    """What is no spec is refused with a sentence, and nothing is printed that could be used."""
+@pytest.mark.parametrize("hooks", [None, {"prestart": None}])
+def test_base_spec_without_hooks(hooks: object, prefix: Path) -> None:
+    """What is null is not there."""
+    made = json.loads(based(prefix, json.dumps({**SPEC, "hooks": hooks})).stdout)
+    assert made == {**SPEC, "hooks": {"prestart": [our_hook(prefix)]}}
+
+
+def spec_with(**members: object) -> str:
+    return json.dumps({**SPEC, **members})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is empty"),
+        ("{", "line 1"),
+        ("[]", "the document must be an object, and is a list"),
+        ("5", "the document must be an object, and is a number"),
+        ("{}", ".ociVersion must be a string, and is nothing"),
+        (spec_with(ociVersion=1.2), ".ociVersion must be a string, and is a number"),
+        ('{"ociVersion": "1.0.2", "id": "x", "pid": 7}', ".process must be an object"),
+        (spec_with(hooks=[]), ".hooks must be an object, and is a list"),
+        (spec_with(hooks={"prestart": {}}), ".hooks.prestart must be a list, and is an object"),
+        (
+            spec_with(hooks={"prestart": [{}, "x"]}),
+            ".hooks.prestart[1] must be an object, and is a string",
+        ),
+        (spec_with(hooks=False), ".hooks must be an object, and is true or false"),
+        (f'{{"ociVersion": {"[" * 100000}', "it is nested too deeply"),
+        (spec_with(later=float("nan")), "NaN"),
+    ],
+)
+def test_no_base_spec(text: str, reason: str, prefix: Path, tmp_path: Path) -> None:
+    """What is no spec is refused with a sentence, and nothing is written that could be used."""
     done = based(prefix, text)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is no OCI spec" in done.stderr
+    assert done.stderr.startswith("base-spec: standard input is no OCI spec: ")
+    assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    file = tmp_path / "base.json"
+    file.write_text("as it was")
+    assert based(prefix, text, "--output", str(file)).returncode == 1
+    assert file.read_text() == "as it was"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_base_spec_in_a_file(prefix: Path, tmp_path: Path) -> None:
+    """--output replaces a file whole; one that is no file, or has no directory, is refused."""
+    text = spec_with()
+    file = tmp_path / "base.json"
+    for _ in range(2):
+        assert based(prefix, text, "--output", str(file)).stdout == ""
+        assert file.read_text() == based(prefix, text).stdout
+        assert file.stat().st_mode & 0o777 == 0o644
+    for path, reason in (
+        (tmp_path, "is no regular file"),
+        (tmp_path / "no/base.json", "No such file or directory"),
+        (Path("/dev/null"), "is no regular file"),
+    ):
+        done = based(prefix, text, "--output", str(path))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert str(path) in done.stderr
+        assert reason in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [
+        (">/dev/full", "standard output: No space left on device"),
+        (">&-", "standard output: Bad file descriptor"),
+        ("<&-", "standard input: Bad file descriptor"),
+    ],
+)
+def test_base_spec_that_nobody_gets(redirection: str, reason: str, prefix: Path) -> None:
+    """What cannot be read or written is a sentence and a status."""
+    command = ["/bin/sh", "-c", f"{base_spec(prefix)} {redirection}"]
+    done = subprocess.run(command, input=spec_with(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"base-spec: {reason}\n")
+
+
+def test_usage_of_base_spec(prefix: Path) -> None:
+    """Help is read without a spec, and what is no option is wrong usage."""
+    done = based(prefix, "", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: base-spec ")
+    assert "--output FILE" in done.stdout
+    assert based(prefix, spec_with(), "file").returncode == 2
 
 
 def test_nvidias_name(tmp_path: Path) -> None:
