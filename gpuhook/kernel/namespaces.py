@@ -68,47 +68,63 @@ def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
 
     For what only a process of that namespace may open, such as a copy of one of its mounts.
     """
-    asking, telling = os.pipe()
-    waiting, releasing = os.pipe()
     found = -1
+    with _Pipe() as told, _Pipe() as held:
 
-    def work() -> None:
-        os.close(releasing)
-        os.write(telling, b"%d" % opener())
-        os.close(telling)
-        os.read(waiting, 1)  # until the parent has opened it too, or has ended
+        def work() -> None:
+            held.close_writer()
+            os.write(told.writer, b"%d" % opener())
+            told.close_writer()
+            os.read(held.reader, 1)  # until the parent has opened it too, or has ended
 
-    def meanwhile(pid: int) -> None:
-        nonlocal found
-        os.close(telling)
-        number = os.read(asking, 32)
-        if number:
-            path = f"/proc/{pid}/fd/{int(number)}"
-            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        os.close(releasing)
+        def meanwhile(pid: int) -> None:
+            nonlocal found
+            told.close_writer()
+            try:
+                number = os.read(told.reader, 32)
+                if number:
+                    path = f"/proc/{pid}/fd/{int(number)}"
+                    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            finally:
+                held.close_writer()  # or the child would wait for ever
 
-    try:
         _in_child(ns_fd, work, meanwhile)
-    finally:
-        os.close(asking)
-        os.close(waiting)
     return found
+
+
+class _Pipe:
+    """A pipe whose ends are closed at the end of a with statement, if they are open still."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def __enter__(self) -> _Pipe:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self.reader)
+        self.close_writer()
+
+    def close_writer(self) -> None:
+        """Close the writing end: whoever reads comes to the end."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
 
 
 def _in_child(ns_fd: int, work: Callable[[], None], meanwhile: Callable[[int], None]) -> None:
     """Run `work` in the namespace and `meanwhile`, which gets the child's pid, here."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        _child(ns_fd, work, writer)
-    os.close(writer)
-    try:
-        meanwhile(pid)
-        told = _read_all(reader)
-    finally:
-        os.close(reader)
-        status = os.waitpid(pid, 0)[1]
+    with _Pipe() as pipe:
+        pid = os.fork()
+        if pid == 0:
+            os.close(pipe.reader)
+            _child(ns_fd, work, pipe.writer)
+        pipe.close_writer()
+        try:
+            meanwhile(pid)
+            told = _read_all(pipe.reader)
+        finally:
+            status = os.waitpid(pid, 0)[1]
     if told:
         raise _told(told)
     if status != 0:

@@ -14,7 +14,11 @@ import pytest
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import libc, mounts, nodes, paths
-from gpuhook.kernel.namespaces import in_mount_namespace, is_initial_user_namespace
+from gpuhook.kernel.namespaces import (
+    in_mount_namespace,
+    is_initial_user_namespace,
+    opened_in_mount_namespace,
+)
 
 ALL = (
     mounts.MOUNT_ATTR_RDONLY
@@ -141,6 +145,36 @@ def test_errors_come_back(there: Callable[[Callable[[], None]], None], tmp_path:
         there(broken)
     with pytest.raises(OSError, match="ended with signal 9"):
         there(lambda: os.kill(os.getpid(), 9))
+
+
+def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where our half of handing a descriptor over fails, nobody waits and nothing stays open."""
+    namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY)
+    before = os.listdir("/proc/self/fd")
+    real = os.open
+
+    def refused(path: str, flags: int, *rest: int) -> int:
+        if flags & os.O_PATH:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real(path, flags, *rest)
+
+    def no_more(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refused)
+        with pytest.raises(OSError, match="Too many open files"):
+            opened_in_mount_namespace(namespace, lambda: real("/", os.O_RDONLY))
+    assert os.listdir("/proc/self/fd") == before
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", no_more)
+        with pytest.raises(BlockingIOError):
+            opened_in_mount_namespace(namespace, lambda: real("/", os.O_RDONLY))
+    assert os.listdir("/proc/self/fd") == before
+    fd = opened_in_mount_namespace(namespace, lambda: real("/tmp", os.O_RDONLY))
+    assert os.path.samestat(os.fstat(fd), os.stat(f"/proc/{process}/root/tmp"))
+    os.close(fd)
+    os.close(namespace)
 
 
 def test_unknown_system_call() -> None:
