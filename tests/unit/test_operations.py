@@ -6,30 +6,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuhook.container import operations
-from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.live_root import LiveRoot
-from gpuhook.container.made import Made
 from gpuhook.container.operations import Live, Node
-from gpuhook.container.process import Process
 from gpuhook.errors import GpuhookError
 
 PATH = "/dev/made/here/gpu"
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
-    """Give a container whose root is a directory with /dev in it."""
-    (tmp_path / "dev").mkdir()
-    with Process(os.getpid()) as process:
-        root = LiveRoot(process, str(tmp_path))
-        with Live(process, root, DeviceRules(None, None), Made()) as made:
-            yield made
 
 
 def test_directories_of_a_node(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
