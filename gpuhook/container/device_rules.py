@@ -7,6 +7,8 @@ processes that run already too; what they have open stays open.
 
 from __future__ import annotations
 
+import os
+
 from gpuhook import state
 from gpuhook.container.device_files import DeviceFiles
 from gpuhook.container.device_programs import DevicePrograms
@@ -130,14 +132,6 @@ class DeviceRules:
         """Return the programs that decide, the container's own first; [] but on v2."""
         return [] if self._programs is None else self._programs.attached()
 
-    def describe(self) -> list[str]:
-        """Return what decides on devices, line by line."""
-        if self._files:
-            return [f"{self.path}/devices.list: {rule.line}" for rule in self._files[-1].listed()]
-        if self._programs is None:
-            return ["no device cgroup decides here"]
-        return [line for one in self._programs.attached() for line in _lines(one)]
-
     def _changed(self) -> list[DeviceFiles | DevicePrograms]:
         """Return what is changed, each of which can be put back."""
         return [*self._files, *([self._programs] if self._programs is not None else [])]
@@ -196,14 +190,5 @@ def _is_hosts_root() -> bool:
 
     A hook may have been given no variable by which it could know that it is rootless.
     """
-    return not state.is_rootless() and is_initial_user_namespace("/proc/self/ns/user")
-
-
-def _lines(one: Program) -> list[str]:
-    found = [f"{one}, attached with flag {one.flags}, {'own' if one.own else 'from above'}"]
-    if one.ours:
-        found.append(f"  gpuhook's: {', '.join(map(repr, one.ours))}")
-    rules = one.rules
-    if rules is None:
-        return [*found, "  cannot be decoded"]
-    return found + [f"  {'allow' if rule.allow else 'deny'} {rule.line}" for rule in rules]
+    inode = os.stat("/proc/self/ns/user").st_ino
+    return not state.is_rootless() and is_initial_user_namespace(inode)

@@ -14,7 +14,7 @@ import os
 from gpuhook import files
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
-from gpuhook.kernel.namespaces import PROC_USER_INIT_INO
+from gpuhook.kernel.namespaces import is_initial_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Process:
 
     def in_initial_user_namespace(self) -> bool:
         """Return whether root in the process's user namespace is the host's root."""
-        return self.namespace("user")[1] == PROC_USER_INIT_INO
+        return is_initial_user_namespace(self.namespace("user")[1])
 
     def mapped_root(self) -> tuple[int, int]:
         """Return the user and group here that the container's root is; GH1734 if there are none.

@@ -19,37 +19,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CLONE_NEWNS = 0x00020000
-
-PROC_USER_INIT_INO = 0xEFFFFFFD
-_ENTER = {
+_CLONE_NEWNS = 0x00020000
+_PROC_USER_INIT_INO = 0xEFFFFFFD
+_REASONS = {
     errno.EPERM: "not permitted; CAP_SYS_ADMIN in the container's user namespace is needed",
     errno.EINVAL: "no such namespace, or this process has threads and cannot enter it",
 }
 _MOST = 8192
 
 LIBC.setns.argtypes = (ctypes.c_int, ctypes.c_int)
-LIBC.unshare.argtypes = (ctypes.c_int,)
 
 
-def setns(fd: int, kind: int, path: str) -> None:
-    """Enter the namespace behind `fd`, of the CLONE_NEW `kind`; raises OSError with `path`."""
-    if LIBC.setns(fd, kind) != 0:
-        raise os_error(path, _ENTER)
-
-
-def unshare(flags: int) -> None:
-    """Give this process namespaces of its own; raises OSError."""
-    if LIBC.unshare(flags) != 0:
-        raise os_error("/proc/self/ns")
-
-
-def is_initial_user_namespace(place: str | int) -> bool:
-    """Return whether a path such as /proc/PID/ns/user, or its descriptor, is the host's own.
-
-    The host's has a fixed inode number (linux/proc_ns.h). Raises OSError.
-    """
-    return os.stat(place).st_ino == PROC_USER_INIT_INO
+def is_initial_user_namespace(inode: int) -> bool:
+    """Return whether this is the inode number of the host's own: it is fixed there."""
+    return inode == _PROC_USER_INIT_INO
 
 
 def in_mount_namespace(ns_fd: int, work: Callable[[], None]) -> None:
@@ -140,7 +123,7 @@ def _child(ns_fd: int, work: Callable[[], None], writer: int) -> None:
     try:
         _no_imports()
         descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        setns(ns_fd, CLONE_NEWNS, "mount namespace")
+        _enter(ns_fd)
         os.fchdir(descriptors)
         work()
         status = 0
@@ -148,6 +131,11 @@ def _child(ns_fd: int, work: Callable[[], None], writer: int) -> None:
         os.write(writer, _telling(error))
     finally:
         os._exit(status)
+
+
+def _enter(ns_fd: int) -> None:
+    if LIBC.setns(ns_fd, _CLONE_NEWNS) != 0:
+        raise os_error("mount namespace", _REASONS)
 
 
 def _no_imports() -> None:

@@ -22,7 +22,7 @@ from gpuhook.kernel.bpf_code import CALL, EXIT, MOV64_IMM, encoded
 from gpuhook.kernel.cgroup import DeviceCgroup
 from gpuhook.kernel.device_filter import Rule
 from tests.contract.bundles import CGROUP
-from tests.contract.device_side import allow, beside, deny
+from tests.contract.device_side import allow, beside, deny, described
 from tests.contract.runtimes import CGROUPS
 
 V2 = CGROUPS / "unified" if (CGROUPS / "unified").is_mount() else CGROUPS
@@ -125,11 +125,11 @@ def test_a_cgroup_above_denies(cgroup: Path, gpu: Path) -> None:
     beside(str(cgroup))
     beside(str(above))
     rules = rules_of(cgroup)
-    before = rules.describe()
+    before = described(rules)
     with pytest.raises(GpuhookError, match=above.name) as raised:
         rules.change(allow(GPU))
     assert raised.value.code == "GH1702"
-    assert rules.describe() == before
+    assert described(rules) == before
     assert opened(cgroup, gpu) == "EPERM"
 
 
@@ -248,10 +248,10 @@ def test_undone_when_a_step_fails(cgroup: Path) -> None:
     os.close(fd)
     os.close(place)
     rules = rules_of(cgroup)
-    before = rules.describe()
+    before = described(rules)
     with pytest.raises(GpuhookError):
         rules.change(allow(GPU))
-    assert rules.describe() == before
+    assert described(rules) == before
 
 
 def test_wrong_programs() -> None:
