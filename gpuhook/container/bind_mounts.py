@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from gpuhook.container.operations import Live
 
+# The options of a mount that are attributes.
+ATTRIBUTES = {
+    "ro": mounts.MOUNT_ATTR_RDONLY,
+    "nosuid": mounts.MOUNT_ATTR_NOSUID,
+    "nodev": mounts.MOUNT_ATTR_NODEV,
+    "noexec": mounts.MOUNT_ATTR_NOEXEC,
+}
+
 
 class Bind:
     """One bind mount to make: of the host's `source` on the container's `target`."""
@@ -38,16 +46,7 @@ class Bind:
 
     def describe(self) -> str:
         """Return what is mounted where."""
-        words = [
-            word
-            for bit, word in (
-                (mounts.MOUNT_ATTR_RDONLY, "ro"),
-                (mounts.MOUNT_ATTR_NOSUID, "nosuid"),
-                (mounts.MOUNT_ATTR_NODEV, "nodev"),
-                (mounts.MOUNT_ATTR_NOEXEC, "noexec"),
-            )
-            if self.attributes & bit
-        ]
+        words = [word for word, bit in ATTRIBUTES.items() if self.attributes & bit]
         return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
 
 
