@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from gpuhook.container.operations import Live
 
+# The options of a mount that are attributes.
+ATTRIBUTES = {
+    "ro": mounts.MOUNT_ATTR_RDONLY,
+    "nosuid": mounts.MOUNT_ATTR_NOSUID,
+    "nodev": mounts.MOUNT_ATTR_NODEV,
+    "noexec": mounts.MOUNT_ATTR_NOEXEC,
+}
+
 
 class Bind:
     """One bind mount to make: of the host's `source` on the container's `target`."""
@@ -38,16 +46,7 @@ class Bind:
 
     def describe(self) -> str:
         """Return what is mounted where."""
-        words = [
-            word
-            for bit, word in (
-                (mounts.MOUNT_ATTR_RDONLY, "ro"),
-                (mounts.MOUNT_ATTR_NOSUID, "nosuid"),
-                (mounts.MOUNT_ATTR_NODEV, "nodev"),
-                (mounts.MOUNT_ATTR_NOEXEC, "noexec"),
-            )
-            if self.attributes & bit
-        ]
+        words = [word for word, bit in ATTRIBUTES.items() if self.attributes & bit]
         return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
 
 
@@ -58,6 +57,8 @@ class Mounts:
         self.binds = binds
         self._taken: list[str] = []  # how the mounts are called in the child that takes them away
         self._trees: list[int] = []
+        # What is mounted: by its name the host may have another file by then, or none.
+        self._sources: list[os.stat_result] = []
 
     def describe(self) -> list[str]:
         """Return a line for each mount."""
@@ -80,8 +81,7 @@ class Mounts:
         finally:
             for fd in targets:
                 os.close(fd)
-        for bind in self.binds:
-            found = os.stat(bind.source)
+        for bind, found in zip(self.binds, self._sources):
             live.made.mounts.append([bind.target, found.st_dev, found.st_ino])
             live.made.directories += bind.directories
             if bind.place:
@@ -114,7 +114,9 @@ class Mounts:
         except OSError as error:
             if error.errno != errno.ENOSYS or live.root.is_entered:
                 raise
+            self._sources = [os.stat(bind.source) for bind in self.binds]
             return False
+        self._sources = [os.fstat(tree) for tree in self._trees]
         return True
 
     def _attach(self, live: Live, targets: list[int]) -> None:
@@ -146,16 +148,15 @@ class Mounts:
             for number in range(len(self.binds)):
                 step(number)
 
-        sources = [os.stat(bind.source) for bind in self.binds]
         try:
             in_mount_namespace(live.root.namespace, work)
         except BaseException:  # the child may have been killed: how far it came is not known
-            in_mount_namespace(live.root.namespace, lambda: self._take_away_of(sources))
+            in_mount_namespace(live.root.namespace, self._take_away)
             raise
 
-    def _take_away_of(self, sources: list[os.stat_result]) -> None:
+    def _take_away(self) -> None:
         """Unmount what shows its source, the last one first, as far as it is mounted."""
-        for path, source in reversed(list(zip(self._taken, sources))):
+        for path, source in reversed(list(zip(self._taken, self._sources))):
             if os.path.samestat(os.stat(path), source):
                 try:
                     mounts.umount2(path, mounts.MNT_DETACH)

@@ -36,21 +36,23 @@ class DeviceFiles:
                 return True, f"allowed by {rule.line} in {self._path}/devices.list{hidden}"
         return False, f"no rule in {self._path}/devices.list allows it"
 
-    def change(self, allow: Iterable[Rule], deny: Iterable[Rule]) -> list[str]:
-        """Make the rules hold and return what was written; when that fails, all is as before."""
+    def change(self, allow: Iterable[Rule], deny: Iterable[Rule]) -> None:
+        """Make the rules hold; when that fails, all is as before."""
         start = self.snapshot()
         try:
-            did = [word for rule in allow for word in self._allow(rule)]
-            return did + [word for rule in deny for word in self._deny(rule)]
+            for rule in allow:
+                self._allow(rule)
+            for rule in deny:
+                self._deny(rule)
         except BaseException:
             self.restore(start)
             raise
 
-    def drop(self, rules: Iterable[Rule]) -> list[str]:
-        """Take back rules that change() made, by their contrary; returns what was written."""
+    def drop(self, rules: Iterable[Rule]) -> None:
+        """Take back rules that change() made, by their contrary."""
         rules = list(rules)
         contrary = [Rule(not rule.allow, *rule.device, rule.access) for rule in rules]
-        return self.change([r for r in contrary if r.allow], [r for r in contrary if not r.allow])
+        self.change([r for r in contrary if r.allow], [r for r in contrary if not r.allow])
 
     def snapshot(self) -> int:
         """Return a mark that restore() goes back to."""
@@ -69,32 +71,30 @@ class DeviceFiles:
         """Forget what could have been taken back."""
         self._done.clear()
 
-    def _allow(self, rule: Rule) -> list[str]:
+    def _allow(self, rule: Rule) -> None:
         if self._allows_all():
             # What it denies does not show: a denial of ours may be there to take back.
             devices_write(self._path, [rule.line], allow=True)
-            return []
-        if self.verdict(*rule.device, rule.access)[0]:
-            return []
-        return self._written(rule, self._held(rule))
+        elif not self.verdict(*rule.device, rule.access)[0]:
+            self._write(rule, self._held(rule))
 
-    def _deny(self, rule: Rule) -> list[str]:
+    def _deny(self, rule: Rule) -> None:
         if self._allows_all():
-            return self._written(rule, "")
+            self._write(rule, "")
+            return
         held = self._held(rule)
-        did = self._written(rule, "".join(set(rule.access) - set(held))) if held else []
+        if held:
+            self._write(rule, "".join(set(rule.access) - set(held)))
         for letter in rule.access.replace("m", ""):
             allowed, reason = self.verdict(*rule.device, letter)
             if allowed:
                 raise fault("GH1704", rule=rule.line, reason=reason)
-        return did
 
-    def _written(self, rule: Rule, already: str) -> list[str]:
-        """Write a rule, note what of it was not so before, and return it in words."""
+    def _write(self, rule: Rule, already: str) -> None:
+        """Write a rule, and note what of it was not so before."""
         devices_write(self._path, [rule.line], allow=rule.allow)
         news = "".join(letter for letter in rule.access if letter not in already)
         self._done.append(Rule(rule.allow, *rule.device, news))
-        return [f"{self._path}: {'allowed' if rule.allow else 'denied'} {rule.line}"]
 
     def _allows_all(self) -> bool:
         return any(rule.is_everything for rule in self.listed())

@@ -120,21 +120,22 @@ class DevicePrograms:
             return True, "no program decides on devices here"
         return True, f"allowed by {', '.join(map(str, attached))}"
 
-    def change(self, wanted: Change, denies: bool) -> list[str]:
+    def change(self, wanted: Change, denies: bool) -> None:
         """Give every program of the container's own the rules that `wanted` makes for it.
 
-        Where a denial is among them and the container has no program, one is attached. Returns
-        what was done; when something fails everything is as before.
+        Where a denial is among them and the container has no program, one is attached. When
+        something fails everything is as before.
         """
         start = self.snapshot()
         try:
-            did = [word for cgroup in self._own for word in self._treat(cgroup, wanted)]
-            if denies and not did and not any(one.own for one in self.attached()):
-                did = self._attach(self._own[-1], wanted)
+            for cgroup in self._own:
+                self._treat(cgroup, wanted)
+            is_same = self.snapshot() == start
+            if denies and is_same and not any(one.own for one in self.attached()):
+                self._attach(self._own[-1], wanted)
         except BaseException:
             self.restore(start)
             raise
-        return did
 
     def snapshot(self) -> int:
         """Return a mark that restore() goes back to."""
@@ -174,26 +175,25 @@ class DevicePrograms:
             info.instructions = self._loaded.get(info.id)
         return info
 
-    def _treat(self, cgroup: str, wanted: Change) -> list[str]:
+    def _treat(self, cgroup: str, wanted: Change) -> None:
         """Change the programs of one cgroup; those that others replace meanwhile are met anew."""
-        did: list[str] = []
         with _Directory(cgroup) as fd:
             for _ in range(_TRIES):
                 ids, flags = bpf.prog_query(fd)
                 try:
                     for identity in ids:
-                        did += self._one(fd, cgroup, identity, flags, wanted)
+                        self._one(fd, cgroup, identity, flags, wanted)
                 except FileNotFoundError:
                     continue
                 if set(bpf.prog_query(fd)[0]) - set(ids) <= self._new_ids():
-                    return did
+                    return
         raise fault("GH1703", cgroup=cgroup)
 
     def _new_ids(self) -> set[int]:
         return {bpf.prog_info(one.new_fd).id for one in self._done if one.new_fd >= 0}
 
-    def _one(self, fd: int, cgroup: str, identity: int, flags: int, wanted: Change) -> list[str]:
-        """Replace one program where its rules are not the wanted ones, and say so."""
+    def _one(self, fd: int, cgroup: str, identity: int, flags: int, wanted: Change) -> None:
+        """Replace one program where its rules are not the wanted ones."""
         old_fd = bpf.prog_get_fd_by_id(identity)
         new_fd = -1
         try:
@@ -201,12 +201,12 @@ class DevicePrograms:
             rest = old.rest if old.code is not None else self._rebuilt(old)
             rules = wanted(old.ours, rest)
             if rules == old.ours and old.code is not None:
-                return []
+                return
             if not rules and rest == ALLOW_ALL and old.name == NAME:
                 bpf.prog_detach(fd, old_fd)
                 self._done.append(_Replaced(cgroup, flags, old_fd, -1))
                 old_fd = -1
-                return [f"detached {old}, which held nothing but rules of gpuhook's"]
+                return
             new_fd = self._load(prepend(rules, rest), _name(old, rules))
             _replace(fd, new_fd, old_fd, flags)
             self._done.append(_Replaced(cgroup, flags, old_fd, new_fd))
@@ -215,8 +215,6 @@ class DevicePrograms:
             for one in (old_fd, new_fd):
                 if one >= 0:
                     os.close(one)
-        block = ", ".join(map(repr, rules)) or "no rules of gpuhook's"
-        return [f"replaced {old} by one with {block}"]
 
     def _load(self, code: bytes, name: str) -> int:
         fd = bpf.prog_load(code, name)
@@ -229,9 +227,8 @@ class DevicePrograms:
             raise fault("GH1701", program=old)
         return program(self._fallback, default=False)
 
-    def _attach(self, cgroup: str, wanted: Change) -> list[str]:
-        rules = wanted([], ALLOW_ALL)
-        new_fd = self._load(prepend(rules, ALLOW_ALL), NAME)
+    def _attach(self, cgroup: str, wanted: Change) -> None:
+        new_fd = self._load(prepend(wanted([], ALLOW_ALL), ALLOW_ALL), NAME)
         try:
             with _Directory(cgroup) as fd:
                 bpf.prog_attach(fd, new_fd, bpf.BPF_F_ALLOW_MULTI)
@@ -239,7 +236,6 @@ class DevicePrograms:
             os.close(new_fd)
             raise
         self._done.append(_Replaced(cgroup, 0, -1, new_fd))
-        return [f"{cgroup}: attached a program with {', '.join(map(repr, rules))}"]
 
 
 def default_rules() -> list[Rule]:

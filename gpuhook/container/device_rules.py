@@ -7,6 +7,8 @@ processes that run already too; what they have open stays open.
 
 from __future__ import annotations
 
+import os
+
 from gpuhook import state
 from gpuhook.container.device_files import DeviceFiles
 from gpuhook.container.device_programs import DevicePrograms
@@ -92,8 +94,8 @@ class DeviceRules:
         allow: Iterable[Rule],
         deny: Iterable[Rule] = (),
         paths: Mapping[Rule, str] | None = None,
-    ) -> list[str]:
-        """Make exactly these rules hold, whatever was there, and return what was done.
+    ) -> bool:
+        """Make exactly these rules hold, whatever was there; returns whether anything changed.
 
         Nothing is done where they hold already. Each rule names one device; `paths` has the
         host's node for rules that a systemd scope should know of. Where something fails all is as
@@ -101,17 +103,17 @@ class DeviceRules:
         where a cgroup above still denies, GH1703 and GH1704.
         """
         allow, deny = list(allow), list(deny)
-        return self._done(lambda: self._change(allow, deny, paths or {}))
+        return self._changes(lambda: self._change(allow, deny, paths or {}))
 
-    def drop(self, rules: Iterable[Rule], paths: Mapping[Rule, str] | None = None) -> list[str]:
-        """Take back rules that change() made, and return what was done; raises as it does."""
+    def drop(self, rules: Iterable[Rule], paths: Mapping[Rule, str] | None = None) -> bool:
+        """Take back rules that change() made, and return as it does; raises as it does."""
         rules = list(rules)
-        return self._done(lambda: self._drop(rules, paths or {}))
+        return self._changes(lambda: self._drop(rules, paths or {}))
 
     def snapshot(self) -> Snapshot:
         """Return what restore() goes back to."""
         entries = None if self._scope is None else self._scope.allowed()
-        return Snapshot([one.snapshot() for one in self._changed()], entries)
+        return Snapshot(self._marks(), entries)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Put back exactly what change() and drop() altered since; raises OSError."""
@@ -130,58 +132,50 @@ class DeviceRules:
         """Return the programs that decide, the container's own first; [] but on v2."""
         return [] if self._programs is None else self._programs.attached()
 
-    def describe(self) -> list[str]:
-        """Return what decides on devices, line by line."""
-        if self._files:
-            return [f"{self.path}/devices.list: {rule.line}" for rule in self._files[-1].listed()]
-        if self._programs is None:
-            return ["no device cgroup decides here"]
-        return [line for one in self._programs.attached() for line in _lines(one)]
-
     def _changed(self) -> list[DeviceFiles | DevicePrograms]:
         """Return what is changed, each of which can be put back."""
         return [*self._files, *([self._programs] if self._programs is not None else [])]
 
-    def _done(self, work: Callable[[], list[str]]) -> list[str]:
-        """Return what `work` did; where it fails, all is as before."""
+    def _marks(self) -> list[int]:
+        return [one.snapshot() for one in self._changed()]
+
+    def _changes(self, work: Callable[[], None]) -> bool:
+        """Return whether `work` changed anything; where it fails, all is as before."""
         start = self.snapshot()
         try:
-            return work()
+            work()
         except BaseException:
             self.restore(start)
             raise
+        return self._marks() != start.marks
 
-    def _change(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> list[str]:
-        did = self._told(allow, deny, paths)
-        if self._files:
-            return did + [word for one in self._files for word in one.change(allow, deny)]
+    def _change(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
+        self._tell(allow, deny, paths)
+        for one in self._files:
+            one.change(allow, deny)
         if self._programs is None:
-            return did
-        did += self._programs.change(with_rules(allow, deny), denies=bool(deny))
+            return
+        self._programs.change(with_rules(allow, deny), denies=bool(deny))
         for rule in allow:
             allowed, reason = self.verdict(*rule.device, rule.access)
             if not allowed:
                 raise fault("GH1702", rule=rule.line, reason=reason)
-        return did
 
-    def _drop(self, rules: list[Rule], paths: Mapping[Rule, str]) -> list[str]:
-        did = self._told([], [rule for rule in rules if rule.allow], paths)
-        if self._files:
-            return did + [word for one in self._files for word in one.drop(rules)]
-        if self._programs is None:
-            return did
-        return did + self._programs.change(without_rules(rules), denies=False)
+    def _drop(self, rules: list[Rule], paths: Mapping[Rule, str]) -> None:
+        self._tell([], [rule for rule in rules if rule.allow], paths)
+        for one in self._files:
+            one.drop(rules)
+        if self._programs is not None:
+            self._programs.change(without_rules(rules), denies=False)
 
-    def _told(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> list[str]:
+    def _tell(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
         """Tell the systemd scope; before the programs, since it loads its own anew for that."""
         if self._scope is None or not paths:
-            return []
+            return
         entries = [f"{paths[rule]} {rule.access}" for rule in allow if rule in paths]
         gone = [f"{paths[rule]} {rule.access}" for rule in deny if rule in paths]
-        did = self._scope.add(entries) if entries else []
-        did += self._scope.remove(gone) if gone else []
-        self.notes += did
-        return did
+        self.notes += self._scope.add(entries) if entries else []
+        self.notes += self._scope.remove(gone) if gone else []
 
 
 def _why_none() -> str:
@@ -196,14 +190,5 @@ def _is_hosts_root() -> bool:
 
     A hook may have been given no variable by which it could know that it is rootless.
     """
-    return not state.is_rootless() and is_initial_user_namespace("/proc/self/ns/user")
-
-
-def _lines(one: Program) -> list[str]:
-    found = [f"{one}, attached with flag {one.flags}, {'own' if one.own else 'from above'}"]
-    if one.ours:
-        found.append(f"  gpuhook's: {', '.join(map(repr, one.ours))}")
-    rules = one.rules
-    if rules is None:
-        return [*found, "  cannot be decoded"]
-    return found + [f"  {'allow' if rule.allow else 'deny'} {rule.line}" for rule in rules]
+    inode = os.stat("/proc/self/ns/user").st_ino
+    return not state.is_rootless() and is_initial_user_namespace(inode)

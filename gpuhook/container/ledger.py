@@ -137,17 +137,28 @@ def is_alive(entry: dict[str, Any]) -> bool:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when process `pid` started, in clock ticks since boot; None if there is none.
-
-    One that has ended and that nobody has waited for is none. Source: proc(5), /proc/pid/stat
-    fields 3 and 22, counted after the command's closing parenthesis.
-    """
+    """Return when process `pid` started, in clock ticks since boot; None if there is none."""
     try:
-        text = files.read(f"/proc/{int(pid)}/stat", 65536)
+        return started(files.read(f"/proc/{int(pid)}/stat", 65536))
     except OSError:
         return None
-    fields = text.rpartition(b")")[2].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def started(content: bytes) -> int | None:
+    """Return the start time in the content of a /proc/PID/stat.
+
+    None for one that has ended and that nobody has waited for. Source: proc(5), fields 3 and 22.
+    """
+    fields = stat_fields(content)
+    return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
+
+
+def stat_fields(content: bytes) -> list[bytes]:
+    """Return the fields of a /proc/PID/stat from the third, the state, on.
+
+    They are counted after the command's closing parenthesis: a command may hold anything.
+    """
+    return content.rpartition(b")")[2].split()
 
 
 def path_of(root: str, identity: str) -> str:

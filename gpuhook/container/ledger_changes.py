@@ -11,6 +11,7 @@ import os
 import time
 from binascii import crc32
 
+from gpuhook import state
 from gpuhook.container import ledger
 from gpuhook.errors import fault
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_CHANGING = ".changing"
-_LOCK = ".lock"
+_ENTRIES = "entries"
+_CHANGING = "changing"
 _LOCKS = 256
 _PATIENCE = 30.0  # seconds
 
@@ -62,8 +63,7 @@ def update(
     `init` is the pid and start time of its first process. A container without an entry gets one.
     Those who update wait for each other; raises OSError where the directory cannot be written.
     """
-    os.makedirs(ledger.directory(), 0o755, exist_ok=True)
-    lock = _opened(_LOCK)
+    lock = _opened(_ENTRIES)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entry = find_entry(root, identity, init[0])
@@ -79,9 +79,15 @@ def update(
         os.close(lock)
 
 
+def _path(name: str) -> str:
+    # Not among the entries: the wrapper counts those at every create.
+    return os.path.join(state.directory(), "locks", name)
+
+
 def _opened(name: str) -> int:
-    """Return a descriptor of a lock file of the ledger's directory, root's own."""
-    path = os.path.join(ledger.directory(), name)
+    """Return a descriptor of a lock file, root's own."""
+    path = _path(name)
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -92,15 +98,12 @@ class Changing:
     others can open, they can hold.
     """
 
-    def __init__(self, root: str, identity: str) -> None:
+    def __init__(self, root: str, identity: str) -> None:  # noqa: ARG002 # it has several names
         # A few files for all containers: none has to be removed, and few wait for another's.
-        number = crc32(os.fsencode(ledger.path_of(root, identity))) % _LOCKS
-        self._name = f"{_CHANGING}-{number:02x}"
+        self._name = f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}"
         self._fd = -1
 
     def __enter__(self) -> None:
-        os.makedirs(ledger.directory(), 0o755, exist_ok=True)
-        path = os.path.join(ledger.directory(), self._name)
         self._fd = _opened(self._name)
         end = time.monotonic() + _PATIENCE
         while True:
@@ -109,7 +112,7 @@ class Changing:
             except BlockingIOError:
                 if time.monotonic() > end:
                     os.close(self._fd)
-                    raise fault("GH1757", path=path) from None
+                    raise fault("GH1757", path=_path(self._name)) from None
                 time.sleep(0.02)
             else:
                 return

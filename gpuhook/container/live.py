@@ -12,7 +12,7 @@ import os
 import stat
 
 from gpuhook.container import oci
-from gpuhook.container.bind_mounts import Bind, Mounts
+from gpuhook.container.bind_mounts import ATTRIBUTES, Bind, Mounts
 from gpuhook.container.device_rules import DeviceRules
 from gpuhook.container.live_root import LiveRoot
 from gpuhook.container.made import Made
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from gpuhook.container.process import Process
     from gpuhook.container.provide import Provision
 
-_ATTRIBUTES = {
-    "ro": mounts.MOUNT_ATTR_RDONLY,
-    "nosuid": mounts.MOUNT_ATTR_NOSUID,
-    "nodev": mounts.MOUNT_ATTR_NODEV,
-    "noexec": mounts.MOUNT_ATTR_NOEXEC,
-}
 NODE_ATTRIBUTES = mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NOEXEC
 _MODE = 0o666
 
@@ -214,7 +208,7 @@ def _bind(live: Live, mount: Mount, made: Plan, *, is_mounted: bool) -> Bind | N
 def attributes_of(mount: Mount) -> int:
     """Return the options of a mount as the attributes of mount_setattr(2)."""
     options = mount.get("options") or ()
-    return sum(bit for word, bit in _ATTRIBUTES.items() if word in options)
+    return sum(bit for word, bit in ATTRIBUTES.items() if word in options)
 
 
 def _plan_files(live: Live, wanted: Wanted, made: Plan) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from gpuhook import files
-from gpuhook.container import runtime_state
-from gpuhook.container.process import Process, stat_fields
+from gpuhook.container import ledger, runtime_state
+from gpuhook.container.process import Process
 from gpuhook.container.runtime_state import Found
 from gpuhook.errors import GpuhookError, fault
 
@@ -75,7 +75,7 @@ def _parents(pid: int) -> Iterator[int]:
     """Yield the parent of a process, that one's parent, and so on."""
     for _ in range(_MAX_DEPTH):
         try:
-            pid = int(stat_fields(files.read(f"/proc/{pid}/stat", 65536))[1])
+            pid = int(ledger.stat_fields(files.read(f"/proc/{pid}/stat", 65536))[1])
         except OSError:
             return
         if pid <= 1:

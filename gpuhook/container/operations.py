@@ -119,17 +119,21 @@ class Node:
     def execute(self, live: Live) -> None:
         """Make the node."""
         self._directories = live.root.missing(self.path)
-        with live.as_root():
-            parent, name = live.root.parent(self.path, create=True)
+        try:
+            with live.as_root():
+                parent, name = live.root.parent(self.path, create=True)
+            self._make(live, parent, name)
+        except BaseException:
+            self._remove_directories(live)
+            raise
+        live.made.directories += self._directories
+
+    def _make(self, live: Live, parent: int, name: str) -> None:
         self._before = live.root.found(self.path, follow=False)
         if self._before is not None:
             if stat.S_IFMT(self._before.st_mode) not in (stat.S_IFCHR, stat.S_IFBLK):
                 raise fault("GH1750", path=self.path, what="something that is no device")
             os.unlink(name, dir_fd=parent)
-        self._make(parent, name)
-        live.made.directories += self._directories
-
-    def _make(self, parent: int, name: str) -> None:
         try:
             uid, gid = self.owner
             mknod(parent, name, self.kind, *self.numbers, self.mode, uid, gid)
@@ -147,6 +151,9 @@ class Node:
         parent, name = live.root.parent(self.path)
         os.unlink(name, dir_fd=parent)
         self._restore(parent, name)
+        self._remove_directories(live)
+
+    def _remove_directories(self, live: Live) -> None:
         for directory in reversed(self._directories):
             live.root.remove_empty(directory)
 

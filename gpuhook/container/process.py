@@ -12,9 +12,10 @@ import errno
 import os
 
 from gpuhook import files
+from gpuhook.container import ledger
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
-from gpuhook.kernel.namespaces import PROC_USER_INIT_INO
+from gpuhook.kernel.namespaces import is_initial_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Process:
 
     def in_initial_user_namespace(self) -> bool:
         """Return whether root in the process's user namespace is the host's root."""
-        return self.namespace("user")[1] == PROC_USER_INIT_INO
+        return is_initial_user_namespace(self.namespace("user")[1])
 
     def mapped_root(self) -> tuple[int, int]:
         """Return the user and group here that the container's root is; GH1734 if there are none.
@@ -157,12 +158,11 @@ class Process:
                 return None
             raise self._worded(error, "stat") from error
         try:
-            fields = stat_fields(os.read(fd, 65536))
+            return ledger.started(os.read(fd, 65536))
         except ProcessLookupError:
             return None
         finally:
             os.close(fd)
-        return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
 
     def _worded(self, error: OSError, name: str) -> Exception:
         """Return what a failed lookup means: GH1732, GH1733, or the error with its file's name."""
@@ -174,14 +174,6 @@ class Process:
             return fault("GH1733", path=f"/proc/{self.pid}/{name}", reason=error.strerror)
         error.filename = f"/proc/{self.pid}/{name}"
         return error
-
-
-def stat_fields(raw: bytes) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the third, the state, on.
-
-    They are counted after the command's closing parenthesis: a command may hold anything.
-    """
-    return raw.rpartition(b")")[2].split()
 
 
 def _host_mounts() -> list[Mount]:

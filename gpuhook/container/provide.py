@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 CACHE = "/etc/ld.so.cache"
-_MAX_CACHE = 16 << 20
+MAX_CACHE = 16 << 20
 _MAX_ARCHITECTURES = 8  # an image may name as many as it likes
 
 
@@ -122,7 +122,7 @@ def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
     stale = [entry for entry in recorded if entry not in entries]
     flags = cache.flags_for(machine)
     try:
-        merged = cache.merged(root.read(CACHE, _MAX_CACHE), entries, stale, flags=flags)
+        merged = cache.merged(root.read(CACHE, MAX_CACHE), entries, stale, flags=flags)
     except GpuhookError:
         merged = cache.merged(None, entries, flags=flags)
     root.write(CACHE, merged)

@@ -28,22 +28,23 @@ def take_back(spec: dict[str, Any]) -> bool:
     annotations = spec.get("annotations")
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return False
-    try:
-        text = str(annotations.pop(ANNOTATION))
-        record = fastjson.loads(text.encode("utf-8", "surrogateescape"))
-    except ValueError:
-        record = None
+    record = _read(spec)
+    del annotations[ANNOTATION]
     if not annotations:
         del spec["annotations"]
-    if isinstance(record, dict):
-        _restore_variables(spec, record.get("env"))
-        _drop_mounts(spec, _strings(record.get("mounts")))
-        linux = spec.get("linux")
-        if isinstance(linux, dict):
-            _drop(linux.get("devices"), "path", _strings(record.get("devices")))
-            _drop_rules(linux, record.get("rules"))
+    _restore_variables(spec, record.get("env"))
+    _drop_mounts(spec, _strings(record.get("mounts")))
+    linux = spec.get("linux")
+    if isinstance(linux, dict):
+        _drop(linux.get("devices"), "path", _strings(record.get("devices")))
+        _drop_rules(linux, record.get("rules"))
     _drop_hooks(spec)
     return True
+
+
+def mounts(spec: dict[str, Any]) -> list[str]:
+    """Return the destinations that the record names."""
+    return _strings(_read(spec).get("mounts"))
 
 
 def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:
@@ -67,6 +68,19 @@ def survey(spec: dict[str, Any]) -> dict[str, Any]:
     env = process.get("env") if isinstance(process, dict) else None
     entries = [entry for entry in env or () if isinstance(entry, str)]
     return {"env": {e.partition("=")[0]: e for e in entries}, "rules": list(oci.device_rules(spec))}
+
+
+def _read(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of a spec, {} where there is none."""
+    annotations = spec.get("annotations")
+    text = annotations.get(ANNOTATION) if isinstance(annotations, dict) else None
+    if not isinstance(text, str):
+        return {}
+    try:
+        record = fastjson.loads(text.encode("utf-8", "surrogateescape"))
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _strings(value: object) -> list[str]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from gpuhook import state
 from gpuhook.container import ledger
-from gpuhook.container.provide import CACHE
+from gpuhook.container.provide import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kernel import mountinfo
 from gpuhook.loader import cache, conf
 from gpuhook.vendors.nvidia import freshness, seen, words
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
 SCHEMA = "gpuhook/inspect/v1"
-_MAX_CACHE = 16 << 20
 
 
 def of(live: Live, found: Found, spec: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def of(live: Live, found: Found, spec: dict[str, Any], entry: dict[str, Any]) ->
     `spec` is its config.json and `entry` its entry in the ledger, {} where there is none. Raises
     OSError, and GH1732 if it ends meanwhile.
     """
-    mounted = mountinfo.parse(live.process.read("mountinfo"))
+    mounted = live.process.mounts()
     mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
     return {
         "schema": SCHEMA,
@@ -146,10 +144,12 @@ def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
 
 def _names(live: Live, directory: str) -> list[str]:
     fd = live.root.lookup(directory)
-    if fd is None or not stat.S_ISDIR(os.fstat(fd).st_mode):
+    if fd is None:
         return []
     try:
         return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+    except NotADirectoryError:
+        return []
     finally:
         os.close(fd)
 
@@ -194,7 +194,7 @@ def _loader(live: Live) -> dict[str, Any]:
     """Return the libraries that we entered into the loader's cache, and whether each is found."""
     try:
         ours = conf.recorded(live.root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
-        content = live.root.read(CACHE, _MAX_CACHE)
+        content = live.root.read(CACHE, MAX_CACHE)
         entries = {(e.soname, e.path) for e in cache.parse(content)} if content else set()
     except GpuhookError as error:
         return {"libraries": [], "trouble": error.message}

@@ -46,14 +46,11 @@ _REASONS = {
 class Info:
     """What the kernel tells of a program; `instructions` is None where it does not show them."""
 
-    __slots__ = ("id", "instructions", "maps", "name", "tag")
+    __slots__ = ("id", "instructions", "maps", "name")
 
-    def __init__(
-        self, identity: int, name: str, tag: str, instructions: bytes | None, maps: int = 0
-    ) -> None:
+    def __init__(self, identity: int, name: str, instructions: bytes | None, maps: int = 0) -> None:
         self.id = identity
         self.name = name
-        self.tag = tag
         self.instructions = instructions
         self.maps = maps
 
@@ -130,10 +127,10 @@ def prog_info(fd: int) -> Info:
     """Return what the kernel tells of a program; raises OSError."""
     length = int(_read_info(fd, None)[4])
     code = ctypes.create_string_buffer(length)
-    _, identity, tag, _, shown, _, pointer, _, _, maps, _, name = _read_info(fd, code)
+    _, identity, _, _, shown, _, pointer, _, _, maps, _, name = _read_info(fd, code)
     # The kernel takes the pointer away where it does not show a blinded program.
     seen = code.raw if length and pointer and shown == length else None
-    return Info(identity, name.rstrip(b"\0").decode("ascii", "replace"), tag.hex(), seen, maps)
+    return Info(identity, name.rstrip(b"\0").decode("ascii", "replace"), seen, maps)
 
 
 def _read_info(fd: int, code: ctypes.Array[ctypes.c_char] | None) -> tuple[Any, ...]:

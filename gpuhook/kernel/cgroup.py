@@ -71,10 +71,10 @@ class DeviceCgroup:
             return None
         if recorded is not None:
             return cls._recorded(version, name, recorded, root, point)
-        below = _below(name, root)
-        if below is None or _is_ours(name, version):
+        inside = below(name, root)
+        if inside is None or _is_ours(name, version):
             return None
-        return cls(version, name, point + below, point)
+        return cls(version, name, point + inside, point)
 
     @classmethod
     def _recorded(
@@ -88,13 +88,13 @@ class DeviceCgroup:
             recorded = recorded[: -len(_SUBGROUP) + len(".scope")]
         if recorded in ("", "/"):
             return None
-        has_left = _below(name, recorded) is None
+        has_left = below(name, recorded) is None
         name = recorded if has_left else name
-        below = _below(name, root)
-        if below is None or (has_left and not os.path.isdir(point + below)):
+        inside = below(name, root)
+        if inside is None or (has_left and not os.path.isdir(point + inside)):
             return None
         levels = name[len(recorded) :].count("/") + 1
-        return cls(version, name, point + below, point, _upwards(point + below, point)[:levels])
+        return cls(version, name, point + inside, point, _upwards(point + inside, point)[:levels])
 
     def upwards(self) -> list[str]:
         """Return the directories of the cgroup and of those above it, upwards."""
@@ -169,8 +169,13 @@ def _name(cgroup_file: bytes, version: str) -> str | None:
     return None
 
 
-def _below(name: str, root: str) -> str | None:
-    """Return the path of a cgroup below a mount whose root is the cgroup `root`, "" for itself."""
+def below(name: str, root: str) -> str | None:
+    """Return the path of a cgroup below a mount whose root is the cgroup `root`, "" for itself.
+
+    None if it is outside, also of our cgroup namespace: there its name goes up (cgroup_namespaces).
+    """
+    if ".." in name.split("/"):
+        return None
     if root == "/":
         return "" if name == "/" else name
     if name == root or name.startswith(root + "/"):

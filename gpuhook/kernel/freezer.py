@@ -11,6 +11,7 @@ import os
 
 from gpuhook import files
 from gpuhook.kernel import mountinfo
+from gpuhook.kernel.cgroup import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def is_frozen(cgroup: bytes) -> bool:
         for mount in mounted:
             if not _has_freezer(mount, controllers):
                 continue
-            inside = _below(path, mount.root)
-            if inside is not None and _says_frozen(os.path.join(mount.target, inside)):
+            inside = below(path, mount.root)
+            if inside is not None and _says_frozen(mount.target + inside):
                 return True
     return False
 
@@ -63,11 +64,3 @@ def _words(path: str) -> list[bytes]:
         return files.read(path, 4096).split()
     except OSError:
         return []
-
-
-def _below(path: str, root: str) -> str | None:
-    """Return `path` of a cgroup relative to the one that is mounted, None if it is outside."""
-    if (path + "/").startswith("/../"):
-        return None  # cgroup_namespaces(7): not below the root of our cgroup namespace
-    root = root.rstrip("/") + "/"
-    return (path + "/")[len(root) :] if (path + "/").startswith(root) else None

@@ -16,7 +16,6 @@ from gpuhook.kernel.libc import LIBC, os_error, syscall
 
 AT_EMPTY_PATH = 0x1000
 AT_FDCWD = -100
-AT_RECURSIVE = 0x8000
 MNT_DETACH = 2
 MOUNT_ATTR_RDONLY = 1
 MOUNT_ATTR_NOSUID = 2
@@ -24,7 +23,6 @@ MOUNT_ATTR_NODEV = 4
 MOUNT_ATTR_NOEXEC = 8
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
-MS_RDONLY = 1
 MS_REMOUNT = 32
 MS_BIND = 4096
 MS_PRIVATE = 1 << 18
@@ -88,36 +86,26 @@ def move_mount(tree_fd: int, target_fd: int, path: str) -> None:
     syscall(_SYS_MOVE_MOUNT, *arguments, path=path, reasons=_OLD_KERNEL)
 
 
-def mount_setattr(
-    fd: int,
-    path: str,
-    attr_set: int,
-    attr_clr: int,
-    *,
-    recursive: bool = False,
-    propagation: int = 0,
-) -> None:
-    """Change the attributes of the mount at `path`, or behind `fd` itself where that is empty.
+def mount_setattr(fd: int, attr_set: int, attr_clr: int, propagation: int) -> None:
+    """Change the attributes of the mount behind `fd`, and how mounts spread to it.
 
-    Raises OSError with the path; ENOSYS before Linux 5.12.
+    Raises OSError; ENOSYS before Linux 5.12.
     """
     change = struct.pack("=4Q", attr_set, attr_clr, propagation, 0)  # struct mount_attr
-    flags = (0 if path else AT_EMPTY_PATH) | (AT_RECURSIVE if recursive else 0)
-    arguments = (fd, path, flags, change, len(change))
-    syscall(_SYS_MOUNT_SETATTR, *arguments, path=path, reasons=_SETATTR)
+    arguments = (fd, "", AT_EMPTY_PATH, change, len(change))
+    syscall(_SYS_MOUNT_SETATTR, *arguments, path="", reasons=_SETATTR)
 
 
-def clone(source: str, attr: int, dir_fd: int = AT_FDCWD) -> int:
+def clone(source: str, attr: int) -> int:
     """Return a descriptor of a detached bind mount of the file or directory `source`.
 
     What is mounted below the source does not come along. The mount has the attributes `attr` and
     gets no mounts from its peers; before Linux 5.12 attach() sees to that. Raises OSError with the
     source; ENOSYS before Linux 5.2.
     """
-    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (0 if source else AT_EMPTY_PATH)
-    fd = open_tree(dir_fd, source, flags)
+    fd = open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
     try:
-        mount_setattr(fd, "", attr, 0, propagation=MS_PRIVATE)
+        mount_setattr(fd, attr, 0, MS_PRIVATE)
     except OSError as error:
         if error.errno != errno.ENOSYS:
             os.close(fd)
@@ -156,7 +144,7 @@ def writable_clone(dir_fd: int) -> int:
     """
     fd = open_tree(dir_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
     try:
-        mount_setattr(fd, "", 0, MOUNT_ATTR_RDONLY, propagation=MS_PRIVATE)
+        mount_setattr(fd, 0, MOUNT_ATTR_RDONLY, MS_PRIVATE)
     except OSError:
         os.close(fd)
         raise

@@ -19,37 +19,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CLONE_NEWNS = 0x00020000
-
-PROC_USER_INIT_INO = 0xEFFFFFFD
-_ENTER = {
+_CLONE_NEWNS = 0x00020000
+_PROC_USER_INIT_INO = 0xEFFFFFFD
+_REASONS = {
     errno.EPERM: "not permitted; CAP_SYS_ADMIN in the container's user namespace is needed",
     errno.EINVAL: "no such namespace, or this process has threads and cannot enter it",
 }
 _MOST = 8192
 
 LIBC.setns.argtypes = (ctypes.c_int, ctypes.c_int)
-LIBC.unshare.argtypes = (ctypes.c_int,)
 
 
-def setns(fd: int, kind: int, path: str) -> None:
-    """Enter the namespace behind `fd`, of the CLONE_NEW `kind`; raises OSError with `path`."""
-    if LIBC.setns(fd, kind) != 0:
-        raise os_error(path, _ENTER)
-
-
-def unshare(flags: int) -> None:
-    """Give this process namespaces of its own; raises OSError."""
-    if LIBC.unshare(flags) != 0:
-        raise os_error("/proc/self/ns")
-
-
-def is_initial_user_namespace(place: str | int) -> bool:
-    """Return whether a path such as /proc/PID/ns/user, or its descriptor, is the host's own.
-
-    The host's has a fixed inode number (linux/proc_ns.h). Raises OSError.
-    """
-    return os.stat(place).st_ino == PROC_USER_INIT_INO
+def is_initial_user_namespace(inode: int) -> bool:
+    """Return whether this is the inode number of the host's own: it is fixed there."""
+    return inode == _PROC_USER_INIT_INO
 
 
 def in_mount_namespace(ns_fd: int, work: Callable[[], None]) -> None:
@@ -68,47 +51,63 @@ def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
 
     For what only a process of that namespace may open, such as a copy of one of its mounts.
     """
-    asking, telling = os.pipe()
-    waiting, releasing = os.pipe()
     found = -1
+    with _Pipe() as told, _Pipe() as held:
 
-    def work() -> None:
-        os.close(releasing)
-        os.write(telling, b"%d" % opener())
-        os.close(telling)
-        os.read(waiting, 1)  # until the parent has opened it too, or has ended
+        def work() -> None:
+            held.close_writer()
+            os.write(told.writer, b"%d" % opener())
+            told.close_writer()
+            os.read(held.reader, 1)  # until the parent has opened it too, or has ended
 
-    def meanwhile(pid: int) -> None:
-        nonlocal found
-        os.close(telling)
-        number = os.read(asking, 32)
-        if number:
-            path = f"/proc/{pid}/fd/{int(number)}"
-            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        os.close(releasing)
+        def meanwhile(pid: int) -> None:
+            nonlocal found
+            told.close_writer()
+            try:
+                number = os.read(told.reader, 32)
+                if number:
+                    path = f"/proc/{pid}/fd/{int(number)}"
+                    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            finally:
+                held.close_writer()  # or the child would wait for ever
 
-    try:
         _in_child(ns_fd, work, meanwhile)
-    finally:
-        os.close(asking)
-        os.close(waiting)
     return found
+
+
+class _Pipe:
+    """A pipe whose ends are closed at the end of a with statement, if they are open still."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def __enter__(self) -> _Pipe:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self.reader)
+        self.close_writer()
+
+    def close_writer(self) -> None:
+        """Close the writing end: whoever reads comes to the end."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
 
 
 def _in_child(ns_fd: int, work: Callable[[], None], meanwhile: Callable[[int], None]) -> None:
     """Run `work` in the namespace and `meanwhile`, which gets the child's pid, here."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        _child(ns_fd, work, writer)
-    os.close(writer)
-    try:
-        meanwhile(pid)
-        told = _read_all(reader)
-    finally:
-        os.close(reader)
-        status = os.waitpid(pid, 0)[1]
+    with _Pipe() as pipe:
+        pid = os.fork()
+        if pid == 0:
+            os.close(pipe.reader)
+            _child(ns_fd, work, pipe.writer)
+        pipe.close_writer()
+        try:
+            meanwhile(pid)
+            told = _read_all(pipe.reader)
+        finally:
+            status = os.waitpid(pid, 0)[1]
     if told:
         raise _told(told)
     if status != 0:
@@ -124,7 +123,7 @@ def _child(ns_fd: int, work: Callable[[], None], writer: int) -> None:
     try:
         _no_imports()
         descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        setns(ns_fd, CLONE_NEWNS, "mount namespace")
+        _enter(ns_fd)
         os.fchdir(descriptors)
         work()
         status = 0
@@ -132,6 +131,11 @@ def _child(ns_fd: int, work: Callable[[], None], writer: int) -> None:
         os.write(writer, _telling(error))
     finally:
         os._exit(status)
+
+
+def _enter(ns_fd: int) -> None:
+    if LIBC.setns(ns_fd, _CLONE_NEWNS) != 0:
+        raise os_error("mount namespace", _REASONS)
 
 
 def _no_imports() -> None:

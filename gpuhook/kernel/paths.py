@@ -12,10 +12,8 @@ import struct
 
 from gpuhook.kernel.libc import syscall
 
-RESOLVE_NO_XDEV = 0x01
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_BENEATH = 0x08
-RESOLVE_IN_ROOT = 0x10
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_IN_ROOT = 0x10
 
 _SYS_OPENAT2 = 437
 _TRIES = 32
@@ -27,20 +25,15 @@ _REASONS = {
 }
 
 
-def openat2(
-    dir_fd: int,
-    path: str,
-    flags: int,
-    mode: int = 0,
-    resolve: int = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-) -> int:
-    """Return a descriptor of `path`, which by default means a path in the root `dir_fd`.
+def openat2(root: int, path: str, flags: int) -> int:
+    """Return a descriptor of `path` in the root behind `root`, which nothing leads out of.
 
     The descriptor is not inherited by other programs. Raises OSError with the path: EAGAIN where
     renames on the way kept the kernel from being sure (openat2(2)), ENOSYS before Linux 5.6.
     """
-    how = struct.pack("=3Q", flags | os.O_CLOEXEC, mode, resolve)  # struct open_how
-    arguments = (dir_fd, path, how, len(how))
+    resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
+    how = struct.pack("=3Q", flags | os.O_CLOEXEC, 0, resolve)  # struct open_how
+    arguments = (root, path, how, len(how))
     for _ in range(_TRIES - 1):
         try:
             return syscall(_SYS_OPENAT2, *arguments, path=path, reasons=_REASONS)

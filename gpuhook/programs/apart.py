@@ -6,6 +6,7 @@ Its own file systems (FUSE) answer when they like, and nothing but SIGKILL ends 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -13,6 +14,7 @@ import signal
 import time
 
 from gpuhook import files
+from gpuhook.programs.interruptible import Interruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,22 +25,58 @@ if TYPE_CHECKING:
 def done(work: Callable[[], Any], seconds: float) -> Any:
     """Return what `work`, done in a child process, returns, as far as JSON can say it.
 
-    Raises TimeoutError after so many seconds. `work` catches what it raises.
+    Raises TimeoutError after so many seconds, and OSError where the child ends without an answer.
+    `work` catches what it raises. An interrupt is raised when the child has ended: it may be
+    undoing what it had begun, as whoever interrupts at a terminal interrupts both.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    with Interruptible() as signals:
+        signals.hold()
         try:
-            files.write_whole(writer, json.dumps(work()).encode())
+            return _answer(work, seconds)
         finally:
-            os._exit(0)
-    os.close(writer)
+            signals.check()
+
+
+def _answer(work: Callable[[], Any], seconds: float) -> Any:
+    pid, reader = _started(work)
     try:
-        return json.loads(_read(reader, time.monotonic() + seconds))
+        text = _read(reader, time.monotonic() + seconds)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
     finally:
         os.close(reader)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        status = os.waitpid(pid, 0)[1]
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise OSError(errno.EIO, f"the process that was to do it {_ended(status)}") from None
+
+
+def _started(work: Callable[[], Any]) -> tuple[int, int]:
+    """Return the pid of a child that works, and a descriptor (the caller's) of its answer."""
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if pid == 0:
+        status = 1
+        try:
+            files.write_whole(writer, json.dumps(work()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    return pid, reader
+
+
+def _ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was ended by signal {os.WTERMSIG(status)}"
+    return f"ended with status {os.WEXITSTATUS(status)}"
 
 
 def _read(fd: int, end: float) -> bytes:

@@ -45,7 +45,7 @@ def attach(
     wanted.denied = target.withdrawn
     plan = live.plan(held, wanted)
     plan.skipped += reasons
-    report = Report(target, [plan], is_dry=is_dry)
+    report = Report(target, plan, is_dry=is_dry)
     if is_dry:
         return report
     has_steps = bool(plan.operations)

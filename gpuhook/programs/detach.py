@@ -54,7 +54,7 @@ def detach(
     if holders and not force:
         raise fault("GH1753", id=target.found.id, holders="; ".join(holders))
     plan = detaching.plan()
-    report = Report(target, [plan], is_dry=is_dry)
+    report = Report(target, plan, is_dry=is_dry)
     if taken.nodes and target.held.rules.version == "none":
         report.left.append(_NOT_DENIED.format(target.held.rules.why_none))
     report.notes += [_OPEN.format(holder) for holder in holders]

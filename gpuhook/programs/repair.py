@@ -31,7 +31,7 @@ _EVERY = words.parse_capabilities("all")
 def repair(target: Target, grants: Granting | None, *, is_dry: bool) -> Report:
     """Make true again what the container was granted. All or nothing."""
     plan = missing(target, grants)
-    report = Report(target, [plan], is_dry=is_dry)
+    report = Report(target, plan, is_dry=is_dry)
     if is_dry or not plan.operations:
         return report
     if target.entry.get("live"):

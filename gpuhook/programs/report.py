@@ -7,8 +7,6 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpuhook.container.live import Plan
     from gpuhook.programs.target import Target
 
@@ -19,12 +17,12 @@ class Report:
     `left` is what a container held on to of what was to be taken away.
     """
 
-    def __init__(self, target: Target, plans: Sequence[Plan], *, is_dry: bool) -> None:
+    def __init__(self, target: Target, plan: Plan, *, is_dry: bool) -> None:
         self.id = target.found.id
         self.pid = target.held.process.pid
         self.is_dry = is_dry
-        self.steps = [line for plan in plans for line in plan.describe()]
-        self.skipped = [line for plan in plans for line in plan.skipped]
+        self.steps = plan.describe()
+        self.skipped = list(plan.skipped)
         self.notes: list[str] = []
         self.left: list[str] = []
 

@@ -4,8 +4,8 @@
     python -m tests.contract.device_side PID EXPRESSION...
 
 evaluates each expression in turn and prints the answers as one JSON array. They know `rules`, the
-container's; `allow` and `deny`, which make rules of lines such as "c 195:0 rw"; and `beside`, which
-attaches another program to a cgroup.
+container's; `described`, which says all that these are; `allow` and `deny`, which make rules of
+lines such as "c 195:0 rw"; and `beside`, which attaches another program to a cgroup.
 """
 
 from __future__ import annotations
@@ -70,6 +70,17 @@ def beside(cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf.BPF_F_ALLOW
         os.close(fd)
 
 
+def described(rules: DeviceRules) -> list[str]:
+    """Return what decides on devices: the lines of v1's list, or a line for each program."""
+    if rules.version == "v1":
+        return Path(rules.path, "devices.list").read_text(encoding="ascii").splitlines()
+    return [
+        f"{one}, {one.flags}, {'own' if one.own else 'from above'}:"
+        f" {one.ours!r} before {one.rules or one.seen!r}"
+        for one in rules.programs()
+    ]
+
+
 def _answer(expression: str, names: dict[str, Any]) -> Any:
     try:
         return eval(expression, names)
@@ -87,6 +98,7 @@ def main() -> None:
         "allow": allow,
         "deny": deny,
         "beside": beside,
+        "described": described,
     }
     print(json.dumps([_answer(word, names) for word in sys.argv[2:]], default=repr))
 

@@ -132,12 +132,12 @@ class Live:
 
     def rules(self) -> list[str]:
         """Return the device rules: v1's list, or v2's programs as they are."""
-        (programs, lines) = told(self.container, PROGRAMS, "rules.describe()")
+        (programs, lines) = told(self.container, PROGRAMS, "described(rules)")
         return list(programs) or sorted(lines)
 
     def seen(self) -> Seen:
         """Return everything about the container that its GPUs are made of."""
-        version, lines = told(self.container, "rules.version", "rules.describe()")
+        version, lines = told(self.container, "rules.version", "described(rules)")
         process = Path("/proc", str(self.pid))
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
         entries = Path(self.product.state, "containers")

@@ -34,7 +34,7 @@ ASKED = [
 ]
 CHANGE = "rules.change(allow('c 195:7 rw', 'c 195:255 rw'))"
 DROP = "rules.drop(allow('c 195:7 rw', 'c 195:255 rw'))"
-DESCRIBED = "rules.describe()"
+DESCRIBED = "described(rules)"
 
 
 @contextmanager
@@ -106,8 +106,7 @@ def test_changed_and_put_back(
     with running(sleeping(RULES), engine, cgroup) as container:
         before = told(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
         first, again = told(container, CHANGE, CHANGE)
-        assert first
-        assert again == []
+        assert (first, again) == (True, False)
         assert opened(container, "195:7", "195:255", "195:8", "195:0") == {
             "195:7": "ENXIO",
             "195:255": "ENXIO",
@@ -129,8 +128,7 @@ def test_granted_device_taken_away(
     """A device of the container's config is denied; given back, no rule of ours stays."""
     with running(sleeping(RULES), engine, cgroup) as container:
         taken, again = told(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
-        assert taken
-        assert again == []
+        assert (taken, again) == (True, False)
         assert opened(container, "195:0", "510:0") == {"195:0": "EPERM", "510:0": "ENXIO"}
         given, ours = told(
             container, "rules.change(allow('c 195:0 rw'))", "[p.ours for p in rules.programs()]"
@@ -171,10 +169,10 @@ def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]]
         assert f"program {identity} (beside)" in reason
         assert opened(container, "195:7") == {"195:7": "EPERM"}
         did, blocks = told(container, CHANGE, "[len(p.ours) for p in rules.programs()]")
-        assert len(did) == 1
+        assert did
         assert blocks == [2, 2]
         assert opened(container, "195:7", "195:0") == {"195:7": "ENXIO", "195:0": "EPERM"}
-        assert len(told(container, DROP)[0]) == 2
+        assert told(container, DROP) == [True]
         assert opened(container, "195:7") == {"195:7": "EPERM"}
 
 
@@ -185,7 +183,7 @@ def test_all_devices_allowed(
     """In a container that may use every device, one is denied and given back."""
     everything = [{"allow": True, "access": "rwm"}]
     with running(sleeping(everything), engine, cgroup) as container:
-        assert told(container, CHANGE) == [[]]
+        assert told(container, CHANGE) == [False]
         assert told(container, "rules.change([], deny('c 195:0 rw'))")[0]
         assert opened(container, "195:0", "195:1") == {"195:0": "EPERM", "195:1": "ENXIO"}
         told(container, "rules.drop(deny('c 195:0 rw'))")
@@ -195,13 +193,14 @@ def test_all_devices_allowed(
 def test_a_class_of_devices_on_v1(sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
     """Cgroup v1 cannot deny one device of an allowed class: refused, and nothing is written."""
     with running(sleeping(RULES), "runc", "host") as container:
-        before, failed, after = told(
+        version, before, failed, after = told(
             container,
+            "rules.version",
             DESCRIBED,
             "rules.change(allow('c 195:9 rw'), deny('c 510:3 rw'))",
             DESCRIBED,
         )
-        if "devices.list" not in before[0]:
+        if version != "v1":
             pytest.skip("this machine has no cgroup v1")
     assert failed["code"] == "GH1704"
     assert "c 510:* rwm" in failed["message"]

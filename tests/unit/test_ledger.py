@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpuhook.container import ledger, ledger_changes
+from gpuhook.errors import GpuhookError
 
 
 @pytest.fixture(autouse=True)
@@ -315,7 +316,32 @@ def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path
     assert [process.wait() for process in running] == [0] * 12
     (entry,) = ledger.living()
     assert sorted(entry["live"], key=int) == [str(n) for n in range(12)]
-    assert len(list(held.glob("*.json"))) == 1
+    assert len(os.listdir(held)) == 1
+
+
+@pytest.mark.parametrize("root", ["/run/runc", ""])
+def test_one_who_changes_at_a_time(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the state root of the container is called; others need not wait."""
+    monkeypatch.setattr(ledger_changes, "_PATIENCE", 0)
+    with ledger_changes.Changing("/var/run/runc", "x"):
+        with ledger_changes.Changing(root, "y"):
+            pass
+        with pytest.raises(GpuhookError, match="for half a minute") as raised:
+            ledger_changes.Changing(root, "x").__enter__()
+    assert raised.value.code == "GH1757"
+    assert Path(raised.value.hint.split("`")[1].split()[1]).exists()
+    with ledger_changes.Changing(root, "x"):
+        pass
+
+
+def test_locks_are_no_entries(root: str, sleeper: tuple[int, int], held: Path) -> None:
+    """Creates count what is in the directory of the entries."""
+    entered(root, "here")
+    for number in range(300):
+        with ledger_changes.Changing(root, str(number)):
+            pass
+    ledger_changes.update(root, "here", sleeper, lambda entry: entry)
+    assert len(os.listdir(held)) == 1
 
 
 CONTAINERD = {

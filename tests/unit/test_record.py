@@ -77,6 +77,14 @@ def test_broken_records(content: str) -> None:
     assert spec == {"annotations": {"mine": "x"}, "process": {"env": ["A=1"]}}
 
 
+def test_the_mounts_of_a_record() -> None:
+    """Those that the wrapper has made are known by it; what is no record names none."""
+    assert record.mounts(created({})) == ["/c"]
+    for content in ("no json", "[]", '{"mounts": 7}', '{"mounts": [7]}'):
+        assert record.mounts(forged(content)) == []
+    assert record.mounts({"annotations": {record.ANNOTATION: 7}}) == record.mounts({}) == []
+
+
 def test_a_denial_is_never_lifted() -> None:
     """A forged record takes allow rules away, never a denial."""
     deny, allow = {"allow": False, "access": "rwm"}, {"allow": True, "access": "r"}

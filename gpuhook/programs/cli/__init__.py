@@ -45,7 +45,8 @@ class Failure(click.ClickException):
         click.echo(f"hint: {self.hint}", file=file, err=file is None)
 
 
-def _worded(error: GpuhookError | OSError) -> GpuhookError:
+def worded(error: GpuhookError | OSError) -> GpuhookError:
+    """Return the fault that tells people of an error."""
     if isinstance(error, GpuhookError):
         return error
     where = error.filename if error.filename is not None else "the system"
@@ -88,7 +89,7 @@ def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    return Failure(_worded(error))
+    return Failure(worded(error))
 
 
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})

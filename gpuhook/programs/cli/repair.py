@@ -13,6 +13,7 @@ from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.programs import apart, target
 from gpuhook.programs import repair as repairing
 from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def _all(
             result = apart.done(work, _SECONDS)
         except TimeoutError:
             result = _failure(found, fault("GH1760", container=found.id, seconds=_SECONDS))
+        except OSError as error:  # it was killed, for want of memory perhaps
+            result = _failure(found, worded(error))
         if result:
             yield result
 
@@ -99,11 +102,8 @@ def _one(found: Found, grants: Granting, *, is_dry: bool) -> dict[str, Any]:
         with target.held(found, to_change=not is_dry) as one:
             report = repairing.repair(one, grants, is_dry=is_dry)
             return report.document() if one.granted or report.steps else {}
-    except GpuhookError as error:
-        return _failure(found, error)
-    except OSError as error:
-        where, reason = error.filename or "the system", error.strerror or error
-        return _failure(found, fault("GH1590", where=where, reason=reason))
+    except (GpuhookError, OSError) as error:
+        return _failure(found, worded(error))
     except Exception as error:  # no mistake of ours may end it for the others
         return _failure(found, fault("GH1758", kind=type(error).__name__, reason=error))
 

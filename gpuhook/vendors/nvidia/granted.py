@@ -11,9 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook import fastjson
-from gpuhook.container import oci
-from gpuhook.container.record import ANNOTATION
+from gpuhook.container import oci, record
 from gpuhook.kernel import device_filter
 from gpuhook.kernel.device_filter import Rule
 from gpuhook.vendors.nvidia import words
@@ -95,7 +93,7 @@ def _major_now(path: str, major: int, minor: int) -> int:
 
 
 def _mounts(spec: dict[str, Any]) -> list[Mount]:
-    recorded = _recorded(spec)
+    recorded = record.mounts(spec)
     found: list[Mount] = []
     mounts = spec.get("mounts")
     for mount in mounts if isinstance(mounts, list) else ():
@@ -109,20 +107,6 @@ def _mounts(spec: dict[str, Any]) -> list[Mount]:
             options = [str(option) for option in held] if isinstance(held, list) else []
             found.append({"hostPath": source, "containerPath": destination, "options": options})
     return found
-
-
-def _recorded(spec: dict[str, Any]) -> list[Any]:
-    """Return the destinations that the wrapper noted as its own."""
-    annotations = spec.get("annotations")
-    text = annotations.get(ANNOTATION) if isinstance(annotations, dict) else None
-    if not isinstance(text, str):
-        return []
-    try:
-        record = fastjson.loads(text.encode("utf-8", "surrogateescape"))
-    except ValueError:
-        return []
-    mounts = record.get("mounts") if isinstance(record, dict) else None
-    return mounts if isinstance(mounts, list) else []
 
 
 def with_numbers(edits: ContainerEdits) -> ContainerEdits:

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several unit tests begin with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.device_rules import DeviceRules
+from gpuhook.container.live_root import LiveRoot
+from gpuhook.container.made import Made
+from gpuhook.container.operations import Live
+from gpuhook.container.process import Process
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    """Give a container whose root is a directory with /dev in it."""
+    (tmp_path / "dev").mkdir()
+    with Process(os.getpid()) as process:
+        root = LiveRoot(process, str(tmp_path))
+        with Live(process, root, DeviceRules(None, None), Made()) as made:
+            yield made

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in a process of its own: what it answers, and what becomes of it when it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.container import find
+from gpuhook.container.runtime_state import Found
+from gpuhook.programs import apart
+from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import main
+
+CHECKOUT = Path(__file__).parents[2]
+# What is held is undone in the child, which takes its time.
+UNDOING = """
+import sys, time
+from pathlib import Path
+from gpuhook.programs import apart
+from gpuhook.programs.interruptible import Interruptible
+
+def work():
+    with Interruptible() as signals:
+        signals.hold()
+        Path(sys.argv[1], "begun").touch()
+        time.sleep(0.5)
+        try:
+            signals.check()
+        except KeyboardInterrupt:
+            time.sleep(0.5)
+            Path(sys.argv[1], "undone").touch()
+            raise
+
+apart.done(work, 30)
+"""
+
+
+def killed() -> None:
+    """Do what the kernel does to a process for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_answer() -> None:
+    """What another process returns is returned here."""
+    pid = os.getpid()
+    assert apart.done(lambda: {"is_ours": [os.getpid() == pid]}, 30) == {"is_ours": [False]}
+
+
+def test_no_answer() -> None:
+    """A child that is killed, or fails, is an error that says so; nothing of it is left."""
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="was ended by signal 9") as raised:
+        apart.done(killed, 30)
+    assert raised.value.errno == errno.EIO
+    with pytest.raises(OSError, match="ended with status 1"):
+        apart.done(lambda: 1 // 0, 30)
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_too_slow() -> None:
+    """A child that keeps us waiting is killed."""
+    with pytest.raises(TimeoutError):
+        apart.done(lambda: time.sleep(60), 0.1)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupted(number: int, tmp_path: Path) -> None:
+    """Who is interrupted at a terminal waits for the child, which undoes what it had begun."""
+    words = [sys.executable, "-c", UNDOING, str(tmp_path)]
+    process = subprocess.Popen(
+        words, cwd=CHECKOUT, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    _, said = process.communicate()
+    assert process.returncode != 0
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert (tmp_path / "undone").exists()
+
+
+def test_repair_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair that is killed is told, and the next container is repaired."""
+
+    def one(found: Found, *_: object, **__: object) -> dict[str, object]:
+        if found.id == "first":
+            killed()
+        return {"container": found.id, "steps": [], "skipped": [], "notes": [], "left": []}
+
+    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(find, "everything", lambda _: [Found("first"), Found("second")])
+    monkeypatch.setattr("gpuhook.programs.cli.repair._one", one)
+    done = CliRunner().invoke(main, ["repair", "--all"])
+    assert done.exit_code == 1
+    assert "Error GH1590: first: " in done.stderr
+    assert "signal 9" in done.stderr
+    assert "second: nothing to do" in done.stdout

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of a container that has made its /dev itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container.operations import Live
+from gpuhook.container.runtime_state import Found
+from gpuhook.diagnose import inspection
+from gpuhook.vendors.nvidia import seen
+
+
+@pytest.mark.parametrize("directory", seen.NODE_DIRECTORIES)
+def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
+    """A file where nodes are looked for holds none, and is not kept open."""
+    place = tmp_path / directory[1:]
+    if place.is_dir():
+        place.rmdir()
+    place.touch()
+    before = os.listdir("/proc/self/fd")
+    assert inspection.of(live, Found("x"), {}, {})["nodes"] == []
+    assert os.listdir("/proc/self/fd") == before
