@@ -578,12 +578,22 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1759": (
         RequestError,
-        "{name}; the container has the nodes: {nodes}",
-        "name one of these as --device: a GPU that fell off the bus is in no CDI spec any more",
+        "{name}; the container has {nodes}",
+        "a GPU that fell off the bus is in no CDI spec any more: name its node, as --device {node}",
     ),
     "GH1760": (
         HostError,
         "the file systems of {container} did not answer for {seconds} seconds",
         "repair it by itself: `gpuhook repair {container}`; see whether it mounts FUSE or NFS",
+    ),
+    "GH1770": (
+        RequestError,
+        "`none` means the control nodes and the driver's files, and container {id} has {nodes}",
+        "detach these devices: the rest goes with the last one, if it came with one",
+    ),
+    "GH1771": (
+        FileError,
+        "{reason}",
+        "{hint}; or name the device's node, as --device {node}: that needs no CDI spec",
     ),
 }
