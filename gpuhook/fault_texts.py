@@ -365,6 +365,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where}: {reason}",
         "see to that path, and call again",
     ),
+    "GH1591": (
+        HostError,
+        "standard output: {reason}",
+        "see to where it goes; a change that was asked for may be done: `gpuhook inspect` shows it",
+    ),
+    "GH1592": (
+        HostError,
+        "{path}: {reason}, in the state directory {directory}",
+        "make {directory} a directory that you can write in; {variable}",
+    ),
     "GH1600": (
         FileError,
         "the image's /etc/ld.so.cache cannot be read: {reason}",

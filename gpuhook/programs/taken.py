@@ -35,7 +35,7 @@ class Taken:
     def __init__(self, target: Target, grants: Granting, names: Sequence[str]) -> None:
         """Raises GH1759 for a name that neither a spec nor the container has.
 
-        GH1771 for a name without any spec, GH1770 for `none`, the control nodes and the driver's files, while a GPU needs them.
+        GH1771 for a name where there is no spec, GH1770 for `none` while a GPU needs that.
         """
         self.devices: list[str] = []
         self._target = target
