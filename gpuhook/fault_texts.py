@@ -67,10 +67,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1102": (
         RequestError,
         "{name}: no such device; {files} has {have}{broken}",
-        (
-            "ask for one of these; if the GPU is new, run"
-            " `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`"
-        ),
+        "ask for one of these; {way}",
     ),
     "GH1103": (
         FileError,
@@ -80,7 +77,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1104": (
         FileError,
         "{name}: no CDI spec of kind {kind} in {dirs}{broken}",
-        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`",
+        "{way}",
     ),
     "GH1105": (
         HostError,
@@ -120,7 +117,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",
-        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`; specs are in {dirs}",
+        "run `gpuhook generate-cdi --output DIR/nvidia.yaml`, DIR being {dirs}",
     ),
     "GH1200": (
         DriverError,
@@ -486,7 +483,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1736": (
         RequestError,
         "{name} is not one container: {candidates}",
-        "name more of the id, or the pid of the one that is meant",
+        "name the whole id of the one that is meant; where ids are alike, its pid",
     ),
     "GH1737": (
         RequestError,
@@ -605,5 +602,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         FileError,
         "{reason}",
         "{hint}; or name the device's node, as --device {node}: that needs no CDI spec",
+    ),
+    "GH1772": (
+        FileError,
+        "{reason}, though a container was started with it",
+        "it says what the container was granted: put it right, or start the container anew",
     ),
 }
