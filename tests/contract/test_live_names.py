@@ -95,6 +95,16 @@ def test_a_replica_by_another_name(node8: Product, tmp_path: Path) -> None:
         assert held(live) == []
 
 
+def test_as_ps_shows_it(node8: Product, tmp_path: Path) -> None:
+    """The beginning of a UUID is a name too, for a replica as well."""
+    uuid = str(node8.gpu(2).uuid)
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach(uuid[:12] + "::1")
+        assert held(live)[0]["replicas"] == [f"{uuid}::1"]
+        live.detach(uuid[:12])
+        assert held(live) == []
+
+
 def test_none(node8: Product, tmp_path: Path) -> None:
     """`none` is the control nodes and the driver's files, which go alone only without a GPU."""
     with started(sleeping(tmp_path), node8) as live:
