@@ -158,5 +158,9 @@ def test_who_asks_and_has_none(node8: Product, tmp_path: Path) -> None:
         assert done.rc == 1
         assert "GH1745" in done.stdout
         assert "NVIDIA_VISIBLE_DEVICES=all" in done.stdout
+        (note,) = live.report("repair")["notes"]
+        assert "NVIDIA_VISIBLE_DEVICES=all" in note
+        assert "`gpuhook attach` it one" in note
         live.attach("2")
         assert live.gpuhook("inspect", "--exit-code").rc == 0
+        assert live.report("repair")["notes"] == []

@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from gpuhook.container import find
+from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import apart, target
 from gpuhook.programs import repair as repairing
@@ -65,7 +66,16 @@ def _repair_one(container: str, roots: tuple[str, ...], output: str, *, is_dry: 
         target.opened(container, roots, to_change=not is_dry) as found,
     ):
         report = repairing.repair(found, options.grants(), is_dry=is_dry)
+        if not (report.steps or found.granted):
+            report.notes += _unheard(found)
     options.show([report.document()], "repair", output)
+
+
+def _unheard(one: target.Target) -> list[str]:
+    """Return that a container asks for GPUs and was given none, which is not repair's to mend."""
+    facts = inspection.of(one.held, one.found, one.spec, one.entry)
+    wrong = [error for error in inspection.findings(facts) if error.code == "GH1745"]
+    return [f"{error.message}: {error.hint}" for error in wrong]
 
 
 def _repair_all(roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
