@@ -67,10 +67,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1102": (
         RequestError,
         "{name}: no such device; {files} has {have}{broken}",
-        (
-            "ask for one of these; if the GPU is new, run"
-            " `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`"
-        ),
+        "ask for one of these; {way}",
     ),
     "GH1103": (
         FileError,
@@ -80,7 +77,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1104": (
         FileError,
         "{name}: no CDI spec of kind {kind} in {dirs}{broken}",
-        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`",
+        "{way}",
     ),
     "GH1105": (
         HostError,
@@ -120,7 +117,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",
-        "run `gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml`; specs are in {dirs}",
+        "run `gpuhook generate-cdi --output DIR/nvidia.yaml`, DIR being {dirs}",
     ),
     "GH1200": (
         DriverError,
@@ -365,6 +362,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where}: {reason}",
         "see to that path, and call again",
     ),
+    "GH1591": (
+        HostError,
+        "standard output: {reason}",
+        "see to where it goes; a change that was asked for may be done: `gpuhook inspect` shows it",
+    ),
+    "GH1592": (
+        HostError,
+        "{path}: {reason}, in the state directory {directory}",
+        "make {directory} a directory that you can write in; {variable}",
+    ),
     "GH1600": (
         FileError,
         "the image's /etc/ld.so.cache cannot be read: {reason}",
@@ -487,7 +494,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1736": (
         RequestError,
         "{name} is not one container: {candidates}",
-        "name more of the id, or the pid of the one that is meant",
+        "name the whole id of the one that is meant; where ids are alike, its pid",
     ),
     "GH1737": (
         RequestError,
@@ -589,12 +596,27 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1759": (
         RequestError,
-        "{name}; the container has the nodes: {nodes}",
-        "name one of these as --device: a GPU that fell off the bus is in no CDI spec any more",
+        "{name}; the container has {nodes}",
+        "a GPU that fell off the bus is in no CDI spec any more: name its node, as --device {node}",
     ),
     "GH1760": (
         HostError,
         "the file systems of {container} did not answer for {seconds} seconds",
         "repair it by itself: `gpuhook repair {container}`; see whether it mounts FUSE or NFS",
+    ),
+    "GH1770": (
+        RequestError,
+        "`none` means the control nodes and the driver's files, and container {id} has {nodes}",
+        "detach these devices: the rest goes with the last one, if it came with one",
+    ),
+    "GH1771": (
+        FileError,
+        "{reason}",
+        "{hint}; or name the device's node, as --device {node}: that needs no CDI spec",
+    ),
+    "GH1772": (
+        FileError,
+        "{reason}, though a container was started with it",
+        "it says what the container was granted: put it right, or start the container anew",
     ),
 }

@@ -26,9 +26,13 @@ _SHOWN = 12
 class Registry:
     """The compiled specs of each directory, and the files that could not be read."""
 
-    def __init__(self, dirs: list[str], layers: list[list[Compiled]]) -> None:
-        """Take the specs found in each of `dirs`, lowest priority first."""
+    def __init__(self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "") -> None:
+        """Take the specs found in each of `dirs`, lowest priority first.
+
+        Those of `vendor`, of all without one, are written by generate-cdi.
+        """
         self.dirs = dirs
+        self._vendor = vendor
         self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
         self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
 
@@ -66,16 +70,31 @@ class Registry:
         specs = [spec for layer in self._layers for spec in layer if spec.kind == kind]
         dirs = ", ".join(self.dirs)
         broken = "".join(
-            f"; {spec.path} is broken: {spec.error.message}"
+            f"; {spec.path} is broken: {_without(spec.path, spec.error.message)}"
             for spec in self.broken[:4]
             if spec.error is not None
         )
+        # Where specs are read from: elsewhere a new one would change nothing.
+        place = self.dirs[-1] if self.dirs else "a directory of cdi.specDirs"
+        is_ours = self._vendor in ("", kind.partition("/")[0])
         if not specs:
-            return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken)
+            way = f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
+            if not is_ours:
+                way = f"install what its vendor describes its devices with; specs go into {place}"
+            return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
         have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
         shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
         files = ", ".join(spec.path for spec in specs)
-        return fault("GH1102", name=name, have=shown, files=files, broken=broken)
+        way = "if the device is new, its vendor's tools describe it anew"
+        if is_ours:
+            newest = specs[-1].path  # the one that counts
+            way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest}`"
+        return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
+
+
+def _without(path: str, message: str) -> str:
+    """Return a message about a file without the file's path in front."""
+    return message[len(path) + 2 :] if message.startswith(path + ": ") else message
 
 
 def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:
@@ -87,8 +106,8 @@ def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled,
     return found
 
 
-def load(dirs: list[str], compile_yaml: Callable[[str], None]) -> Registry:
-    """Return the registry of `dirs`, lowest priority first.
+def load(dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "") -> Registry:
+    """Return the registry of `dirs`, lowest priority first, on a node of `vendor`'s GPUs.
 
     `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
     stale; JSON is compiled here.
@@ -97,7 +116,7 @@ def load(dirs: list[str], compile_yaml: Callable[[str], None]) -> Registry:
     for directory in dirs:
         found = (_compiled(path, compile_yaml) for path in _files(directory))
         layers.append([spec for spec in found if spec is not None])
-    return Registry(dirs, layers)
+    return Registry(dirs, layers, vendor)
 
 
 def _files(directory: str) -> list[str]:

@@ -12,7 +12,13 @@ import errno
 import os
 
 from gpuhook.container import ledger, membership, runtime_state, state_roots
-from gpuhook.container.runtime_state import STOPPED, UNREADABLE, Found, UnreadableError
+from gpuhook.container.runtime_state import (
+    STOPPED,
+    UNREADABLE,
+    Found,
+    NoStateError,
+    UnreadableError,
+)
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
@@ -50,17 +56,19 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     return _one(text, begun or search.of_pod(text), search)
 
 
-def everything(roots: Sequence[str] = ()) -> list[Found]:
-    """Return all containers that have processes, sorted by id; also looks into these roots.
+def everything(roots: Sequence[str] = ()) -> tuple[list[Found], dict[str, GpuhookError]]:
+    """Return all containers that have processes, sorted by id, and GH1739 of others, by id.
 
-    Raises GH1746 where we may not look: who must look at all of them must know.
+    Those are ours, and their state cannot be read. Also looks into the roots given. Raises GH1746
+    where we may not look: who must look at all of them must know.
     """
     search = _Search(roots)
     living = sorted(search.living(), key=lambda found: (found.id, found.state_root))
     denied = [root for root, reason in search.trouble.items() if reason == _DENIED]
     if denied:
-        raise fault("GH1746", places=", ".join(denied))
-    return living
+        places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")
+        raise fault("GH1746", places=places)
+    return living, search.broken
 
 
 class _Search:
@@ -69,6 +77,8 @@ class _Search:
     def __init__(self, roots: Sequence[str]) -> None:
         self.trouble: dict[str, str] = {}
         self.looked: list[str] = []
+        self.broken: dict[str, GpuhookError] = {}
+        self.empty: dict[str, str] = {}
         self._entries = ledger.living()
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
@@ -105,7 +115,13 @@ class _Search:
         try:
             found = runtime_state.read(root, identity)
         except UnreadableError as error:
-            self.trouble[os.path.join(root, identity)] = str(error)
+            where = os.path.join(root, identity)
+            if isinstance(error, NoStateError):
+                self.empty[where] = str(error)
+            else:
+                self.trouble[where] = str(error)
+                if runtime_state.is_ours(where):
+                    self.broken[identity] = fault("GH1739", path=where, reason=error)
             found = Found(identity)
             found.state_root, found.status = root, UNREADABLE
             return found
@@ -153,11 +169,13 @@ def _one(text: str, candidates: list[Found], search: _Search) -> Found:
         raise fault("GH1736", name=text, candidates=", ".join(map(_described, chosen)))
     if chosen and chosen[0].status == UNREADABLE:
         where = os.path.join(chosen[0].state_root, chosen[0].id)
-        raise fault("GH1739", path=where, reason=search.trouble[where])
+        reason = search.trouble.get(where) or search.empty[where]
+        raise fault("GH1739", path=where, reason=reason)
     if chosen:
         return chosen[0]
-    trouble = [f"; not read: {path} ({reason})" for path, reason in search.trouble.items()]
-    skipped = "".join(trouble[:_NEAR])
+    trouble = [f"{path} ({reason})" for path, reason in search.trouble.items()]
+    many = f"{len(trouble)} of them, such as " if len(trouble) > _NEAR else ""
+    skipped = f"; not read: {many}{', '.join(trouble[:_NEAR])}" if trouble else ""
     places = ", ".join(search.looked) or "no state directory"
     raise fault("GH1735", name=text, places=places, skipped=skipped, near=search.near(text))
 

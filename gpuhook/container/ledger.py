@@ -12,9 +12,10 @@ What was done to a running container stands beside what its config.json gave it:
     live       what was given, by the prestart hook or `attach`: {"edits", the ContainerEdits;
                "jobs", the arguments of `gpuhook-hook apply` for its links; "made", what was not
                there before; "coming", what somebody has begun to make}
+    whole      the devices that `attach` gave as such, not by a replica
     withdrawn  the nodes that were taken away
 
-A restart under the same id is another first process: these three are then dropped while reading.
+A restart under the same id is another first process: these are then dropped while reading.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuhook/ledger/v1"
 _SWEEP_ABOVE = 512
-_LIVE = ("init", "live", "withdrawn")
+_LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
 

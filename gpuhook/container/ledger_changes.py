@@ -98,7 +98,7 @@ class Changing:
     others can open, they can hold.
     """
 
-    def __init__(self, root: str, identity: str) -> None:  # noqa: ARG002 # it has several names
+    def __init__(self, identity: str) -> None:
         # A few files for all containers: none has to be removed, and few wait for another's.
         self._name = f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}"
         self._fd = -1

@@ -35,6 +35,10 @@ class UnreadableError(Exception):
     """The state of a container cannot be used; says why."""
 
 
+class NoStateError(UnreadableError):
+    """There is no container, or not yet: a directory without a state, or none."""
+
+
 class Found:
     """A container, as its runtime knows it.
 
@@ -79,7 +83,7 @@ class Found:
         return Process(self.pid, self.started)
 
     def config(self) -> dict[str, Any]:
-        """Return its config.json, {} where no bundle is known; raises OSError, or GH1301.
+        """Return its config.json, {} where no bundle is known; raises OSError, or GH1772.
 
         crun keeps a copy with its state, which counts where the bundle is gone. GH1755 if another
         user than root, or ourselves, wrote it or could have: it says what the container was given.
@@ -95,9 +99,13 @@ class Found:
             found = os.fstat(fd)
             if not state.usable(found):
                 raise fault("GH1755", path=path, user=found.st_uid)
-            return oci.parsed(path, files.read_descriptor(fd, path, _MAX_STATE))
+            raw = files.read_descriptor(fd, path, _MAX_STATE)
         finally:
             os.close(fd)
+        try:
+            return oci.parsed(path, raw)
+        except GpuhookError as error:
+            raise fault("GH1772", reason=error.message) from error
 
 
 def read(root: str, identity: str) -> Found:
@@ -107,6 +115,8 @@ def read(root: str, identity: str) -> Found:
     """
     try:
         directory = os.open(os.path.join(root, identity), _DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoStateError(error.strerror) from error
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
     try:
@@ -121,7 +131,16 @@ def read(root: str, identity: str) -> Found:
             return _observed(found, found.owner)
     finally:
         os.close(directory)
-    raise UnreadableError("it has neither runc's state.json nor crun's status")
+    raise NoStateError("it has neither runc's state.json nor crun's status")
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a container's state directory is root's, or our own, and no other user's."""
+    try:
+        owner = _user_of(path) or os.lstat(path).st_uid
+    except OSError:
+        return False
+    return owner in (0, os.geteuid())
 
 
 def _user_of(root: str) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.container import live, oci, recovery
+from gpuhook.grant import replicas
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -50,7 +51,8 @@ def attach(
         return report
     has_steps = bool(plan.operations)
     intended = target.record(wanted.edits, todo, recovery.intended(held, wanted, plan))
-    before = Note(target, lambda entry: _intend(entry, grant, intended))
+    whole = _whole(grants, names, capabilities)
+    before = Note(target, lambda entry: _intend(entry, grant, whole, intended))
     after = Note(target, lambda entry: _enter(entry, target, wanted.edits, todo))
     plan.operations = [before, *plan.operations, after]
     plan.execute(held)
@@ -65,10 +67,23 @@ def attach(
     return report
 
 
-def _intend(entry: dict[str, Any], grant: Grant, record: dict[str, Any]) -> None:
+def _whole(
+    grants: granting.Granting, names: Sequence[str], capabilities: frozenset[str]
+) -> list[str]:
+    """Return the devices that are named as such: they do not go with a replica of them."""
+    own = [name for name in names if not replicas.device_of(name)]
+    return grants.named(own, capabilities).devices if own else []
+
+
+def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[str, Any]) -> None:
     """Note in the ledger what the container is going to be given: it may have it from now on."""
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-    for key, new in (("devices", grant.devices), ("replicas", grant.replicas), ("nodes", nodes)):
+    for key, new in (
+        ("devices", grant.devices),
+        ("nodes", nodes),
+        ("replicas", grant.replicas),
+        ("whole", whole),
+    ):
         entry[key] = list(dict.fromkeys([*entry.get(key, ()), *new]))
     entry["live"] = record
 

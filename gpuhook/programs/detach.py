@@ -167,7 +167,7 @@ class _Detach:
         """Note in the ledger what is gone, so that no repair brings it back."""
         target = self.target
         paths = [node["path"] for node in self.taken.nodes]
-        for key in ("devices", "replicas"):
+        for key in ("devices", "replicas", "whole"):
             entry[key] = [name for name in entry.get(key, ()) if not self.taken.is_gone(name)]
         self.intend(entry)
         gone = entry["withdrawn"]  # also by a detach that was killed

@@ -59,7 +59,7 @@ class Granting:
         return resolve.resolve(
             names,
             self._default_kind(),
-            registry.load(self.settings.spec_dirs, self._compile_spec),
+            self._registry(),
             alias=known_node.alias,
             adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
         )
@@ -69,7 +69,7 @@ class Granting:
 
         Without those that all of a spec's devices share. Devices go by their qualified names.
         """
-        found = registry.load(self.settings.spec_dirs, self._compile_spec)
+        found = self._registry()
         kind = self._default_kind()
         nodes = {}
         for name in found.names(kind):
@@ -87,6 +87,10 @@ class Granting:
         for job in found:
             require_fresh(job, self.settings.spec_dirs)
         return found
+
+    def _registry(self) -> registry.Registry:
+        vendor = self._default_kind().partition("/")[0]
+        return registry.load(self.settings.spec_dirs, self._compile_spec, vendor)
 
     def _default_kind(self) -> str:
         return self.settings.default_kind or words.VOCABULARY.default_kind
@@ -112,7 +116,7 @@ def require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
     now = freshness.fingerprint(job.host_root, job.libcuda)
     changed = freshness.differences(job.fingerprint, now)
     if changed:
-        raise fault("GH1120", changes="; ".join(changed), dirs=", ".join(spec_dirs))
+        raise fault("GH1120", changes="; ".join(changed), dirs=spec_dirs[-1])
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:

@@ -9,6 +9,8 @@ import stat
 from gpuhook.container import live, oci
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import replicas
+from gpuhook.grant.resolve import NOTHING_BUT_FILES
+from gpuhook.programs.shares import Shares, device
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -26,17 +28,22 @@ class Taken:
     """The device nodes to take away, with their numbers, and the names that go with them.
 
     A node that nobody noted counts as well, if it is there or could be opened: afterwards the
-    container cannot open what was named, whoever gave it. `is_last` says that no GPU stays, so
-    that what came with the first one goes too.
+    container cannot open what was named, whoever gave it. `replicas` are those of the ledger's
+    entry that go. `is_last` says that no GPU stays, so that what came with the first one goes too.
     """
 
     def __init__(self, target: Target, grants: Granting, names: Sequence[str]) -> None:
-        """Raises GH1759 for a name that neither a spec nor the container has."""
+        """Raises GH1759 for a name that neither a spec nor the container has.
+
+        GH1771 for a name where there is no spec, GH1770 for `none` while a GPU needs that.
+        """
         self.devices: list[str] = []
-        self.replicas = [name for name in names if replicas.device_of(name)]
         self._target = target
         self._grants = grants
         self._devices = self._described()
+        shares = Shares(target, grants, self._devices, names)
+        self.replicas = shares.named
+        names = [name for name in names if name not in shares.staying]
         held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
         shared = self._shared(held)
         asked = self._asked(names, held)
@@ -45,7 +52,11 @@ class Taken:
         asked = {path: node for path, node in asked.items() if path not in needed}
         self.nodes = [n for path, n in asked.items() if path in held or self._is_usable(n)]
         left = [path for path in held if path not in asked and path not in shared]
-        self.is_last = not left and bool(self.nodes or (asked and target.given))
+        is_rest = any(name.rpartition("=")[2] == NOTHING_BUT_FILES for name in names)
+        if is_rest and left:
+            raise fault("GH1770", id=target.found.id, nodes=", ".join(left))
+        is_asked = is_rest or bool(asked)
+        self.is_last = not left and bool(self.nodes or (is_asked and target.given))
         by_config = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
         self._gone = frozenset(asked)
         if self.is_last:
@@ -62,11 +73,11 @@ class Taken:
         """
         if self.is_last or name in self.devices or name in self.replicas:
             return True
-        device = "=" + _device(name) if replicas.device_of(name) else name
+        ending = "=" + device(name) if replicas.device_of(name) else name
         return any(
             nodes and nodes <= self._gone
             for other, nodes in self._devices.items()
-            if other.endswith(device)
+            if other.endswith(ending)
         )
 
     def _described(self) -> dict[str, frozenset[str]]:
@@ -92,10 +103,9 @@ class Taken:
         paths = [name for name in names if name.startswith("/dev/")]
         for path in paths:
             if path not in held and not words.is_node(path):
-                raise fault("GH1759", name=path, nodes=_listed(held))
+                raise _unknown(f"{path} is no device node of the driver", held)
         found = [held.get(path) or self._numbered({"path": path}) for path in paths]
-        staying = set(self._other_replicas(names))
-        named = [name for name in names if name not in paths and _device(name) not in staying]
+        named = [name for name in names if name not in paths]
         if named:
             found += [held.get(node["path"]) or self._numbered(node) for node in self._of(named)]
         return {node["path"]: node for node in map(self._numbered, filter(None, found)) if node}
@@ -104,18 +114,15 @@ class Taken:
         try:
             grant = self._grants.named(names, EVERY)
         except GpuhookError as error:
-            if error.code != "GH1102":
-                raise
             held = {n["path"]: n for n in self._target.granted.get("deviceNodes") or ()}
-            raise fault("GH1759", name=error.message, nodes=_listed(held)) from error
+            if error.code == "GH1102":
+                raise _unknown(error.message, held) from error
+            if error.code == "GH1104":
+                node = _node_of(held)
+                raise fault("GH1771", reason=error.message, hint=error.hint, node=node) from error
+            raise
         self.devices = grant.devices
         return grant.edits.get("deviceNodes") or []
-
-    def _other_replicas(self, names: Sequence[str]) -> list[str]:
-        """Return the devices of which the container holds a replica that is not named."""
-        kept = [name for name in self._target.entry.get("replicas", ()) if name not in names]
-        asked = {_device(name) for name in names if replicas.device_of(name)}
-        return [device for device in map(_device, kept) if device in asked]
 
     def _needed_besides(self, asked: frozenset[str], held: frozenset[str]) -> frozenset[str]:
         """Return the nodes of devices that the container holds besides those asked for.
@@ -134,20 +141,20 @@ class Taken:
     def _numbered(self, node: DeviceNode) -> DeviceNode | None:
         """Return the node with its numbers: the host's, else those that it has in the container."""
         try:
-            device = oci.stated(node)
+            stated = oci.stated(node)
         except GpuhookError:
             found = self._target.held.root.found(node["path"], follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
                 return None
             numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
             return {**node, "type": "c", "major": numbers[0], "minor": numbers[1]}
-        if device["type"] not in "bc":
+        if stated["type"] not in "bc":
             return None
         return {
             **node,
-            "type": device["type"],
-            "major": device["major"],
-            "minor": device["minor"],
+            "type": stated["type"],
+            "major": stated["major"],
+            "minor": stated["minor"],
         }
 
     def _is_usable(self, node: DeviceNode) -> bool:
@@ -160,10 +167,11 @@ class Taken:
         return is_there or allowed
 
 
-def _device(name: str) -> str:
-    """Return the device that a name or a replica id means."""
-    return replicas.device_of(name) or name
+def _unknown(what: str, held: dict[str, DeviceNode]) -> GpuhookError:
+    has = f"the nodes {', '.join(held)}" if held else "no node of the driver"
+    return fault("GH1759", name=what, nodes=has, node=_node_of(held))
 
 
-def _listed(held: dict[str, DeviceNode]) -> str:
-    return ", ".join(held) or "none"
+def _node_of(held: dict[str, DeviceNode]) -> str:
+    """Return a node that may be named, for an example."""
+    return next(filter(words.is_gpu_node, held), "/dev/nvidia0")

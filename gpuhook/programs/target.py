@@ -158,7 +158,7 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
         with ExitStack() as stack:
             signals = stack.enter_context(Interruptible()) if to_change else None
             if to_change:
-                stack.enter_context(ledger_changes.Changing(found.state_root, found.id))
+                stack.enter_context(ledger_changes.Changing(found.id))
             container = stack.enter_context(live.opened(process, "/", spec, cgroup))
             if signals is not None:
                 container.signals = signals

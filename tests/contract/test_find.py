@@ -98,13 +98,13 @@ def test_a_life(
                 created.started,
             )
             assert find(str(found.pid), roots).id == name
-            assert name in [one.id for one in everything(roots)]
+            assert name in [one.id for one in everything(roots)[0]]
         with created.process() as process:
             assert it.container.call("kill", "KILL").rc == 0
             eventually(lambda: find(name, roots).status == "stopped")
             assert code_of(process.require_alive) == "GH1732"
         assert code_of(created.process) in ("GH1730", "GH1731")
-        assert name not in [one.id for one in everything(roots)]
+        assert name not in [one.id for one in everything(roots)[0]]
     assert code_of(lambda: find(name, roots)) == "GH1735"
 
 
@@ -174,7 +174,7 @@ def test_engines(
         call = partial(request.getfixturevalue("containerd").run, root, args, env=[mark])
 
     def marked() -> list[Found]:
-        made = [one for one in everything() if one.engine == engine]
+        made = [one for one in everything()[0] if one.engine == engine]
         return [one for one in made if mark in one.config()["process"]["env"]]
 
     with ThreadPoolExecutor(1) as pool:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 from pathlib import Path
 
 import pytest
 
 from tests.contract.bundles import rule
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks
+from tests.contract.product import CONTROL, Product, asks
 
 
 def held(live: Live) -> list[dict[str, object]]:
@@ -43,6 +46,98 @@ def test_one_of_two_replicas(node8: Product, tmp_path: Path) -> None:
         assert node8.device(2) in live.view().gpus()
 
 
+@pytest.mark.parametrize("whole", ["2", "uuid", "granted", "by an engine"])
+def test_a_replica_of_a_device_held_whole(whole: str, node8: Product, tmp_path: Path) -> None:
+    """The device stays with who holds it as such: of the replica, only the note goes."""
+    uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks(uuid if whole == "granted" else "2"))
+    attached = {"2": "2", "uuid": uuid}.get(whole)
+    runtime = [] if attached else [mine.runtime]
+    with started(made, mine, "runc", "host", *runtime) as live:
+        if attached:
+            live.attach(attached)
+        if whole == "by an engine":
+            shutil.rmtree(mine.state / "containers")  # config.json tells of it, and nobody else
+        live.attach(f"{uuid}::1")
+        done = live.detach(f"{uuid}::1")
+        assert (done["steps"], done["notes"]) == ([], [f"no longer noted as held: {uuid}::1"])
+        assert held(live)[0]["replicas"] == []
+        assert mine.device(2) in live.view().gpus()
+        assert live.detach("2")["steps"] != []
+        assert mine.device(2) not in live.view().gpus()
+
+
+def test_a_replica_that_was_never_held(node8: Product, tmp_path: Path) -> None:
+    """Nothing is said to be gone that was not there; else the device is meant."""
+    uuid = str(node8.gpu(2).uuid)
+    mine = node8.apart(tmp_path / "node")
+    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "host", mine.runtime) as live:
+        for replica in (f"{uuid}::1", f"{node8.gpu(3).uuid}::1"):
+            done = live.detach(replica)
+            assert (done["steps"], done["notes"]) == ([], [])
+        assert mine.device(2) in live.view().gpus()
+    place = tmp_path / "other"
+    with started(sleeping(place), mine) as live:
+        live.attach("3")
+        node = Path(f"/proc/{live.pid}/root{mine.device(2)}")
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(195, mine.gpu(2).minor or 0))
+        done = live.detach(f"{uuid}::1")
+        assert done["steps"]
+        assert not any("no longer noted" in note for note in done["notes"])
+        assert not node.exists()
+
+
+def test_a_replica_by_another_name(node8: Product, tmp_path: Path) -> None:
+    """A replica is the same one by the device's index and by its UUID."""
+    uuid = str(node8.gpu(2).uuid)
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach(f"{uuid}::1")
+        assert "no longer noted as held: " + f"{uuid}::1" in live.detach("2::1")["notes"]
+        assert held(live) == []
+
+
+def test_as_ps_shows_it(node8: Product, tmp_path: Path) -> None:
+    """The beginning of a UUID is a name too, for a replica as well."""
+    uuid = str(node8.gpu(2).uuid)
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach(uuid[:12] + "::1")
+        assert held(live)[0]["replicas"] == [f"{uuid}::1"]
+        live.detach(uuid[:12])
+        assert held(live) == []
+
+
+def test_none(node8: Product, tmp_path: Path) -> None:
+    """`none` is the control nodes and the driver's files, which go alone only without a GPU."""
+    with started(sleeping(tmp_path), node8) as live:
+        before = live.seen()
+        live.attach("none")
+        assert set(live.view().gpus()) == CONTROL
+        live.attach("2")
+        assert node8.device(2) in live.refused("GH1770", "detach", "--device", "none")
+        live.detach("2")
+        live.attach("none")
+        live.detach("none")
+        after = live.seen()
+        assert (after.files, after.nodes, len(after.mounts)) == (
+            before.files, before.nodes, len(before.mounts),
+        )  # fmt: skip
+        assert live.detach("none")["steps"] == []
+
+
+def test_what_no_spec_describes(node8: Product, tmp_path: Path) -> None:
+    """Where names cannot be told, and where they mean nothing, nodes can be named instead."""
+    mine = node8.apart(tmp_path / "node")
+    with started(sleeping(tmp_path), mine) as live:
+        said = live.refused("GH1759", "detach", "--device", "/dev/null")
+        assert "/dev/null is no device node of the driver; the container has no node of" in said
+        live.attach("2")
+        mine.spec.unlink()
+        said = live.refused("GH1771", "detach", "--device", "2")
+        assert "generate-cdi" in said
+        assert f"--device {mine.device(2)}: that needs no CDI spec" in said
+        assert live.detach(mine.device(2))["steps"]
+
+
 def test_a_wildcard_that_allows_it(node8: Product, tmp_path: Path) -> None:
     """On v1 a rule for all devices of a major cannot be denied for one: then nothing is done."""
     wild = {**rule(195, 0), "minor": -1}
@@ -64,5 +159,9 @@ def test_who_asks_and_has_none(node8: Product, tmp_path: Path) -> None:
         assert done.rc == 1
         assert "GH1745" in done.stdout
         assert "NVIDIA_VISIBLE_DEVICES=all" in done.stdout
+        (note,) = live.report("repair")["notes"]
+        assert "NVIDIA_VISIBLE_DEVICES=all" in note
+        assert "`gpuhook attach` it one" in note
         live.attach("2")
         assert live.gpuhook("inspect", "--exit-code").rc == 0
+        assert live.report("repair")["notes"] == []

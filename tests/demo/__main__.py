@@ -59,6 +59,10 @@ def farewell(page: Page, seconds: float) -> None:
     page.command("gpuhook cdi list                              # the devices of its CDI spec")
     page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
     page.command("gpuhook generate-cdi --inventory t4 --hooks none")
+    page.say("\nA container that runs, as root:")
+    for command, meaning in scene.live_commands(scene.keep_bundle(PLACE)):
+        page.command(f"{command:<56}  # {meaning}")
+    page.say("")
     page.command("make test        # every tick above, as a test")
     page.command("make bench       # what a start costs")
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import dump_file, freshness
+from tests.contract import roots
+from tests.contract.bundles import bundle
 from tests.contract.product import Product, install
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -59,6 +61,26 @@ def write_environment(made: Product) -> None:
     lines = [f"export {name}='{value}'" for name, value in {**made.env, **roots}.items()]
     path = f'export PATH="{made.bindir}:$PATH"'
     (made.place / "env").write_text("\n".join([path, *lines]) + "\n", encoding="utf-8")
+
+
+def keep_bundle(place: Path) -> Path:
+    """Make the bundle of a container without a GPU, for the reader to start; returns it."""
+    root = roots.copy("debian", place / "notebook/root")
+    # Without a cgroup of the tests': the runtime names one after the container.
+    linux = {"cgroupsPath": None}
+    return bundle(place / "notebook", root, ["sleep", "infinity"], linux=linux).path
+
+
+def live_commands(made: Path) -> list[tuple[str, str]]:
+    """Return what to try with that container, with a word on each."""
+    return [
+        (f"runc run -d --bundle {shown(made)} notebook", "it runs, without a GPU"),
+        ("gpuhook attach notebook --device 0", "it gets one"),
+        ("gpuhook inspect notebook", "what it has"),
+        ("gpuhook ps", "who holds what"),
+        ("gpuhook detach notebook --device 0", "the GPU goes"),
+        ("runc delete --force notebook", "the end of it"),
+    ]
 
 
 def shown(path: Path) -> str:

@@ -164,3 +164,50 @@ def test_a_closed_pipe_is_no_fault() -> None:
     ended = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert "Traceback" not in ended.stderr
+
+
+PROGRAM = "from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+
+
+def written(target: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line with its standard output as a shell's redirection says."""
+    script = f'"$@" {target}'
+    command = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM, *words]
+    return subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inventory", "--inventory", "h100x8", "-o", "json"],
+        ["inventory", "--inventory", "t4"],
+        ["config", "path"],
+        ["--version"],
+        ["--help"],
+        ["attach", "--help"],
+    ],
+)
+@pytest.mark.parametrize(
+    ("target", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_an_output_that_cannot_be_written(target: str, reason: str, words: list[str]) -> None:
+    """It is said once, with the reason, and the status is 1."""
+    ended = written(target, *words)
+    assert ended.returncode == 1
+    message, hint = ended.stderr.splitlines()
+    assert message == f"Error GH1591: standard output: {reason}"
+    assert hint.startswith("hint: see to where it goes")
+
+
+def test_nothing_to_print(tmp_path: Path) -> None:
+    """A closed standard output is no matter to a command that prints nothing there."""
+    file = tmp_path / "settings.yaml"
+    file.touch()
+    ended = written(">&-", "config", "compile", str(file))
+    assert (ended.returncode, "GH1591" in ended.stderr) == (0, False)
+
+
+def test_a_pipe_that_closes_is_quiet() -> None:
+    """Whoever closes the pipe knows."""
+    ended = written("| true", "inventory", "--inventory", "t4")
+    assert ended.stderr == ""

@@ -170,7 +170,7 @@ def test_stopped(node: Node) -> None:
     with pytest.raises(GpuhookError) as caught:
         found.process()
     assert caught.value.code == "GH1738"
-    assert everything(node.roots) == []
+    assert everything(node.roots)[0] == []
 
 
 def test_a_pid_that_is_used_again(node: Node) -> None:
@@ -213,7 +213,7 @@ def test_one_root_under_two_names(node: Node) -> None:
     node.runc("abc")
     (node.place / "link").symlink_to(node.roots[0])
     assert find("abc", [*node.roots, str(node.place / "link")]).id == "abc"
-    assert len(everything([*node.roots, str(node.place / "link")])) == 1
+    assert len(everything([*node.roots, str(node.place / "link")])[0]) == 1
 
 
 def test_none(node: Node) -> None:
@@ -249,13 +249,36 @@ def test_a_state_that_cannot_be_used(node: Node, text: str, reason: str) -> None
     assert f"{node.roots[1]}/abc" in error.message
     assert reason in error.message
     assert refused("ab", node.roots).code == "GH1736"
-    assert [found.id for found in everything(node.roots)] == ["abc1"]
+    living, broken = everything(node.roots)
+    assert [found.id for found in living] == ["abc1"]
+    assert {name: error.code for name, error in broken.items()} == {"abc": "GH1739"}
+    assert reason in broken["abc"].message
 
 
 def test_a_directory_without_a_state(node: Node) -> None:
-    """So it is while a runtime makes or removes a container."""
+    """So it is while a runtime makes or removes a container, and everywhere but in a state root."""
     os.mkdir(node.roots[0] + "/abc")
     assert "neither" in refused("abc", node.roots).message
+    assert everything(node.roots) == ([], {})
+    assert "abc" not in refused("other", node.roots).message
+
+
+def test_many_states_that_cannot_be_used(node: Node) -> None:
+    """A few are named, the others counted."""
+    for number in range(9):
+        node.write("runc", f"abc{number}", "state.json", "{")
+    message = refused("other", node.roots).message
+    assert f"; not read: 9 of them, such as {node.roots[0]}/abc0 (" in message
+    assert "abc6" not in message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_user_s_broken_state_is_that_user_s(node: Node) -> None:
+    """No user makes a look at all containers fail for root."""
+    file = node.write("runc", "abc", "state.json", "{")
+    for path in (file, file.parent):
+        os.chown(path, 1000, 1000)
+    assert everything(node.roots) == ([], {})
 
 
 def test_a_fifo_holds_nobody_up(node: Node) -> None:
@@ -284,7 +307,7 @@ def test_a_link_is_no_state(node: Node) -> None:
     node.runc("abc")
     os.symlink(node.roots[0] + "/abc", node.roots[1] + "/other")
     assert refused("other", node.roots).code == "GH1739"
-    assert [found.id for found in everything(node.roots) if found.id in ("abc", "other")] == ["abc"]
+    assert [found.id for found in everything(node.roots)[0]] == ["abc"]
 
 
 def test_pids(node: Node) -> None:
@@ -331,7 +354,7 @@ def test_the_state_roots_of_the_ledger(node: Node) -> None:
     assert refused("abc", []).code == "GH1735"
     ledger.record(node.roots[0], "abc", {"pid": 0, "started": None})
     assert find("abc").id == "abc"
-    assert [found.id for found in everything()] == ["abc"]
+    assert [found.id for found in everything()[0]] == ["abc"]
 
 
 def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
@@ -339,7 +362,7 @@ def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
     pid, started = node.process()
     bundle = node.bundle("abc", POD)
     ledger.record("", "abc", {"pid": pid, "started": started, "bundle": bundle})
-    (found,) = everything()
+    (found,) = everything()[0]
     assert (found.id, found.pid, found.bundle, found.status) == ("abc", pid, bundle, "running")
     for name in (str(pid), "train-0", "abc", "ab"):
         assert find(name).pid == pid

@@ -323,14 +323,14 @@ def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path
 def test_one_who_changes_at_a_time(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the state root of the container is called; others need not wait."""
     monkeypatch.setattr(ledger_changes, "_PATIENCE", 0)
-    with ledger_changes.Changing("/var/run/runc", "x"):
-        with ledger_changes.Changing(root, "y"):
+    with ledger_changes.Changing("x"):
+        with ledger_changes.Changing("y"):
             pass
         with pytest.raises(GpuhookError, match="for half a minute") as raised:
-            ledger_changes.Changing(root, "x").__enter__()
+            ledger_changes.Changing("x").__enter__()
     assert raised.value.code == "GH1757"
     assert Path(raised.value.hint.split("`")[1].split()[1]).exists()
-    with ledger_changes.Changing(root, "x"):
+    with ledger_changes.Changing("x"):
         pass
 
 
@@ -338,7 +338,7 @@ def test_locks_are_no_entries(root: str, sleeper: tuple[int, int], held: Path) -
     """Creates count what is in the directory of the entries."""
     entered(root, "here")
     for number in range(300):
-        with ledger_changes.Changing(root, str(number)):
+        with ledger_changes.Changing(str(number)):
             pass
     ledger_changes.update(root, "here", sleeper, lambda entry: entry)
     assert len(os.listdir(held)) == 1

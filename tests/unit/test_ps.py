@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.container import ledger
+from gpuhook.diagnose import unseen
 from gpuhook.programs.cli import main
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
@@ -116,3 +120,101 @@ def test_words_of_a_container_command_no_terminal(place: Path) -> None:
     assert all(line.isprintable() for line in lines)
     assert "a\\x1b[31mb\\r" in lines[1]
     assert listed()[0]["pod"] == entry["pod"]
+
+
+NOBODY = 65534
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Be a user without rights."""
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Give a directory that every user can look into."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+@AS_ROOT
+def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where runtimes' state is root's alone, nobody is told that there is no container."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
+    for identity in ("one", "two"):
+        container(public, identity, **holding(0))
+    (public / "runc").chmod(0o700)
+    with nobody():
+        shown = ps()
+        document = ps("-o", "json")
+    assert shown.exit_code == document.exit_code == 1
+    assert shown.stderr == "warning: run as root: 2 entries could not be checked\n"
+    assert json.loads(document.stdout)["containers"] == []
+    assert len(listed()) == 2
+
+
+@AS_ROOT
+def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be told is told, with a warning of the rest."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
+    container(public, "one", **holding(0))
+    (public / "runc").chmod(0o700)
+    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), **holding(1)}
+    ledger.record("", "two", own)
+    with nobody():
+        shown = ps()
+    assert shown.exit_code == 0
+    assert len(shown.stdout.splitlines()) == 2
+    assert shown.stderr == "warning: run as root: 1 entry could not be checked\n"
+
+
+@AS_ROOT
+def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own ledger is another one than root's, which is not passed over in silence."""
+    monkeypatch.delenv("GPUHOOK_STATE_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(public / "run"))
+    monkeypatch.setattr(unseen, "OF_ROOT", str(public / "containers"))
+    with nobody():
+        assert ps().exit_code == 0
+    (public / "containers").mkdir()
+    (public / "containers/one.json").touch()
+    with nobody():
+        shown = ps()
+    assert shown.exit_code == 1
+    assert "run as root: 1 entry of root's ledger not looked at" in shown.stderr
+    assert "no container" not in shown.stderr
+    (public / "containers").chmod(0o700)
+    with nobody():
+        assert "root's ledger: Permission denied" in ps().stderr
+
+
+@pytest.mark.parametrize("wrong", ["file", "dangling/state", "nothing/state"])
+def test_a_state_directory_that_can_be_none(
+    wrong: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file, or a place that is not there, is a fault that names the variable."""
+    (place / "file").touch()
+    (place / "dangling").symlink_to(place / "nowhere")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place / wrong))
+    failed = ps()
+    assert failed.exit_code == 1
+    message, hint = failed.stderr.splitlines()
+    assert message.startswith(f"Error GH1592: {place / wrong}")
+    assert "in the state directory" in message
+    assert hint.endswith("GPUHOOK_STATE_DIR names it")
+
+
+def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
+    """Nothing was given where there is none yet; whoever mistyped its name sees that."""
+    shown = ps()
+    assert shown.exit_code == 0
+    assert f"no container holds a GPU that gpuhook gave: there is no {place}/state yet" in (
+        shown.stderr
+    )

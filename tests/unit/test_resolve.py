@@ -168,6 +168,43 @@ def test_names_of_nothing(name: str, code: str, host: Host) -> None:
     assert name.partition("::")[0].partition("=all")[0] in caught.value.message
 
 
+def hint(host: Host, name: str) -> str:
+    """Return the way out that is told to whoever asks for a name that leads nowhere."""
+    with pytest.raises(GpuhookError) as caught:
+        resolve.resolve(
+            [name],
+            KIND,
+            registry.load(host.dirs, host._no_yaml, "nvidia.com"),
+            alias=lambda name: None,
+            adjust=lambda _, edits: edits,
+        )
+    return caught.value.hint
+
+
+def test_the_way_out_is_one(host: Host) -> None:
+    """A new spec goes where specs are read from, and generate-cdi describes no other vendor's."""
+    run = host.dirs[1]
+    assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
+    (Path(run) / "nvidia.json").unlink()
+    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
+    other = hint(host, "example.org/net=eth0")
+    assert "generate-cdi" not in other
+    assert run in other
+    host.spec([device("a", "/dev/a")], kind="example.org/net", name="net")
+    assert "generate-cdi" not in hint(host, "example.org/net=b")
+
+
+def test_a_broken_spec_is_named_once(host: Host) -> None:
+    """What is wrong with it follows its path."""
+    path = Path(host.dirs[1], "nvidia.json")
+    path.write_text("{}")
+    with pytest.raises(GpuhookError) as caught:
+        host.resolve("GPU-0")
+    assert caught.value.code == "GH1104"
+    assert caught.value.message.count(str(path)) == 1
+    assert f"; {path} is broken: /" in caught.value.message
+
+
 def test_a_conflict(host: Host) -> None:
     """One name in two files of a directory is a fault that names both; other names are not hit."""
     host.spec([device("GPU-1", "/dev/other")], name="other")

@@ -14,7 +14,9 @@ from typing import IO, Any
 import click
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError
+from gpuhook.programs import standard_output
+from gpuhook.programs.wording import worded
 
 COMMANDS = {
     "attach": "gpuhook.programs.cli.attach:attach",
@@ -45,14 +47,6 @@ class Failure(click.ClickException):
         click.echo(f"hint: {self.hint}", file=file, err=file is None)
 
 
-def worded(error: GpuhookError | OSError) -> GpuhookError:
-    """Return the fault that tells people of an error."""
-    if isinstance(error, GpuhookError):
-        return error
-    where = error.filename if error.filename is not None else "the system"
-    return fault("GH1590", where=where, reason=error.strerror or error)
-
-
 class LazyGroup(click.Group):
     """A group whose commands are imported by name, and which words the faults of all of them."""
 
@@ -72,6 +66,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line, and end with its status."""
+        standard_output.name()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # of what click prints by itself: --help, --version
+            failure = Failure(standard_output.trouble(error) or worded(error))
+            failure.show()
+            sys.exit(failure.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a GpuhookError or OSError becomes a Failure."""
         try:
@@ -79,7 +83,7 @@ class LazyGroup(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:  # `gpuhook inventory | head`: click ends it quietly
                 raise
-            raise _failure(ctx, error) from error
+            raise _failure(ctx, standard_output.trouble(error) or error) from error
         except GpuhookError as error:
             raise _failure(ctx, error) from error
 

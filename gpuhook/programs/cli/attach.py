@@ -12,7 +12,7 @@ from gpuhook.programs.cli import parameters
 
 
 @click.command()
-@click.argument("container")
+@options.container
 @options.device
 @click.option(
     "--driver-capabilities",
@@ -44,7 +44,15 @@ def attach(
     back, as its config.json does not have it.
     """
     names = options.names_of(devices)
-    with target.opened(container, state_roots, to_change=not dry_run) as found:
-        chosen = driver_capabilities or found.capabilities()
-        report = attaching.attach(found, options.grants(), names, chosen, is_dry=dry_run)
+    paths = [name for name in names if name.startswith("/")]
+    if paths:
+        what = f"{paths[0]} is a path, and only detach takes those; give the GPU's index or UUID"
+        raise click.BadParameter(what, param_hint="--device")
+    with (
+        options.failing("attach", container, output),
+        target.opened(container, state_roots, to_change=not dry_run) as found,
+    ):
+        chosen, grants = driver_capabilities or found.capabilities(), options.grants()
+        names = options.whole_names(names, grants)
+        report = attaching.attach(found, grants, names, chosen, is_dry=dry_run)
     options.show([report.document()], "attach", output)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from contextlib import contextmanager
 
 import click
 
@@ -12,25 +14,39 @@ from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
 from gpuhook.engine_log import EngineLog
-from gpuhook.errors import fault, printable
+from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.grant import replicas
 from gpuhook.programs.cli import config, parameters
 from gpuhook.programs.granting import Granting
+from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 _MAX_LINE = 4096
+_BEGINNING = re.compile(r"(GPU|MIG)-[0-9a-f]{8}")
 
+
+def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a container; a usage error if it is empty."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("the name of a container is not empty", ctx, param)
+    return value
+
+
+container = click.argument("container", callback=_container)
+container_or_none = click.argument("container", required=False, callback=_container)
 state_root = click.option(
     "--state-root",
     "state_roots",
     metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
     multiple=True,
     show_envvar=True,
     help="A directory in which a runtime keeps its containers' state (its --root), besides those "
-    "where engines have theirs; repeatable.",
+    "where engines have theirs; repeatable, in the environment separated by colons.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 output = parameters.output("text", "json")
@@ -41,8 +57,9 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="An index, UUID, PCI bus id, replica id or CDI name, as in NVIDIA_VISIBLE_DEVICES; "
-    "repeatable, and comma lists are taken.",
+    help="An index, UUID (or its beginning, as `gpuhook ps` shows it), PCI bus id, replica id or "
+    "CDI name, `all`, or `none` for the driver's files alone; repeatable, and comma lists are "
+    "taken.",
 )
 
 
@@ -67,8 +84,51 @@ def grants() -> Granting:
     return Granting(chosen, EngineLog("gpuhook"), _compile)
 
 
+def whole_names(names: Sequence[str], granting: Granting) -> list[str]:
+    """Return the names with whole UUIDs in place of beginnings that mean one device.
+
+    At least what `gpuhook ps` shows, GPU-3d2b7a51, must be there of it. Others stay as they are.
+    """
+    if not any(map(_BEGINNING.match, names)):
+        return list(names)
+    try:
+        known = [name.partition("=")[2] for name in granting.nodes_by_device()]
+    except GpuhookError:  # without a spec no name is known: who resolves it says so
+        return list(names)
+    return [_whole(name, known) for name in names]
+
+
+def _whole(name: str, known: Sequence[str]) -> str:
+    if not _BEGINNING.match(name):
+        return name
+    device, separator, number = name.partition(replicas.SEPARATOR)
+    meant = [one for one in known if one.startswith(device)]
+    return meant[0] + separator + number if len(meant) == 1 else name
+
+
 def _compile(path: str) -> None:
     compiler.compile_with(spec.parser(path), path, os.stat(path))
+
+
+@contextmanager
+def failing(verb: str, container: str, output: str) -> Iterator[None]:
+    """Print the fault that ends a command as a document too, where that was asked for."""
+    try:
+        yield
+    except (GpuhookError, OSError) as error:
+        if output == "json":
+            told = failure(container, worded(error))
+            show([], verb, output, [told])
+        raise
+
+
+def failure(container: str, error: GpuhookError) -> dict[str, str]:
+    """Return a fault as the documents have it."""
+    return {"container": container, "code": error.code, "message": _printable(error.message)}
+
+
+def _printable(text: str) -> str:
+    return printable(text, _MAX_LINE)
 
 
 def show(
@@ -92,12 +152,12 @@ def show(
         return
     for told in documents:
         for line in _lines(told):
-            click.echo(printable(line, _MAX_LINE))
+            click.echo(_printable(line))
         without = "" if verb == "detach" else "without "
         for note in [*(without + what for what in told["skipped"]), *told["notes"]]:
-            click.echo(f"note: {printable(note, _MAX_LINE)}", err=True)
+            click.echo(f"note: {_printable(note)}", err=True)
         for what in told["left"]:
-            click.echo(f"left over: {printable(what, _MAX_LINE)}", err=True)
+            click.echo(f"left over: {_printable(what)}", err=True)
 
 
 def _lines(told: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from gpuhook.programs.cli import container_options as options
 
 
 @click.command()
-@click.argument("container")
+@options.container
 @options.device
 @click.option(
     "--force",
@@ -34,14 +34,21 @@ def detach(
     """Take a GPU away from a running CONTAINER (as in `gpuhook attach --help`).
 
     A device may also be named by its node, /dev/nvidia0: one that fell off the bus has no other
-    name left. Control nodes and driver files go with the last GPU, and only if they came with one
-    while the container ran. What config.json gives comes back when the container is started again.
-    Exit status 1 also where the container held on to a file: it cannot open the device all the
-    same.
+    name left. Control nodes and driver files go with the last GPU, or as `none` where there is no
+    GPU, and only if they came while the container ran. A replica takes its device along unless the
+    container holds that besides.
+
+    What config.json gives comes back when the container is started again. Exit status 1 also where
+    the container held on to a file: it cannot open the device all the same.
     """
     names = options.names_of(devices)
-    with target.opened(container, state_roots, to_change=not dry_run) as found:
-        report = detaching.detach(found, options.grants(), names, force=force, is_dry=dry_run)
+    with (
+        options.failing("detach", container, output),
+        target.opened(container, state_roots, to_change=not dry_run) as found,
+    ):
+        grants = options.grants()
+        names = options.whole_names(names, grants)
+        report = detaching.detach(found, grants, names, force=force, is_dry=dry_run)
     options.show([report.document()], "detach", output)
     if report.left:
         raise click.exceptions.Exit(1)

@@ -19,7 +19,7 @@ _MAX_LINE = 4096
 
 
 @click.command()
-@click.argument("container")
+@options.container
 @options.state_root
 @parameters.output("table", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if something is wrong.")

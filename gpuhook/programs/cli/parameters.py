@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -32,8 +31,13 @@ def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A
 def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:
-    """Return what --driver-capabilities names, None without it."""
-    try:
-        return words.parse_capabilities(value) if value is not None else None
-    except GpuhookError as error:
-        raise click.BadParameter(f"{error.message}; {error.hint}", ctx, param) from error
+    """Return what --driver-capabilities names, None without it; a usage error for no capability."""
+    if value is None:
+        return None
+    known = (*words.CAPABILITIES, "all")
+    named = [word.strip() for word in value.split(",") if word.strip()]
+    unknown = [word for word in named if word not in known]
+    if unknown or not named:
+        what = f"unknown driver capability {unknown[0]}" if unknown else "it is empty"
+        raise click.BadParameter(f"{what}; known are {', '.join(known)}", ctx, param)
+    return words.parse_capabilities(value)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.container import ledger
-from gpuhook.diagnose import holdings
+from gpuhook.diagnose import holdings, unseen
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import table
 from gpuhook.vendors.nvidia import known_node
@@ -24,20 +24,31 @@ from gpuhook.vendors.nvidia import known_node
 def ps(output: str, no_headers: bool) -> None:
     """List the containers that hold GPUs: pod, GPUs, replicas, route, since when.
 
-    Reads the ledger that the runtime wrapper and the hook keep; entries of containers that are
-    gone are removed while reading.
+    Reads the ledger, which the runtime wrapper, the hooks, attach and detach write; entries of
+    containers that are gone are removed while reading. Exit status 1 where nothing could be looked
+    at.
     """
+    missing, hidden = unseen.missing(), unseen.warnings()
     by_node = known_node.uuids()
     told = [holdings.of(entry, by_node) for entry in ledger.living()]
     held = [one for one in told if one["gpus"] or not one["withdrawn"]]
+    _print(held, output, no_headers=no_headers)
+    for warning in hidden:
+        click.echo(f"warning: {warning}", err=True)
+    if hidden and not held:
+        raise click.exceptions.Exit(1)
+    if not held and output != "json":
+        yet = f": there is no {missing} yet" if missing else ""
+        click.echo(f"no container holds a GPU that gpuhook gave{yet}", err=True)
+
+
+def _print(held: list[dict[str, Any]], output: str, *, no_headers: bool) -> None:
     if output == "json":
         click.echo(json.dumps({"schema": "gpuhook/ps/v1", "containers": held}, indent=2))
         return
     headers = ("CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "ROUTE", "SINCE")
     rows = [_row(one, is_wide=output == "wide") for one in held]
     click.echo(table(None if no_headers else headers, rows), nl=False)
-    if not held:
-        click.echo("no container holds a GPU that gpuhook gave", err=True)
 
 
 def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ from functools import partial
 import click
 
 from gpuhook.container import find
-from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.diagnose import inspection
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import apart, target
 from gpuhook.programs import repair as repairing
 from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import worded
+from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SECONDS = 60
 
 
 @click.command()
-@click.argument("container", required=False)
+@options.container_or_none
 @click.option("--all", "everything", is_flag=True, help="Every running container of this node.")
 @options.state_root
 @options.dry_run
@@ -49,24 +50,54 @@ def repair(
     hook gave its GPUs, which leaves no such trace, the nodes count that it asks for and has.
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    if everything == bool(container):
+    if everything and container:
+        raise click.UsageError("name a CONTAINER, or --all, not both")
+    if not (everything or container):
         raise click.UsageError("name a CONTAINER, or --all")
-    grants = options.grants()
     if container:
-        with target.opened(container, state_roots, to_change=not dry_run) as found:
-            report = repairing.repair(found, grants, is_dry=dry_run)
-        options.show([report.document()], "repair", output)
-        return
+        _repair_one(container, state_roots, output, is_dry=dry_run)
+    else:
+        _repair_all(state_roots, output, is_dry=dry_run)
+
+
+def _repair_one(container: str, roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
+    with (
+        options.failing("repair", container, output),
+        target.opened(container, roots, to_change=not is_dry) as found,
+    ):
+        report = repairing.repair(found, options.grants(), is_dry=is_dry)
+        if not (report.steps or found.granted):
+            report.notes += _unheard(found)
+    options.show([report.document()], "repair", output)
+
+
+def _unheard(one: target.Target) -> list[str]:
+    """Return that a container asks for GPUs and was given none, which is not repair's to mend."""
+    facts = inspection.of(one.held, one.found, one.spec, one.entry)
+    wrong = [error for error in inspection.findings(facts) if error.code == "GH1745"]
+    return [f"{error.message}: {error.hint}" for error in wrong]
+
+
+def _repair_all(roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
+    """Repair what can be repaired, whatever becomes of the rest, or of what is told of it."""
     reports: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
-    for result in _all(state_roots, grants, is_dry=dry_run):
+    unsaid: OSError | None = None
+    for result in _all(roots, options.grants(), is_dry=is_dry):
         if "code" in result:
+            hint = result.pop("hint")
             failures.append(result)
             click.echo("Error {code}: {container}: {message}".format(**result), err=True)
+            click.echo(f"hint: {hint}", err=True)
             continue
         reports.append(result)
-        if output == "text":
-            options.show([result], "repair", output)
+        if output == "text" and unsaid is None:
+            try:
+                options.show([result], "repair", output)
+            except OSError as error:  # `gpuhook repair --all | head`: the others need it too
+                unsaid = error
+    if unsaid is not None:
+        raise unsaid
     if output == "json":
         options.show(reports, "repair", output, failures)
     elif not reports and not failures:
@@ -82,18 +113,22 @@ def _all(
 
     Each by a process of its own: one container must not keep the others from being repaired.
     """
-    for found in find.everything(state_roots):
+    living, broken = find.everything(state_roots)
+    for found in living:
         if found.owner not in (0, os.geteuid()):
             continue  # another user's own, and that user's to repair
         work = partial(_one, found, grants, is_dry=is_dry)
         try:
             result = apart.done(work, _SECONDS)
         except TimeoutError:
-            result = _failure(found, fault("GH1760", container=found.id, seconds=_SECONDS))
+            late = fault("GH1760", container=found.id, seconds=_SECONDS)
+            result = _failure(found.id, late)
         except OSError as error:  # it was killed, for want of memory perhaps
-            result = _failure(found, worded(error))
+            result = _failure(found.id, worded(error))
         if result:
             yield result
+    for identity, reason in broken.items():
+        yield _failure(identity, reason)
 
 
 def _one(found: Found, grants: Granting, *, is_dry: bool) -> dict[str, Any]:
@@ -103,10 +138,10 @@ def _one(found: Found, grants: Granting, *, is_dry: bool) -> dict[str, Any]:
             report = repairing.repair(one, grants, is_dry=is_dry)
             return report.document() if one.granted or report.steps else {}
     except (GpuhookError, OSError) as error:
-        return _failure(found, worded(error))
+        return _failure(found.id, worded(error))
     except Exception as error:  # no mistake of ours may end it for the others
-        return _failure(found, fault("GH1758", kind=type(error).__name__, reason=error))
+        return _failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
 
 
-def _failure(found: Found, error: GpuhookError) -> dict[str, Any]:
-    return {"container": found.id, "code": error.code, "message": printable(error.message, 4096)}
+def _failure(container: str, error: GpuhookError) -> dict[str, Any]:
+    return {**options.failure(container, error), "hint": error.hint}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo tells its reader to try."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.contract.product import Product
+from tests.demo import scene
+
+
+def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command works, in that order, from the directory in which the demo was called."""
+    monkeypatch.chdir(tmp_path)
+    mine = node8.apart(tmp_path / "build")
+    scene.write_environment(mine)
+    commands = [command for command, _ in scene.live_commands(scene.keep_bundle(mine.place))]
+    said = {}
+    try:
+        for command in commands:
+            with (tmp_path / "out").open("w") as out:  # a pipe would be the container's too
+                shell = ["sh", "-c", f". build/env; {command} </dev/null"]
+                done = subprocess.run(shell, stdout=out, stderr=subprocess.STDOUT, check=False)
+            said[command] = (tmp_path / "out").read_text()
+            assert done.returncode == 0, said
+    finally:
+        if os.path.exists("/run/runc/notebook"):
+            subprocess.run([*commands[-1].split()], check=True)
+    assert node8.device(0) in said["gpuhook inspect notebook"]
+    assert "notebook" in said["gpuhook ps"]

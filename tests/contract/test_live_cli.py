@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands on running containers say when something is wrong, to people and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.contract.live import SCHEMA, Live, sleeping, started
+from tests.contract.product import Product, asks
+
+
+def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
+    """Return the code and the container of the one failure that a document has."""
+    done = live.gpuhook(verb, *words, "-o", "json", name=name)
+    assert done.rc == 1, done
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["schema"], document["containers"]) == (f"gpuhook/{verb}/v1", [])
+    (one,) = document["failures"]
+    assert f"Error {one['code']}: {one['message']}\nhint: " in done.stderr
+    return one["code"], one["container"]
+
+
+def test_a_failure_as_a_document(node8: Product, tmp_path: Path) -> None:
+    """A program gets its document whatever happens; people get their words beside it."""
+    with started(sleeping(tmp_path), node8) as live:
+        assert failed(live, "attach", "--device", "17") == ("GH1102", live.id)
+        assert failed(live, "detach", "--device", "17") == ("GH1759", live.id)
+        for verb, *words in (("attach", "--device", "2"), ("detach", "--device", "2"), ("repair",)):
+            assert failed(live, verb, *words, name="no-such") == ("GH1735", "no-such")
+
+
+def test_a_broken_config(node8: Product, tmp_path: Path) -> None:
+    """The way out is not a new container's: this one runs."""
+    made = sleeping(tmp_path)
+    with started(made, node8) as live:
+        made.file.write_text("{")
+        said = live.refused("GH1772", "inspect")
+        assert "runc spec" not in said
+        assert str(made.file) in said
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_all_of_which_one_is_broken(output: str, node8: Product, tmp_path: Path) -> None:
+    """A state that nobody can read is a failure of `--all`; the others are repaired."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+        broken = made.path / "state/broken"
+        broken.mkdir()
+        (broken / "state.json").write_text("{")
+        done = live.gpuhook("repair", "-o", output, name="--all")
+        (broken / "state.json").unlink()
+        assert done.rc == 1
+        assert "Error GH1739: broken: " in done.stderr
+        assert "\nhint: name the container by the pid" in done.stderr
+        assert mine.device(2) in live.view().gpus()
+        if output == "json":
+            document = json.loads(done.stdout)
+            jsonschema.validate(document, SCHEMA)
+            failures = [one["code"] for one in document["failures"]]
+            assert failures == ["GH1739"]
+        else:
+            assert f"{live.id}: done" in done.stdout
+
+
+def test_all_though_nobody_reads(node8: Product, tmp_path: Path) -> None:
+    """Containers are repaired also where what is told of it goes nowhere."""
+    mine = node8.apart(tmp_path / "node")
+    with (
+        started(sleeping(tmp_path / "a", env=asks("2")), mine, "runc", "host", mine.runtime) as one,
+        started(sleeping(tmp_path / "b", env=asks("2")), mine, "runc", "host", mine.runtime) as two,
+    ):
+        for live in (one, two):
+            Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+        command = [*one.command("repair", name="--all"), *two.roots]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, env=one.env, text=True, check=False
+            )
+        assert done.returncode == 1
+        assert "Error GH1591: standard output: No space left on device" in done.stderr
+        for live in (one, two):
+            assert mine.device(2) in live.view().gpus()
+
+
+def test_a_state_directory_in_the_way(node8: Product, tmp_path: Path) -> None:
+    """A fault of the state directory says so, and names the variable."""
+    with started(sleeping(tmp_path), node8) as live:
+        env = {**live.env, "GPUHOOK_STATE_DIR": "/proc/nope"}
+        done = subprocess.run(
+            live.command("attach", "--device", "2"),
+            capture_output=True,
+            env=env,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert "Error GH1592: /proc/nope" in done.stderr, done
+        assert "GPUHOOK_STATE_DIR names it" in done.stderr
+        assert not os.path.exists(f"/proc/{live.pid}/root{node8.device(2)}")

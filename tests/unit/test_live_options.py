@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands on running containers take, and how they refuse the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.programs.cli import container_options, main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.programs.granting import Granting
+
+
+def refused(*words: str, **env: str) -> str:
+    """Return the usage error of a command, which does nothing."""
+    done = CliRunner().invoke(main, words, prog_name="gpuhook", env=env)
+    assert done.exit_code == 2, done
+    assert done.stdout == ""
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["", " "])
+@pytest.mark.parametrize("verb", [["attach", "--device=0"], ["detach", "--device=0"], ["inspect"]])
+def test_an_empty_name(verb: list[str], name: str) -> None:
+    """An unset variable of a script is no container."""
+    assert "the name of a container is not empty" in refused(*verb, name)
+    assert "the name of a container is not empty" in refused("repair", name)
+
+
+def test_repair_takes_one_or_all() -> None:
+    """Both is a mistake, and so is neither."""
+    assert "name a CONTAINER, or --all, not both" in refused("repair", "--all", "x")
+    assert refused("repair").endswith("name a CONTAINER, or --all")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["attach", "x", "--device=0"],
+        ["detach", "x", "--device=0"],
+        ["inspect", "x"],
+        ["repair", "x"],
+    ],
+)
+def test_a_state_root_that_is_none(verb: list[str], tmp_path: Path) -> None:
+    """A directory that is not there, and a file, are no state roots."""
+    missing, file = tmp_path / "missing", tmp_path / "file"
+    file.touch()
+    assert "does not exist" in refused(*verb, "--state-root", str(missing))
+    assert "is a file" in refused(*verb, "--state-root", str(file))
+    assert "does not exist" in refused("repair", "x", GPUHOOK_REPAIR_STATE_ROOTS=str(missing))
+
+
+def test_attach_takes_no_paths() -> None:
+    """Whoever wants that is told who does."""
+    said = refused("attach", "x", "--device", "0,/dev/nvidia0")
+    assert "/dev/nvidia0 is a path, and only detach takes those" in said
+
+
+def test_driver_capabilities() -> None:
+    """The option is named, not a variable that nobody set; an empty one is no default."""
+    said = refused("attach", "x", "--device", "0", "--driver-capabilities", "foo,compute")
+    assert "'--driver-capabilities': unknown driver capability foo; known are compute" in said
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in said
+    for empty in ("", " , "):
+        said = refused("attach", "x", "--device", "0", "--driver-capabilities", empty)
+        assert "'--driver-capabilities': it is empty" in said
+    assert "unknown driver capability foo" in refused("generate-cdi", "--driver-capabilities=foo")
+
+
+class _Grants:
+    """A node with three devices by UUID and one by index."""
+
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        names = ["GPU-aaaaaaaa-1", "GPU-bbbbbbbb-1", "GPU-bbbbbbbb-2", "0"]
+        return {f"nvidia.com/gpu={name}": frozenset() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("GPU-aaaaaaaa", "GPU-aaaaaaaa-1"),
+        ("GPU-aaaaaaaa-", "GPU-aaaaaaaa-1"),
+        ("GPU-aaaaaaaa::2", "GPU-aaaaaaaa-1::2"),
+        ("GPU-bbbbbbbb", "GPU-bbbbbbbb"),
+        ("GPU-bbbbbbbb-2", "GPU-bbbbbbbb-2"),
+        ("GPU-aaaaaaa", "GPU-aaaaaaa"),
+        ("GPU-cccccccc", "GPU-cccccccc"),
+        ("0", "0"),
+    ],
+)
+def test_the_beginning_of_a_uuid(given: str, meant: str) -> None:
+    """As `gpuhook ps` shows it, and only where it means one device."""
+    grants = cast("Granting", _Grants())
+    assert container_options.whole_names([given], grants) == [meant]
