@@ -102,7 +102,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"container": found.id, "steps": [], "skipped": [], "notes": [], "left": []}
 
     monkeypatch.setattr(options, "grants", lambda: None)
-    monkeypatch.setattr(find, "everything", lambda _: [Found("first"), Found("second")])
+    monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
     monkeypatch.setattr("gpuhook.programs.cli.repair._one", one)
     done = CliRunner().invoke(main, ["repair", "--all"])
     assert done.exit_code == 1
