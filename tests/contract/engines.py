@@ -44,20 +44,26 @@ class Containerd:
         `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). Of a
         runtime that fails, containerd tells the last error of its --log (JSON) and nothing else.
         """
-        words = ["run", "--rm", "--rootfs", "--runc-binary", str(runtime)]
-        words += ["--fifo-dir", str(self.place / "fifo"), *options]
+        words = ["--rootfs", *options]
         for assignment in env:
             words += ["--env", assignment]
-        words += [str(root), f"gpuhook-test-{uuid4().hex[:12]}", *args]
-        return self.ctr(*words)
+        return self._run([*words, str(root)], args, runtime)
 
     def run_spec(self, spec: Mapping[str, Any], runtime: Path | str = "runc") -> Result:
         """Run a container with `ctr run --config`: `spec` is its whole config.json."""
-        name = f"gpuhook-test-{uuid4().hex[:12]}"
-        file = self.place / f"{name}.json"
+        file = self.place / f"{uuid4().hex}.json"
         file.write_text(json.dumps(spec), encoding="utf-8")
-        words = ["run", "--rm", "--runc-binary", str(runtime), "--fifo-dir"]
-        return self.ctr(*words, str(self.place / "fifo"), "--config", str(file), name)
+        return self._run(["--config", str(file)], (), runtime)
+
+    def _run(self, words: Sequence[str], args: Sequence[str], runtime: Path | str) -> Result:
+        """Run a container, twice if need be: of a short one, containerd may lose what it writes."""
+        own = ["run", "--rm", "--runc-binary", str(runtime), "--fifo-dir", str(self.place / "fifo")]
+
+        def once() -> Result:
+            return self.ctr(*own, *words, f"gpuhook-test-{uuid4().hex[:12]}", *args)
+
+        done = once()
+        return once() if done.rc == 0 and not done.stdout.endswith("\n") else done
 
     def ctr(self, *words: str) -> Result:
         """Call ctr with these words."""
