@@ -2,18 +2,20 @@
 """A link or a file in a root file system as it is or is to be, and as the ledger notes it.
 
 WARM. A note is JSON: [] for nothing, ["link", target], ["file", what], where what is the checksum
-of what was made and the text of what was there before; ["large"] for a file that was not kept.
+of what was made and the content of what was there before, in base 64; ["large"] for a file that
+was not kept. Entries of the ledger must stay small, whatever an image holds.
 """
 
 from __future__ import annotations
 
-from binascii import crc32
+from binascii import a2b_base64, b2a_base64, crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_KEPT = 65536  # bytes of a file that stood where something was made
+MOST_KEPT = 65536  # bytes of a file that was written anew: the loader's cache and what it reads
+MOST_UNDER_LINK = 4096  # of a file that a link takes the place of: there may be many
 
 
 class Change:
@@ -60,7 +62,9 @@ class Change:
         """Return the note from which it can be made again."""
         if self.data is None:
             return self.summary()
-        return ["file", self.data.decode("latin-1")] if len(self.data) <= MOST_KEPT else ["large"]
+        if len(self.data) > MOST_KEPT:
+            return ["large"]
+        return ["file", b2a_base64(self.data, newline=False).decode()]
 
     def noted(self, before: Change) -> list[Any]:
         """Return [path, what is made, what was there before] for the ledger."""
@@ -73,5 +77,5 @@ def of_note(path: str, note: list[Any]) -> Change | None:
     if kind == "link":
         return Change(path, target=str(note[1]))
     if kind == "file":
-        return Change(path, data=str(note[1]).encode("latin-1"))
+        return Change(path, data=a2b_base64(note[1]))
     return None if note else Change(path)

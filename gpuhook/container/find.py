@@ -57,10 +57,11 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
 
 
 def everything(roots: Sequence[str] = ()) -> tuple[list[Found], dict[str, GpuhookError]]:
-    """Return all containers that have processes, sorted by id, and GH1739 of others, by id.
+    """Return all containers that have processes, sorted by id, and why others cannot be told.
 
-    Those are ours, and their state cannot be read. Also looks into the roots given. Raises GH1746
-    where we may not look: who must look at all of them must know.
+    Those are ours, and their state cannot be read: GH1739 by the directory of the state. Also
+    looks into the roots given. Raises GH1746 where we may not look: who must look at all of them
+    must know.
     """
     search = _Search(roots)
     living = sorted(search.living(), key=lambda found: (found.id, found.state_root))
@@ -121,7 +122,7 @@ class _Search:
             else:
                 self.trouble[where] = str(error)
                 if runtime_state.is_ours(where):
-                    self.broken[identity] = fault("GH1739", path=where, reason=error)
+                    self.broken[where] = fault("GH1739", path=where, reason=error)
             found = Found(identity)
             found.state_root, found.status = root, UNREADABLE
             return found

@@ -20,6 +20,7 @@ A restart under the same id is another first process: these are then dropped whi
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from binascii import crc32
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuhook/ledger/v1"
 _SWEEP_ABOVE = 512
+_MAX_BYTES = 1 << 20  # of an entry: what is larger is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
@@ -79,7 +81,8 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     """Write the entry of container `identity` of the runtime state root `root` ("": unknown).
 
     `entry` says at least `pid` and `started` of the process that stands for the container until
-    the runtime has its state. Raises OSError where the directory cannot be written.
+    the runtime has its state. Raises OSError where the directory cannot be written, or the
+    entry is too large to be read again.
     """
     held = directory()
     if not os.path.isdir(held):
@@ -87,7 +90,10 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     root = os.path.abspath(root) if root else ""
     whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
     path = path_of(root, identity)
-    files.replace(path, fastjson.dumps(whole) + b"\n", mode=0o644)
+    text = fastjson.dumps(whole) + b"\n"
+    if len(text) > _MAX_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    files.replace(path, text, mode=0o644)
     if len(os.listdir(held)) > _SWEEP_ABOVE:
         for _ in living():
             pass
@@ -174,7 +180,7 @@ def entry_at(path: str) -> dict[str, Any] | None:
     try:
         if not state.usable(os.lstat(path)):
             return None
-        entry = fastjson.loads(files.read(path, 1 << 20))
+        entry = fastjson.loads(files.read(path, _MAX_BYTES))
     except (OSError, ValueError, GpuhookError):
         return None
     if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:

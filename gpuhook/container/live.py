@@ -48,19 +48,12 @@ class Wanted:
 
     __slots__ = ("denied", "edits", "is_mounted", "owner", "provisions")
 
-    def __init__(
-        self,
-        edits: ContainerEdits,
-        provisions: list[Provision] | None = None,
-        *,
-        owner: tuple[int, int] = (0, 0),
-        is_mounted: bool = False,
-    ) -> None:
+    def __init__(self, edits: ContainerEdits, provisions: list[Provision] | None = None) -> None:
         self.denied: list[str] = []
         self.edits = edits
+        self.is_mounted = False
+        self.owner = (0, 0)
         self.provisions = provisions or []
-        self.owner = owner
-        self.is_mounted = is_mounted
 
 
 class Plan:

@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 
-from gpuhook.container.change import MOST_KEPT
+from gpuhook.container.change import MOST_UNDER_LINK
 from gpuhook.container.rootfs import Root
 from gpuhook.container.walk import CrossingError, Walk, mount_id
 from gpuhook.errors import fault
@@ -208,7 +208,7 @@ class LiveRoot(Root):
         Nobody could put it back. A container that is being made gets the link all the same.
         """
         found = self.found(path, follow=False) if self.is_entered else None
-        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_KEPT:
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_UNDER_LINK:
             raise OSError(errno.EEXIST, "the image has a file of its own there", path)
 
     def link(self, target: str, path: str) -> bool:

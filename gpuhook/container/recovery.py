@@ -48,12 +48,9 @@ def made(held: Live, given: ContainerEdits, before: Made, coming: Made) -> Made:
     found.files += coming.files  # these go only where they are empty
     known = {path for path, *_ in before.changes}
     with held.as_root():
-        found.changes += [
-            [path, summary, *rest]
-            for path, summary, *rest in coming.changes
-            # What is neither as it was to be nor known is told from that when it is taken away.
-            if path not in known or current(held.root, path).summary() == summary
-        ]
+        there = [one for one in coming.changes if current(held.root, one[0]).summary() == one[1]]
+    # What is neither as it was to be nor known is told from that when it is taken away.
+    found.changes += [one for one in coming.changes if one[0] not in known] + there
     return found
 
 

@@ -29,10 +29,10 @@ class Rehearsal:
 
     def link(self, target: str, path: str) -> bool:
         """Note a link that is not there yet; raises OSError where it cannot be made."""
+        self._root.require_kept(path)
         if previous(self._root, path).target == target:
             return False
         self._root.writer(path)
-        self._root.require_kept(path)
         self.changes.append(Change(path, target=target))
         return True
 

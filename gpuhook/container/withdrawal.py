@@ -131,8 +131,9 @@ def _changes(
             ours += _entries_of_links(made)
             changes += _without(ours, now.data, was_there=bool(note))
         elif is_ours:
-            changes.append(Change(path))
-            skipped.append(f"{path}: what the image had there was too large to be kept")
+            stays = "" if summary[0] == "link" else "stays as it is: "
+            skipped.append(f"{path}: {stays}what the image had there was too large to be kept")
+            changes += [] if stays else [Change(path)]
     return changes
 
 

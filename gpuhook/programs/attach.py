@@ -41,9 +41,9 @@ def attach(
     todo = grants.jobs(grant, capabilities)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
-    nvidia_live.add_profile(wanted, held.root, capabilities)
+    nvidia_live.add_profile(wanted, held.root, capabilities, target.withdrawn)
     wanted.owner = oci.owner(target.spec)
-    wanted.denied = target.withdrawn
+    wanted.denied = target.denied
     plan = live.plan(held, wanted)
     plan.skipped += reasons
     report = Report(target, plan, is_dry=is_dry)
@@ -85,12 +85,11 @@ def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[
         ("whole", whole),
     ):
         entry[key] = list(dict.fromkeys([*entry.get(key, ()), *new]))
+    entry["withdrawn"] = [path for path in entry.get("withdrawn") or () if path not in nodes]
     entry["live"] = record
 
 
 def _enter(entry: dict[str, Any], target: Target, edits: ContainerEdits, todo: list[Jobs]) -> None:
     """Note in the ledger that it has been given."""
-    nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
-    entry["withdrawn"] = [path for path in target.withdrawn if path not in nodes]
     target.made.add(target.held.made)
     entry["live"] = target.record(edits, todo)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuhook.container import live, recovery, users, withdrawal
+from gpuhook.container import live, users, withdrawal
 from gpuhook.container.bind_mounts import Bind
 from gpuhook.container.live import Plan
-from gpuhook.container.made import noted
-from gpuhook.container.removals import Forbid
+from gpuhook.container.made import Made, noted
+from gpuhook.container.rehearsal import current
+from gpuhook.container.removals import Forbid, PutBack
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.report import Report
 from gpuhook.programs.taken import Taken
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cdi.edits import DeviceNode
-    from gpuhook.container.made import Made
     from gpuhook.container.operations import Operation
     from gpuhook.kernel.device_filter import Rule
     from gpuhook.programs.granting import Granting
@@ -79,7 +79,7 @@ class _Detach:
     def __init__(self, target: Target, taken: Taken) -> None:
         self.target = target
         self.taken = taken
-        self._coming: Made | None = None
+        self._coming = Made()
 
     def plan(self) -> Plan:
         """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
@@ -104,14 +104,19 @@ class _Detach:
 
     def _profile(self) -> list[Operation]:
         """Return the step that takes the nodes out of the application profile, if there is one."""
-        gone = [node["path"] for node in self.taken.nodes]
-        left = granted.without(self.target.granted, gone).get("deviceNodes") or []
-        wanted = nvidia_live.profile_renewed(self.target.made, [node["path"] for node in left])
-        if wanted is None:
+        target = self.target
+        if not nvidia_live.has_profile(target.made):
             return []
-        plan = live.plan(self.target.held, wanted)
-        self._coming = recovery.intended(self.target.held, wanted, plan)
-        return plan.operations
+        gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
+        left = granted.without(target.granted, gone).get("deviceNodes") or []
+        root = target.held.root
+        with target.held.as_root():
+            change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
+            now = current(root, change.path)
+        if now.summary() == change.summary():
+            return []
+        self._coming.changes.append(change.noted(now))
+        return [PutBack([change], [change.path])]
 
     def _unknown(self) -> list[str]:
         """Return what there is of the driver that nobody has noted, if the last GPU goes."""
@@ -160,7 +165,7 @@ class _Detach:
         """Note in the ledger what is going to go."""
         paths = [node["path"] for node in self.taken.nodes]
         entry["withdrawn"] = list(dict.fromkeys([*self.target.withdrawn, *paths]))
-        if self._coming is not None:
+        if self._coming.changes:
             entry["live"] = self.target.record({}, coming=self._coming)
 
     def enter(self, entry: dict[str, Any]) -> None:
@@ -175,7 +180,7 @@ class _Detach:
         if self.taken.is_last:
             entry.pop("live", None)
         elif "live" in entry:
-            target.made.add(target.held.made)
+            target.made.add(self._coming)
             for node in self.taken.nodes:
                 rule = live.rule_of(node)
                 target.made.forget(node["path"], noted(rule) if rule is not None else [])

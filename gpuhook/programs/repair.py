@@ -11,7 +11,6 @@ import os
 from typing import Any
 
 from gpuhook.container import live, oci
-from gpuhook.container.live import Wanted
 from gpuhook.errors import GpuhookError
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
@@ -53,10 +52,10 @@ def missing(target: Target, grants: Granting | None) -> Plan:
         return live.Plan()
     edits = _credible(edits, target, grants)
     wanted, _ = nvidia_live.wanted(target.held.root, edits, todo)
-    owner = oci.owner(target.spec)
-    return live.plan(
-        target.held, Wanted(wanted.edits, wanted.provisions, owner=owner, is_mounted=True)
-    )
+    if nvidia_live.has_profile(target.made):
+        nvidia_live.renew_profile(wanted, target.held.root, target.withdrawn)
+    wanted.owner, wanted.is_mounted = oci.owner(target.spec), True
+    return live.plan(target.held, wanted)
 
 
 def _credible(edits: ContainerEdits, target: Target, grants: Granting | None) -> ContainerEdits:

@@ -33,7 +33,8 @@ class Target:
     """A container: what its runtime says, its config.json, its ledger entry, and itself, held.
 
     `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
-    what was newly made for that, `withdrawn` the nodes that were taken away of the former.
+    what was newly made for that, `withdrawn` the nodes that were taken away of the former,
+    `denied` those that may be denied without showing it.
     """
 
     def __init__(self, found: Found, spec: dict[str, Any], held: Live) -> None:
@@ -50,6 +51,9 @@ class Target:
         if record.coming is not None:
             self.made.add(recovery.made(held, self.given, self.made, record.coming))
         self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
+        # Somebody was killed who was to allow them again.
+        begun = self.entry.get("nodes") or () if record.coming is not None else ()
+        self.denied = [*self.withdrawn, *begun]
 
     def record(
         self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: Made | None = None

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from gpuhook.loader import cache
 from tests.contract import roots
 from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
-from tests.contract.product import CONTROL, LIBRARIES, Product, asks
+from tests.contract.product import CONTROL, LIBRARIES, MAJOR, Product, asks
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doors import assert_nodes
 from tests.contract.test_prestart import PROFILE
@@ -154,6 +156,48 @@ def test_profile(node8: Product, tmp_path: Path) -> None:
         assert_profile(live, bits[2])
         live.detach("2")
         assert_as_before(live.bundle.root, before.files)
+
+
+@pytest.mark.parametrize("obstacle", ["pipe", "full"])
+def test_profile_in_the_way(obstacle: str, node8: Product, tmp_path: Path) -> None:
+    """A container cannot keep its GPU by what it does to the profile: that is left over, told."""
+    place = PROFILE.rpartition("/")[0]
+    made = sleeping(tmp_path, env=asks("void", "all"))
+    config = made.config()
+    if obstacle == "full":
+        small = {"type": "tmpfs", "source": "tmpfs", "options": ["size=16k"]}
+        config["mounts"].append({"destination": place, **small})
+    made.write(config)
+    with started(made, node8) as live:
+        live.attach("2", "3")
+        profile = Path(f"/proc/{live.pid}/root{PROFILE}")
+        if obstacle == "pipe":
+            profile.unlink()
+            os.mkfifo(profile)
+        else:
+            with pytest.raises(OSError, match="No space"):
+                (profile.parent / "own").write_bytes(bytes(1 << 16))
+        done = live.gpuhook("detach", "--device", "3")
+        assert "Error" not in done.stderr, done
+        assert (PROFILE in done.stderr) == (obstacle == "full")
+        view = live.view(tries(node8))
+        assert view.tries[node8.number(3)] == "EPERM"
+        assert node8.device(3) not in view.gpus()
+        assert node8.device(2) in view.gpus()
+
+
+def test_profile_of_others(node8: Product, tmp_path: Path) -> None:
+    """A GPU that somebody else gave stays visible to EGL; a profile that is lost comes back."""
+    with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
+        minors = {index: node8.gpu(index).minor or 0 for index in (0, 2, 3)}
+        node = Path(f"/proc/{live.pid}/root{node8.device(0)}")
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(MAJOR, minors[0]))
+        live.attach("2", "3")
+        live.detach("3")
+        assert_profile(live, 1 << minors[0] | 1 << minors[2])
+        Path(f"/proc/{live.pid}/root{PROFILE}").unlink()
+        assert live.report("repair")["steps"] != []
+        assert_profile(live, 1 << minors[0] | 1 << minors[2])
 
 
 def assert_profile(live: Live, mask: int) -> None:

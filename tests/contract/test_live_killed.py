@@ -88,6 +88,21 @@ def test_second_device(call: str, node8: Product, tmp_path: Path) -> None:
         assert_without(live, before, rules, call)
 
 
+def test_given_again(node8: Product, tmp_path: Path) -> None:
+    """A device that was taken away, and is being given again, is known when that is killed."""
+    with started(sleeping(tmp_path), node8) as live:
+        before, rules = live.seen(), live.rules()
+        live.attach("2")
+        live.detach("2")
+        assert killed(live, "attach", "rename", 2, tmp_path / "trace")
+        live.attach("3")
+        live.detach("3")
+        assert_nodes(live.view(), node8, CONTROL, 2)
+        assert live.report("repair")["steps"] == []
+        live.detach("2")
+        assert_without(live, before, rules, "again")
+
+
 def test_repaired(node8: Product, tmp_path: Path) -> None:
     """Killed before its last note: who holds the GPU is known, and stays known after a repair."""
     uuid = str(node8.gpu(2).uuid)
@@ -127,6 +142,20 @@ def test_what_the_image_had(node8: Product, tmp_path: Path) -> None:
         assert killed(live, "attach", "rename", 2, tmp_path / "trace")
         live.detach("2")
         assert_without(live, before, rules, "killed")
+
+
+def test_a_large_text(node8: Product, tmp_path: Path) -> None:
+    """A loader's configuration that is too large to be kept stays, with our line at its end."""
+    made = sleeping(tmp_path)
+    own = made.root / "etc/ld.so.conf"
+    own.write_bytes(b"# own\n" * 20_000)
+    with started(made, node8) as live:
+        live.attach("2")
+        written = own.read_bytes()
+        assert written.startswith(b"# own\n" * 20_000)
+        away = live.detach("2")
+        assert own.read_bytes() == written
+        assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: stays")]
 
 
 def test_a_large_file(node8: Product, tmp_path: Path) -> None:

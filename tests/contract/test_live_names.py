@@ -96,10 +96,12 @@ def test_a_replica_by_another_name(node8: Product, tmp_path: Path) -> None:
         assert held(live) == []
 
 
-def test_as_ps_shows_it(node8: Product, tmp_path: Path) -> None:
-    """The beginning of a UUID is a name too, for a replica as well."""
-    uuid = str(node8.gpu(2).uuid)
-    with started(sleeping(tmp_path), node8) as live:
+@pytest.mark.parametrize("strategy", ["uuid", "index"])
+def test_as_ps_shows_it(strategy: str, node8: Product, tmp_path: Path) -> None:
+    """The beginning of a UUID is a name too, for a replica as well, and if the spec has none."""
+    uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
+    mine.generate("--device-name-strategy", strategy)
+    with started(sleeping(tmp_path), mine) as live:
         live.attach(uuid[:12] + "::1")
         assert held(live)[0]["replicas"] == [f"{uuid}::1"]
         live.detach(uuid[:12])

@@ -368,3 +368,12 @@ def test_pods(annotations: dict[str, str]) -> None:
 def test_no_pod(annotations: object) -> None:
     """Without such annotations there is no pod, and odd ones do no harm."""
     assert ledger.pod_of(annotations) == {}
+
+
+def test_nothing_that_cannot_be_read(root: str, held: Path) -> None:
+    """An entry that nobody would read again is refused, and the one before it stays."""
+    entered(root, "here")
+    (before,) = [path.read_bytes() for path in held.iterdir()]
+    with pytest.raises(OSError, match="File too large"):
+        entered(root, "here", live="x" * (1 << 20))
+    assert [path.read_bytes() for path in held.iterdir()] == [before]

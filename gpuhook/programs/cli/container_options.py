@@ -19,10 +19,11 @@ from gpuhook.grant import replicas
 from gpuhook.programs.cli import config, parameters
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
+from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
 _MAX_LINE = 4096
@@ -92,13 +93,14 @@ def whole_names(names: Sequence[str], granting: Granting) -> list[str]:
     if not any(map(_BEGINNING.match, names)):
         return list(names)
     try:
-        known = [name.partition("=")[2] for name in granting.nodes_by_device()]
+        known = {name.partition("=")[2] for name in granting.nodes_by_device()}
     except GpuhookError:  # without a spec no name is known: who resolves it says so
         return list(names)
+    known.update(known_node.uuids().values())  # a spec may name its devices by index alone
     return [_whole(name, known) for name in names]
 
 
-def _whole(name: str, known: Sequence[str]) -> str:
+def _whole(name: str, known: Collection[str]) -> str:
     if not _BEGINNING.match(name):
         return name
     device, separator, number = name.partition(replicas.SEPARATOR)

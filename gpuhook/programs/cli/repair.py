@@ -127,8 +127,8 @@ def _all(
             result = _failure(found.id, worded(error))
         if result:
             yield result
-    for identity, reason in broken.items():
-        yield _failure(identity, reason)
+    for where, reason in broken.items():
+        yield _failure(os.path.basename(where), reason)
 
 
 def _one(found: Found, grants: Granting, *, is_dry: bool) -> dict[str, Any]:

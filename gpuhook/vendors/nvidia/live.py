@@ -7,6 +7,7 @@ planned, done and undone like everything else.
 
 from __future__ import annotations
 
+from gpuhook.container.change import Change
 from gpuhook.container.live import Wanted
 from gpuhook.container.provide import Provision
 from gpuhook.container.walk import CrossingError
@@ -14,6 +15,8 @@ from gpuhook.vendors.nvidia import params, profile, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from gpuhook.cdi.edits import ContainerEdits, Mount
     from gpuhook.container.live_root import LiveRoot
     from gpuhook.container.made import Made
@@ -40,24 +43,32 @@ def wanted(root: LiveRoot, edits: ContainerEdits, todo: list[Jobs]) -> tuple[Wan
     return Wanted(whole, provisions), reasons
 
 
-def add_profile(wanted: Wanted, root: LiveRoot, capabilities: frozenset[str]) -> None:
-    """Add the application profile for the nodes that are wanted and there, if EGL will look."""
+def add_profile(
+    wanted: Wanted, root: LiveRoot, capabilities: frozenset[str], gone: Collection[str] = ()
+) -> None:
+    """Add the application profile for what is wanted and there, if EGL will look for it."""
     if wanted.provisions and not _GRAPHICS.isdisjoint(capabilities):
-        nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
-        wanted.provisions.append(_profile(nodes + _held(root)))
+        renew_profile(wanted, root, gone)
 
 
-def profile_renewed(made: Made, nodes: list[str]) -> Wanted | None:
-    """Return what makes the application profile right for `nodes`, None if none was made."""
-    if all(path != profile.PATH for path, *_ in made.changes):
-        return None
-    return Wanted({}, [_profile(nodes)])
-
-
-def _profile(nodes: list[str]) -> Provision:
+def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None:
+    """Add the application profile for what is wanted and there, without the nodes `gone`."""
+    nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
+    change = profile_for(root, nodes, gone)
     provided = Provision([], [], [])
-    provided.files.append((profile.PATH, profile.content(nodes)))
-    return provided
+    provided.files.append((change.path, change.data or b""))
+    wanted.provisions.append(provided)
+
+
+def has_profile(made: Made) -> bool:
+    """Return whether the application profile is among what was made."""
+    return any(path == profile.PATH for path, *_ in made.changes)
+
+
+def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> Change:
+    """Return the application profile for `nodes`, and for what else is there but `gone`."""
+    there = [path for path in _held(root) if path not in gone]
+    return Change(profile.PATH, data=profile.content([*nodes, *there]))
 
 
 def _held(root: LiveRoot) -> list[str]:
