@@ -25,7 +25,8 @@ _NOBODY = 0xFFFFFFFF  # user_namespaces(7): what a map shows for an id that the 
 _MAX_MOUNTINFO = 16 << 20
 _MAX_ENVIRONMENT = 8 << 20
 _GONE = (errno.ESRCH, errno.ENOENT)
-_ALWAYS_THERE = ("ns/", "root", "fd")
+_LEFT = (*_GONE, errno.EINVAL)  # mountinfo without a mount namespace: fs/proc_namespace.c
+_ALWAYS_THERE = ("ns/", "root", "fd", "mountinfo")
 
 
 class Process:
@@ -167,7 +168,7 @@ class Process:
     def _worded(self, error: OSError, name: str) -> Exception:
         """Return what a failed lookup means: GH1732, GH1733, or the error with its file's name."""
         # A process that is ending has left its namespaces before it is a zombie.
-        has_left = error.errno in _GONE and name.startswith(_ALWAYS_THERE)
+        has_left = error.errno in _LEFT and name.startswith(_ALWAYS_THERE)
         if has_left or self._started() is None:
             return fault("GH1732", pid=self.pid)
         if error.errno in (errno.EACCES, errno.EPERM):

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,21 @@ def test_it_ends_while_held(sleeper: subprocess.Popen[bytes]) -> None:
             lambda: process.open("root", os.O_PATH),
         ]
         assert {code_of(question) for question in questions} == {"GH1732"}
+
+
+def test_while_it_ends(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has left its mount namespace, and is no zombie yet, has ended."""
+
+    opened = os.open
+
+    def left(path: str, *rest: Any, **where: Any) -> int:
+        if path == "mountinfo":
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return opened(path, *rest, **where)
+
+    with Process(sleeper.pid) as process:
+        monkeypatch.setattr(os, "open", left)
+        assert code_of(process.mounts) == "GH1732"
 
 
 def test_a_file_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:
