@@ -17,7 +17,7 @@ from gpuhook.errors import (
 
 # Code blocks: GH10 request, GH11 CDI specs, GH12 driver and inventory, GH13 container and
 # config.json, GH14 runtime and state, GH15 settings and command line, GH16 hook and loader files,
-# GH17 live containers.
+# GH17 live containers, GH18 the device plugin.
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1003": (
         RequestError,
@@ -619,4 +619,12 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{reason}, though a container was started with it",
         "it says what the container was granted: put it right, or start the container anew",
     ),
+    # GH1800 to GH1819: its configuration.
+    # GH1820 to GH1839: registration, serving, the kubelet.
+    # GH1840 to GH1849: resources and preferred allocation.
+    # GH1850 to GH1859: allocation, CDI specs.
+    # GH1860 to GH1869: health, the API server.
+    # GH1870 to GH1879: MPS.
+    # GH1880 to GH1889: labels.
+    # GH1890 to GH1899: metrics.
 }

@@ -21,6 +21,34 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
+class MigInstance:
+    """One MIG device: a compute instance in a GPU instance, with its share of the GPU.
+
+    `trouble` is the reason why it cannot be given to a container, or None. The capability nodes
+    /dev/nvidia-caps/nvidia-cap<minor> open it; their minors are in mig-minors of /proc.
+    """
+
+    index: int  # among the MIG devices of its GPU: the 1 of "0:1"
+    uuid: str  # "MIG-..."
+    gpu_instance: int
+    compute_instance: int
+    profile: str | None = None  # "1g.5gb", "1g.5gb+me", "1c.3g.20gb"
+    memory_bytes: int | None = None
+    gpu_slices: int | None = None
+    compute_slices: int | None = None
+    multiprocessors: int | None = None
+    copy_engines: int | None = None
+    decoders: int | None = None
+    encoders: int | None = None
+    jpegs: int | None = None
+    ofas: int | None = None
+    has_graphics: bool | None = None
+    gpu_instance_minor: int | None = None  # of its access capability
+    compute_instance_minor: int | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One physical GPU. `lost` is the reason why it cannot be used, or None."""
 
@@ -36,6 +64,7 @@ class Gpu:
     numa_node: int | None = None
     mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
     lost: str | None = None
+    instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
 
     @property
     def loss(self) -> str:

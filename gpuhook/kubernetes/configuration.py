@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of the device plugin, checked and complete: what runs is one Configuration.
+
+The keys and their meaning are those of the version v1 file of NVIDIA's device plugin; `own` holds
+what only gpuhook has, under the top-level key `gpuhook`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+VERSION = "v1"
+MIG_STRATEGIES = ("none", "single", "mixed")
+LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
+ID_STRATEGIES = ("uuid", "index")
+POLICIES = ("distributed", "packed")
+DISCOVERIES = ("auto", "nvml", "tegra")
+TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFlags:
+    """`flags.plugin`: how an allocation is handed to the container's runtime."""
+
+    pass_device_specs: bool = False
+    device_list_strategy: tuple[str, ...] = ("envvar",)  # of LIST_STRATEGIES
+    device_id_strategy: str = "uuid"
+    cdi_annotation_prefix: str = "cdi.k8s.io/"
+    cdi_hook_path: str = "/usr/bin/gpuhook-hook"  # nvidiaCTKPath: of the host, in CDI specs
+    container_driver_root: str = "/driver-root"  # where the plugin's container has the driver root
+    shared_devices_allocation_policy: str = "distributed"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFlags:
+    """`flags.gfd`: how the node's feature labels are written. Times in seconds, None: never."""
+
+    oneshot: bool = False
+    no_timestamp: bool = False
+    sleep_interval: float | None = 60.0
+    output_file: str = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+    machine_type_file: str = "/sys/class/dmi/id/product_name"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """`flags`: what the command line and the environment can set, too."""
+
+    mig_strategy: str = "none"
+    fail_on_init_error: bool = True
+    driver_root: str = "/"  # nvidiaDriverRoot, a path of the host
+    dev_root: str | None = None  # nvidiaDevRoot; None: the driver root
+    gdrcopy_enabled: bool = False
+    gds_enabled: bool = False
+    mofed_enabled: bool = False
+    mps_root: str = ""
+    device_discovery_strategy: str = "auto"
+    plugin: PluginFlags = PluginFlags()
+    gfd: LabelFlags = LabelFlags()
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """One entry of `resources.gpus` or `resources.mig`: models or profiles to a resource name."""
+
+    pattern: str  # "*" stands for any text, all else for itself
+    name: str  # "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResource:
+    """One entry of `sharing.*.resources`.
+
+    `devices` is "all", a number of devices (the first ones), or names: an index "0", a MIG index
+    "0:1", a UUID, a model ("Tesla T4").
+    """
+
+    name: str  # "nvidia.com/gpu", the resource before sharing
+    replicas: int  # 1 and more
+    rename: str | None = None
+    devices: str | int | tuple[str, ...] = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """`sharing`: how devices are handed to several containers at once."""
+
+    strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING or MPS
+    rename_by_default: bool = False
+    refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
+    resources: tuple[SharedResource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imex:
+    """`imex`: the IMEX channels that every container gets."""
+
+    channel_ids: tuple[int, ...] = ()
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at."""
+
+    critical_xids: frozenset[int] | None = None  # None: the table of gpuhook
+    ignored_xids: frozenset[int] = frozenset()
+    ask_driver: bool = True  # for the recovery action, where the driver has the field
+    poll_seconds: float = 10.0  # lost and re-appeared GPUs, MIG changes
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """`gpuhook.metrics`: the Prometheus endpoint; an empty address turns it off."""
+
+    address: str = "127.0.0.1:9395"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """`gpuhook`: what the reference has no key for."""
+
+    exclude_devices: tuple[str, ...] = ()  # index, UUID, PCI bus id or model
+    pre_start_check: bool = False
+    min_free_memory: int = 0  # bytes that a device must have free before a container starts
+    host_files_path: str = "/usr/local/nvidia"  # container directory of strategy host-files
+    labels: bool = False  # the plugin writes the node's feature labels itself
+    remove_labels_on_exit: bool = True
+    health: Health = Health()
+    metrics: Metrics = Metrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All of it. `gpus` and `mig` are the `resources` patterns, first match wins."""
+
+    flags: Flags = Flags()
+    gpus: tuple[Naming, ...] = (Naming("*", "nvidia.com/gpu"),)
+    mig: tuple[Naming, ...] = ()  # () means: named as the MIG strategy says
+    sharing: Sharing = Sharing()
+    imex: Imex = Imex()
+    own: Own = field(default_factory=Own)
