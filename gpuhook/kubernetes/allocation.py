@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one container is handed when it is allocated devices, before it becomes a message.
+
+The fields are those of ContainerAllocateResponse in the device plugin API v1beta1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount that the runtime makes, read-only unless said otherwise."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A device node that the runtime makes; `permissions` is of "r", "w" and "m"."""
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """All that one container gets. `cdi_devices` are qualified names, vendor/class=name."""
+
+    envs: dict[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceSpec, ...] = ()
+    annotations: dict[str, str] = field(default_factory=dict)
+    cdi_devices: tuple[str, ...] = ()
