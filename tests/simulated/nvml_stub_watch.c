@@ -252,9 +252,9 @@ static int watch_left(void)
 /* Of the first version: what is reserved counts as used. */
 static unsigned long long watch_used(const struct gpu *gpu)
 {
-	const struct watched *more = &watched[gpu - gpus];
-
-	return more->used + more->reserved;
+	if (gpu < gpus || gpu >= gpus + gpu_count)
+		return 0;
+	return watched[gpu - gpus].used + watched[gpu - gpus].reserved;
 }
 
 /* ---- questions ---- */
