@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import pynvml
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nvml_words
+from gpuhook.vendors.nvidia import nvml_mig, nvml_words
 from gpuhook.vendors.nvidia.inventory import Gpu
 from gpuhook.vendors.nvidia.nvml_library import version_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a name was called in older libraries. The older PCI structures are the front part of
+# What a name was called in older libraries. The older structures are the front part of
 # pynvml's, and an argument too many is not looked at by a C function.
 OLDER_NAMES = {
     "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
@@ -33,6 +33,7 @@ OLDER_NAMES = {
     "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
     "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
     "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
+    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
 }
 
 # Errors after which nothing that the GPU says can be relied on: nvml.h, nvmlReturn_enum.
@@ -160,6 +161,9 @@ def _gpu(index: int) -> Gpu:
     try:
         for name, question in _QUESTIONS.items():
             facts[name] = question(handle)
+        if facts["mig_mode"] == "enabled":
+            uuid, memory = facts["uuid"], facts["memory_bytes"]
+            facts["instances"] = nvml_mig.instances(handle, _asked, uuid, memory)
     except _LostError as error:
         facts["lost"] = str(error)
     return Gpu(index=index, **facts)
