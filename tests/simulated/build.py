@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_STUB = ("nvml_stub.c", "nvml_stub_watch.c")
 
 
 def cache_directory() -> Path:
@@ -21,23 +20,27 @@ def cache_directory() -> Path:
     return path
 
 
-def nvml_stub(*, old: bool = False) -> Path:
-    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only."""
+def nvml_stub(*, old: bool = False, without: str = "") -> Path:
+    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only.
+
+    `without` leaves out newer parts by their names in C: "MIG", "PROFILE_NAMES".
+    """
     options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
-    return _compiled(_STUB, (*options, *(["-DNVML_STUB_OLD"] if old else []), "-ldl"))
+    options += ["-DNVML_STUB_OLD"] if old else []
+    options += [f"-DNVML_STUB_NO_{without}"] if without else []
+    return _compiled("nvml_stub.c", (*options, "-ldl"))
 
 
 def nvidia_smi() -> Path:
     """Return a built static stand-in for nvidia-smi."""
-    return _compiled(("nvidia_smi.c",), ("-static", "-s"))
+    return _compiled("nvidia_smi.c", ("-static", "-s"))
 
 
-def _compiled(sources: tuple[str, ...], options: tuple[str, ...]) -> Path:
-    """Compile the first of `sources`, which includes the others."""
-    source = sources[0]
-    text = b"".join((_HERE / name).read_bytes() for name in sources)
+def _compiled(source: str, options: tuple[str, ...]) -> Path:
+    stem = source.partition(".")[0]
+    text = b"".join(path.read_bytes() for path in sorted(_HERE.glob(f"{stem}*.c")))
     key = hashlib.sha256(text + "\0".join(options).encode()).hexdigest()[:16]
-    built = cache_directory() / f"{source.partition('.')[0]}-{key}"
+    built = cache_directory() / f"{stem}-{key}"
     if built.exists():
         return built
     # Other test workers may be at it too: each compiles its own, and the last rename wins.

@@ -11,6 +11,7 @@
  *   uuid GPU-...            and so on: name, minor, bus, brand, arch, cc ("7 5"), memory, mig
  *   fail uuid 15            this question fails with this nvmlReturn_t: handle, uuid, name, minor,
  *                           pci, brand, arch, cc, memory, mig
+ *   instance 2              a MIG device begins: nvml_stub_mig.c
  *   lost_after 3            after so many questions, every one fails with NVML_ERROR_GPU_IS_LOST
  *
  * nvml_stub_watch.c has the keys of a GPU that is watched: events, topology, use. A started library
@@ -29,6 +30,7 @@ enum {
 	UNINITIALIZED = 1,
 	INVALID_ARGUMENT = 2,
 	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
 	INSUFFICIENT_SIZE = 7,
 	DRIVER_NOT_LOADED = 9,
 	GPU_IS_LOST = 15,
@@ -97,6 +99,8 @@ static void gpu_line(struct gpu *gpu, const char *key, const char *value)
 				gpu->fail[i] = number;
 }
 
+#include "nvml_stub_mig.c"
+
 static void line_read(char *line)
 {
 	char *key = strtok(line, " \t\n"), *value = strtok(NULL, "\n");
@@ -113,7 +117,7 @@ static void line_read(char *line)
 		init_fails = atoi(value);
 	else if (!strcmp(key, "gpu") && gpu_count < MAX_GPUS)
 		gpus[gpu_count++] = (struct gpu){ .lost_after = -1 };
-	else if (gpu_count)
+	else if (gpu_count && !mig_line(&gpus[gpu_count - 1], key, value))
 		gpu_line(&gpus[gpu_count - 1], key, value);
 }
 
@@ -142,6 +146,7 @@ static int profile_read(void)
 	if (!profile)
 		return DRIVER_NOT_LOADED;
 	gpu_count = 0;
+	mig_count = 0;
 	init_fails = 0;
 	watch_reset();
 	while (fgets(line, sizeof line, profile))
@@ -168,6 +173,8 @@ static int ask(const struct gpu *const_gpu, enum question question)
 		return UNINITIALIZED;
 	if (watch_gone())
 		return UNKNOWN;
+	if (mig_of(gpu))
+		return mig_ask(mig_of(gpu), question);
 	if (gpu < gpus || gpu >= gpus + gpu_count)
 		return INVALID_ARGUMENT;
 	if (gpu->lost_after >= 0 && gpu->asked++ >= gpu->lost_after)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The part of nvml_stub.c that watching a node needs; nvml_stub.c includes it at its end. Further
- * lines of a GPU in the profile:
+ * lines of a GPU in the profile, and but for the events and the topology of a MIG device:
  *
  *   events 11               mask of the event types that it supports (11 without the line); 0: none
  *   used 1048576            bytes of its memory that are in use; so does: reserved
@@ -82,20 +82,38 @@ struct watched {
 	unsigned fabric_state, clique;
 };
 
-static struct watched watched[MAX_GPUS];
+static struct watched *watched[MAX_GPUS * (1 + MAX_INSTANCES)]; /* made when they are needed */
 static unsigned nested;
 static struct stat profile_seen;
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the profile ---- */
 
+static void watched_empty(struct watched *more)
+{
+	memset(more, 0, sizeof *more);
+	more->recovery = more->compute_mode = more->display = -1;
+	more->events = SINGLE_BIT | DOUBLE_BIT | XID;
+}
+
+/* What is known of a GPU or a MIG device. */
+static struct watched *watched_of(const struct gpu *gpu)
+{
+	const struct mig *mig = mig_of(gpu);
+	struct watched **more = &watched[mig ? MAX_GPUS + (mig - migs) : gpu - gpus];
+
+	if (!*more) {
+		*more = malloc(sizeof **more);
+		watched_empty(*more);
+	}
+	return *more;
+}
+
 static void watch_reset(void)
 {
-	memset(watched, 0, sizeof watched);
-	for (int i = 0; i < MAX_GPUS; i++) {
-		watched[i].recovery = watched[i].compute_mode = watched[i].display = -1;
-		watched[i].events = SINGLE_BIT | DOUBLE_BIT | XID;
-	}
+	for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+		if (watched[i])
+			watched_empty(watched[i]);
 	if (stat(profile_path(), &profile_seen))
 		profile_seen = (struct stat){ 0 };
 }
@@ -176,7 +194,7 @@ static int fail_line(struct watched *gpu, const char *value)
 /* Return whether the line was one of ours. */
 static int watch_line(struct gpu *whole, const char *key, const char *value)
 {
-	struct watched *gpu = &watched[whole - gpus];
+	struct watched *gpu = watched_of(whole);
 
 	if (!strcmp(key, "fail"))
 		return fail_line(gpu, value);
@@ -252,9 +270,9 @@ static int watch_left(void)
 /* Of the first version: what is reserved counts as used. */
 static unsigned long long watch_used(const struct gpu *gpu)
 {
-	if (gpu < gpus || gpu >= gpus + gpu_count)
+	if (!mig_of(gpu) && (gpu < gpus || gpu >= gpus + gpu_count))
 		return 0;
-	return watched[gpu - gpus].used + watched[gpu - gpus].reserved;
+	return watched_of(gpu)->used + watched_of(gpu)->reserved;
 }
 
 /* ---- questions ---- */
@@ -268,7 +286,7 @@ static int watch_ask(const struct gpu *gpu, enum watch_question question, struct
 	failed = ask(gpu, QUESTIONS);
 	if (failed)
 		return failed;
-	*more = &watched[gpu - gpus];
+	*more = watched_of(gpu);
 	return (*more)->fail[question];
 }
 
@@ -281,7 +299,12 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu)
 	for (unsigned i = 0; i < gpu_count; i++)
 		if (!strcmp(gpus[i].uuid, uuid))
 			return handle(i, gpu);
-	return 6; /* NVML_ERROR_NOT_FOUND */
+	for (unsigned i = 0; i < mig_count; i++)
+		if (!strcmp(migs[i].device.uuid, uuid)) {
+			*gpu = &migs[i].device;
+			return ask(*gpu, HANDLE);
+		}
+	return NOT_FOUND;
 }
 
 int nvmlDeviceGetComputeMode(const struct gpu *gpu, unsigned *mode)
@@ -382,7 +405,7 @@ int nvmlDeviceGetProcessUtilization(const struct gpu *gpu, struct sample *sample
 		return failed;
 	*number = since ? 0 : more->sample_count;
 	if (!*number)
-		return 6; /* NVML_ERROR_NOT_FOUND: none since then */
+		return NOT_FOUND; /* none since then */
 	if (room < *number)
 		return INSUFFICIENT_SIZE;
 	memcpy(samples, more->samples, *number * sizeof *samples);
@@ -396,11 +419,12 @@ struct memory_v2 {
 
 int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *memory)
 {
-	const struct watched *more = &watched[gpu - gpus];
+	const struct watched *more;
 	int failed = ask(gpu, MEMORY);
 
 	if (failed)
 		return failed;
+	more = watched_of(gpu);
 	if (memory->version != (sizeof *memory | 2 << 24))
 		return ARGUMENT_VERSION_MISMATCH;
 	memory->total = gpu->memory;
@@ -674,6 +698,8 @@ int nvmlDeviceGetSupportedEventTypes(const struct gpu *gpu, unsigned long long *
 
 	if (failed)
 		return failed;
+	if (mig_of(gpu))
+		return NOT_SUPPORTED;
 	*types = more->events;
 	return SUCCESS;
 }
@@ -685,7 +711,7 @@ int nvmlDeviceRegisterEvents(const struct gpu *gpu, unsigned long long types, st
 
 	if (failed)
 		return failed;
-	if (types & ~(unsigned long long)more->events)
+	if (mig_of(gpu) || types & ~(unsigned long long)more->events)
 		return NOT_SUPPORTED;
 	set->types[gpu - gpus] |= types;
 	return SUCCESS;

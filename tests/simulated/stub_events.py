@@ -59,13 +59,13 @@ def find(node: SimulatedNode, uuid: str) -> None:
 
 
 def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
-    """Let the GPU answer so, in place of all lines that begin with the same words."""
+    """Let the GPU or MIG instance answer so, in place of all lines with the same first words."""
     keys = {line.split()[0] for line in lines}
     _edit(node, uuid, lambda own: [line for line in own if line.split()[0] not in keys] + [*lines])
 
 
 def unsay(node: SimulatedNode, uuid: str, key: str) -> None:
-    """Take the lines of the GPU away that begin with the word `key`."""
+    """Take the lines of the GPU or MIG instance away that begin with the word `key`."""
     _edit(node, uuid, lambda own: [line for line in own if line.split()[0] != key])
 
 
@@ -87,12 +87,13 @@ def rewrite(node: SimulatedNode, profile: str) -> None:
 
 
 def _edit(node: SimulatedNode, uuid: str, change: Callable[[list[str]], list[str]]) -> None:
-    head, *gpus = Path(node.nvml_profile).read_text("utf-8").split("gpu\n")
-    changed = []
-    for text in gpus:
-        own = text.splitlines()
-        changed.append("\n".join(change(own) if f"uuid {uuid}" in own else own) + "\n")
-    rewrite(node, "gpu\n".join([head, *changed]))
+    sections: list[list[str]] = [[]]
+    for line in Path(node.nvml_profile).read_text("utf-8").splitlines():
+        if line.split()[:1] in (["gpu"], ["instance"]):
+            sections.append([])
+        sections[-1].append(line)
+    changed = [change(own) if f"uuid {uuid}" in own else own for own in sections]
+    rewrite(node, "".join(f"{line}\n" for own in changed for line in own))
 
 
 def _append(node: SimulatedNode, text: str) -> None:

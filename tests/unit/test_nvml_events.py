@@ -277,3 +277,16 @@ def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     assert seen == [XidEvent(uuids(first)[0], 79)]
+
+
+def test_a_mig_instance_has_no_events_of_its_own(tmp_path: Path) -> None:
+    """Instances are watched by their GPU: its events say which instance they are of."""
+    node = make_node(tmp_path, "a100-mig", real_nodes=False)
+    gpu = next(gpu for gpu in node.node.gpus if gpu.instances)
+    instance = gpu.instances[0]
+    ids = (instance.gpu_instance, instance.compute_instance)
+    with watched(node.nvml_library) as watch:
+        unwatched = watch.register([str(gpu.uuid), instance.uuid])
+        assert unwatched == {instance.uuid: Unwatched("the GPU has no events")}
+        stub_events.inject_xid(node, str(gpu.uuid), 45, ids)
+        assert watch.wait(SOON) == XidEvent(gpu.uuid, 45, *ids)

@@ -155,3 +155,20 @@ def test_a_gpu_without_process_list(node: SimulatedNode) -> None:
     stub_events.say(node, gpu(node), "fail processes 4")
     with nvml.opened(node.nvml_library):
         assert usage.processes(gpu(node)) is None
+
+
+def test_a_mig_instance_has_its_own_use(tmp_path: Path) -> None:
+    """Memory and processes of an instance are asked by its own UUID, and are not its GPU's."""
+    node = make_node(tmp_path, "a100-mig", real_nodes=False)
+    parent = next(gpu for gpu in node.node.gpus if gpu.instances)
+    instance, other = parent.instances[:2]
+    total = instance.memory_bytes or 0
+    stub_events.say(node, instance.uuid, f"used {9 * MIB}", f"process compute 41 {8 * MIB} 1 0")
+    with nvml.opened(node.nvml_library):
+        assert usage.memory(instance.uuid) == Memory(total, 9 * MIB, total - 9 * MIB, 0)
+        assert usage.processes(instance.uuid) == (ProcessUse(41, 8 * MIB, 1, 0, "compute"),)
+        assert usage.processes(other.uuid) == ()
+        assert usage.processes(str(parent.uuid)) == ()
+        assert usage.utilization(instance.uuid) is None
+        stub_events.lose(node, str(parent.uuid))
+        assert usage.memory(instance.uuid) is None

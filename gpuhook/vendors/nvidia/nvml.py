@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import pynvml
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nvml_loaded, nvml_words
+from gpuhook.vendors.nvidia import nvml_loaded, nvml_mig, nvml_words
 from gpuhook.vendors.nvidia.inventory import Gpu
 from gpuhook.vendors.nvidia.nvml_library import version_of
 
@@ -126,6 +126,9 @@ def _gpu(index: int) -> Gpu:
     try:
         for name, question in _QUESTIONS.items():
             facts[name] = question(handle)
+        if facts["mig_mode"] == "enabled":
+            uuid, memory = facts["uuid"], facts["memory_bytes"]
+            facts["instances"] = nvml_mig.instances(handle, _asked, uuid, memory)
     except _LostError as error:
         facts["lost"] = str(error)
     return Gpu(index=index, **facts)

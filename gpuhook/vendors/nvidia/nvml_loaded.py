@@ -21,10 +21,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a name was called in older libraries. The older PCI and event structures are the front part
-# of pynvml's, and an argument too many is not looked at by a C function.
+# What a name was called in older libraries. The older structures are the front part of pynvml's,
+# and an argument too many is not looked at by a C function.
 OLDER_NAMES = {
     "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
     "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
     "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
     "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
