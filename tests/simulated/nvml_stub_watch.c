@@ -654,10 +654,13 @@ static int event_wait(struct event_set *set, struct event *event, unsigned milli
 	for (;;) {
 		if (!started)
 			return UNINITIALIZED;
-		if (watch_gone())
+		/* Reading the profile is left to those who ask: they would see half of it. */
+		if (access(profile_path(), F_OK))
 			return UNKNOWN;
 		while (event_line(set, line)) {
+			pthread_mutex_lock(&reading);
 			said = event_read(set, line, event);
+			pthread_mutex_unlock(&reading);
 			if (said != TIMEOUT)
 				return said;
 		}
