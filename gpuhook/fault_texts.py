@@ -670,6 +670,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} is not in memory, and no tmpfs can be mounted there: {reason}",
         "put --mps-root below /run, or mount a tmpfs at {path}",
     ),
+    "GH1877": (
+        HostError,
+        "the compute mode of {uuid} cannot be set to {mode}: {reason}",
+        "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+    ),
     # GH1880 to GH1889: labels.
     # GH1890 to GH1899: metrics.
 }

@@ -13,6 +13,7 @@ import subprocess
 
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
+from gpuhook.vendors.nvidia.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ PROGRAM = "nvidia-cuda-mps-control"
 _SECONDS = 10.0
 _TMPFS_TYPE = "tmpfs"
 _ANYBODY = 0o1777  # as /tmp: clients of any user make their own files, and remove only those
-EXCLUSIVE, DEFAULT = "exclusive-process", "default"
 
 
 class MpsDaemon:
@@ -46,7 +46,7 @@ class MpsDaemon:
         started = not self.answers()
         if started:
             for uuid in self.plan.uuids:
-                self._set_compute_mode(uuid, EXCLUSIVE)
+                self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
         for command in self.plan.commands():
             self.tell(command)

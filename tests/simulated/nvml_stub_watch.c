@@ -318,6 +318,19 @@ int nvmlDeviceGetComputeMode(const struct gpu *gpu, unsigned *mode)
 	return more->compute_mode < 0 ? NOT_SUPPORTED : SUCCESS;
 }
 
+int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
+{
+	struct watched *more;
+	int failed = watch_ask(gpu, MODE, &more);
+
+	if (failed)
+		return failed;
+	if (more->compute_mode < 0)
+		return NOT_SUPPORTED;
+	more->compute_mode = mode;
+	return SUCCESS;
+}
+
 int nvmlDeviceGetDisplayActive(const struct gpu *gpu, unsigned *active)
 {
 	struct watched *more;
