@@ -111,9 +111,9 @@ class Monitoring:
             self._watcher.stop()
 
     def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
-        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
-        if look.signature == ("inventory",):
+        if look.is_dump:
             return
+        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
         if self._watcher is None or self._library != library:
             from gpuhook.vendors.nvidia import nvml_events, recovery
 
