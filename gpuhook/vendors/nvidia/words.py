@@ -10,6 +10,8 @@ from gpuhook.errors import fault
 from gpuhook.grant.request import Vocabulary
 
 VENDOR = "nvidia.com"
+PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
+PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
 VOCABULARY = Vocabulary(
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
@@ -166,7 +168,12 @@ def is_node(path: str) -> bool:
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is that of one GPU's node or instance, and no control node."""
     name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
-    return name.isdigit() or name.startswith("-caps/")
+    return name.isdigit() or is_capability(path)
+
+
+def is_capability(path: str) -> bool:
+    """Return whether `path` is that of a node that opens a part of a GPU."""
+    return path.startswith("/dev/nvidia-caps/")
 
 
 def is_driver_file(path: str) -> bool:
