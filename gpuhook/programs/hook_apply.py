@@ -19,7 +19,7 @@ from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
 from gpuhook.programs import hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
-from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision, words
+from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         "bundle": state.bundle,
         "devices": [],
         "nodes": nodes,
-        "replicas": told_replicas.of(state.spec, (), lambda: _gpus(nodes)),
+        "replicas": told_replicas.of(state.spec, (), lambda: _known_devices(nodes)),
         "requested": [],
         "source": "CDI, applied by the engine",
         "route": "cdi",
@@ -122,9 +122,7 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         log.warning(trouble)
 
 
-def _gpus(nodes: list[str]) -> list[str]:
-    """Return the UUIDs of the GPUs that are given whole: an instance brings its GPU's node, too."""
-    if any(words.is_capability(path) for path in nodes):
-        return []
+def _known_devices(nodes: list[str]) -> list[str]:
+    """Return the UUIDs of what the container has, as far as this node's inventory tells."""
     known = known_node.uuids()
     return [known[path] for path in nodes if path in known]

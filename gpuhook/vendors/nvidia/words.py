@@ -168,12 +168,7 @@ def is_node(path: str) -> bool:
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is that of one GPU's node or instance, and no control node."""
     name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
-    return name.isdigit() or is_capability(path)
-
-
-def is_capability(path: str) -> bool:
-    """Return whether `path` is that of a node that opens a part of a GPU."""
-    return path.startswith("/dev/nvidia-caps/")
+    return name.isdigit() or name.startswith("-caps/")
 
 
 def is_driver_file(path: str) -> bool:
