@@ -673,6 +673,51 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "wait until other containers have ended, or ask for less",
     ),
     # GH1850 to GH1859: allocation, CDI specs.
+    "GH1850": (
+        RequestError,
+        "{resource} has no device {id}; the nearest are {nearest}",
+        "the kubelet's list is older than this one: create the pod anew",
+    ),
+    "GH1851": (
+        DriverError,
+        "device {id} of {resource} is unhealthy: {reason}",
+        "create the pod anew, and the scheduler looks for another device",
+    ),
+    "GH1852": (
+        RequestError,
+        "a container asks for {count} of {resource}, and may have one: it is shared",
+        "replicas of one GPU don't add up to more of it: ask for 1",
+    ),
+    "GH1853": (
+        DriverError,
+        "no device of {resource} can be handed to a container: {reason}",
+        "complete the driver's installation, or add envvar to deviceListStrategy",
+    ),
+    "GH1854": (
+        HostError,
+        "{resource} is shared by MPS, and its control daemon is not there",
+        "see the log of the MPS daemon",
+    ),
+    "GH1855": (
+        DriverError,
+        "no CDI spec describes {name}",
+        "the plugin's log has a warning that says why it was left out",
+    ),
+    "GH1856": (
+        HostError,
+        "the IMEX channel {channel} is required and {path} is not there",
+        "make the channel with nvidia-modprobe, or set imex.required to false",
+    ),
+    "GH1857": (
+        DriverError,
+        "the container may not start: its device {id} is unhealthy: {reason}",
+        "delete the pod; what creates it anew gets another device",
+    ),
+    "GH1858": (
+        HostError,
+        "the container may not start: {uuid} has {free} MiB of memory free, and {needed} are due",
+        "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
+    ),
     # GH1860 to GH1869: health, the API server.
     # GH1870 to GH1879: MPS.
     "GH1870": (
