@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
 from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
@@ -36,11 +36,13 @@ def node(
     nvml_library_path: str | None = None,
     library_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
+    create_nodes: bool = False,
 ) -> Node:
     """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
 
     Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
-    node, too little for giving its GPUs away.
+    node, too little for giving its GPUs away. With `create_nodes`, capability nodes that MIG
+    instances lack are made; without, or where that fails, such an instance has a trouble.
     """
     driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
@@ -56,10 +58,11 @@ def node(
         raise fault("GH1207", nvml=driver.version, root=where.driver, tree=found.version)
     numbers = nodes.majors(where.host)
     devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
+    mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
     return Node(
         driver=replace(driver, version=found.version),
-        gpus=gpus,
-        device_nodes=devices.nodes,
+        gpus=mig.gpus,
+        device_nodes=devices.nodes + mig.nodes,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
