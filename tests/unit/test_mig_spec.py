@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, selection, words
+from gpuhook.vendors.nvidia import dump_file, profile, selection, words
 from gpuhook.vendors.nvidia.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.spec import Choices, Described, describe
 
@@ -171,6 +171,12 @@ def test_capabilities_keep_the_nodes_of_instances() -> None:
         limited = words.parse_capabilities(capability)
         assert words.wanted(f"{CAP}75", limited)
         assert nodes(described(capabilities=limited))["0:1"][1:] == [f"{CAP}75", f"{CAP}76"]
+
+
+def test_an_instance_is_its_gpu_for_egl() -> None:
+    """The application profile has the bit of an instance's GPU, and none of its capabilities."""
+    nodes = selection.node_paths(SECOND, SECOND.instances[2])
+    assert b'"EGLVisibleDGPUDevices", 0x4]' in profile.content(nodes)
 
 
 def names_to(known: str, gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> set[str]:
