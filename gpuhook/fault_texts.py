@@ -334,13 +334,13 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1511": (
         RequestError,
-        "--device-id {value}: this node has no such GPU; it has {have}",
-        "name a GPU by its index, UUID or PCI bus id, or `all`",
+        "--device-id {value}: this node has no such GPU or MIG instance; it has {have}",
+        "name a GPU by its index, UUID or PCI bus id, an instance like 0:1 or by UUID, or `all`",
     ),
     "GH1512": (
         RequestError,
-        "--device-id {value}: this GPU cannot be used: {reason}",
-        "choose another GPU, or leave --device-id out: such a GPU is skipped then",
+        "--device-id {value} cannot be used: {reason}",
+        "choose another one, or leave --device-id out: what cannot be used is skipped then",
     ),
     "GH1513": (
         DriverError,

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
 from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
@@ -41,12 +41,15 @@ def node(
     library_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
     require_files: bool = True,
+    create_nodes: bool = False,
 ) -> Node:
     """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
 
     Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
     node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
-    incomplete is a node without files and with its `files_trouble`.
+    incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
+    nodes that MIG instances lack are made; without, or where that fails, such an instance has a
+    trouble.
     """
     driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
@@ -55,10 +58,11 @@ def node(
         raise trouble
     numbers = nodes.majors(where.host)
     devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
+    mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
     return Node(
         driver=replace(driver, version=found.version or driver.version),
-        gpus=gpus,
-        device_nodes=devices.nodes,
+        gpus=mig.gpus,
+        device_nodes=devices.nodes + mig.nodes,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
