@@ -16,6 +16,7 @@ ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
 DISCOVERIES = ("auto", "nvml", "tegra")
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
+JUDGED_XIDS, IGNORED_XIDS, CRITICAL_XIDS = "judged", "ignored", "critical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,15 @@ class Imex:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at."""
+    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at.
 
-    critical_xids: frozenset[int] | None = None  # None: the table of gpuhook
+    `critical_xids` always do and `ignored_xids` never do, critical first; `other_xids` says of all
+    the rest whether the driver and the table of gpuhook judge them, or none of them does, or all.
+    """
+
+    critical_xids: frozenset[int] | None = None  # None: none beside what is judged so
     ignored_xids: frozenset[int] = frozenset()
+    other_xids: str = JUDGED_XIDS  # or IGNORED_XIDS, CRITICAL_XIDS
     ask_driver: bool = True  # for the recovery action, where the driver has the field
     poll_seconds: float = 10.0  # lost and re-appeared GPUs, MIG changes
 
