@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "gpuhook.programs.cli.config:config",
     "detach": "gpuhook.programs.cli.detach:detach",
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
+    "health": "gpuhook.programs.cli.health:health",
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
     "ps": "gpuhook.programs.cli.ps:ps",
