@@ -16,7 +16,6 @@ ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
 DISCOVERIES = ("auto", "nvml", "tegra")
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
-JUDGED_XIDS, IGNORED_XIDS, CRITICAL_XIDS = "judged", "ignored", "critical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +103,27 @@ class Imex:
 class Health:
     """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at.
 
-    `critical_xids` always do and `ignored_xids` never do, critical first; `other_xids` says of all
-    the rest whether the driver and the table of gpuhook judge them, or none of them does, or all.
+    What is enabled wins over what is ignored, and that over the table; `rule` is the order.
     """
 
-    critical_xids: frozenset[int] | None = None  # None: none beside what is judged so
+    critical_xids: frozenset[int] | None = None  # None: the table of gpuhook
     ignored_xids: frozenset[int] = frozenset()
-    other_xids: str = JUDGED_XIDS  # or IGNORED_XIDS, CRITICAL_XIDS
     ask_driver: bool = True  # for the recovery action, where the driver has the field
     poll_seconds: float = 10.0  # lost and re-appeared GPUs, MIG changes
+    enabled_xids: frozenset[int] = frozenset()  # DP_ENABLE_HEALTHCHECKS
+    enables_all: bool = False
+    ignores_all: bool = False  # DP_DISABLE_HEALTHCHECKS=all or xids
+
+    def rule(self, xid: int) -> bool | None:
+        """Return whether an XID is unhealthy by configuration, None if the configuration is silent.
+
+        None means: what the driver recommends, where it is asked, else the table of gpuhook.
+        """
+        if self.enables_all or xid in self.enabled_xids:
+            return True
+        if self.ignores_all or xid in self.ignored_xids:
+            return False
+        return None if self.critical_xids is None else xid in self.critical_xids
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,11 +166,18 @@ class HealthBook:
             present.add(uuid)
             self._indexes[uuid] = gpu.index
             if gpu.lost:
-                news += self._lost(uuid, gpu.lost, now)
+                news += self.lost(uuid, gpu.lost, now)
         for uuid in sorted(self._indexes.keys() - present):
             news += self._absent(uuid, now)
         back = self._wipe(lambda m: "listed" if m.source == "absent" and m.gpu in present else "")
         return (*news, *(f"{ended.mark.label} is listed again" for ended in back))
+
+    def lost(self, uuid: str, reason: str, now: float) -> tuple[str, ...]:
+        """Take that a GPU is lost, and return the sentence that says so if that is news."""
+        if (uuid, None, "lost") in self._marks:
+            return ()
+        self._mark(Mark(uuid, "lost", f"lost: {reason}"), now)
+        return (f"{self.label(uuid)} is lost: {reason}",)
 
     def driver_gone(self, reason: str) -> None:
         """Take that the driver does not answer at all: nothing is healthy until driver_back()."""
@@ -206,15 +213,9 @@ class HealthBook:
 
         def ended(mark: Mark) -> str:
             number = _xid(mark)
-            return words if number is not None and xids.is_ignored(number, settings) else ""
+            return words if number is not None and settings.rule(number) is False else ""
 
         return self._wipe(ended)
-
-    def _lost(self, uuid: str, reason: str, now: float) -> list[str]:
-        if (uuid, None, "lost") in self._marks:
-            return []
-        self._mark(Mark(uuid, "lost", f"lost: {reason}"), now)
-        return [f"{self.label(uuid)} is lost: {reason}"]
 
     def _absent(self, uuid: str, now: float) -> list[str]:
         if (uuid, None, "absent") in self._marks:

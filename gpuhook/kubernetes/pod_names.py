@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,18 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.devices import Resource
 
 _SHOWN = 10
-Holder = tuple[str, str, str]  # namespace, pod, container
+
+
+class Holder(Protocol):
+    """The container that holds a unit."""
+
+    @property
+    def namespace(self) -> str:
+        """Of its pod."""
+
+    @property
+    def pod(self) -> str:
+        """Its pod's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,7 @@ def affected(resources: Iterable[Resource], devices: Collection[str]) -> tuple[A
 def pods(units: Iterable[str], holders: Mapping[str, Holder]) -> tuple[str, ...]:
     """Return the pods that hold any of the units, "namespace/name", sorted, each once."""
     held = (holders[unit] for unit in units if unit in holders)
-    return tuple(sorted({f"{namespace}/{pod}" for namespace, pod, _container in held}))
+    return tuple(sorted({f"{holder.namespace}/{holder.pod}" for holder in held}))
 
 
 def sentence(

@@ -29,14 +29,29 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 STORM_SECONDS = 10.0
 
 
+class Unwatched(Protocol):
+    """Why a GPU's events are not seen."""
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the GPU is lost; else it works, and just has no events."""
+
+
 class EventWatch(Protocol):
     """NVML's event set."""
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, str]:
-        """Watch these GPUs; returns those that cannot be watched, with the reason."""
+    def register(self, uuids: Sequence[str]) -> Mapping[str, Unwatched]:
+        """Watch these GPUs; returns those that cannot be watched."""
 
     def wait(self, milliseconds: int) -> XidEvent | None:
         """Return the next XID, None where none came in time. Raises GpuhookError."""
+
+    def lost(self) -> Mapping[str, str]:
+        """Return the watched GPUs that are lost, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +68,22 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """NVML's events are waited for from now on, but for GPUs that have none, with the reason."""
+    """NVML's events are waited for from now on, but for these GPUs."""
 
-    unwatched: Mapping[str, str] = field(default_factory=dict)
+    unwatched: Mapping[str, Unwatched] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Waiting failed, for the `times`th time in a row; the next try is in `pause` seconds."""
+    """Waiting failed, for the `times`th time in a row; the next try is in `pause` seconds.
+
+    `lost` are the GPUs that NVML calls lost now, with the reason.
+    """
 
     reason: str
     times: int
     pause: float
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +141,7 @@ class Watcher:
         self._to_ask: tuple[str, ...] = ()
         self._storms: Storms[Reported] = Storms(STORM_SECONDS)
         self._failures = 0
+        self._lost: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     def start(self, uuids: Sequence[str]) -> None:
@@ -178,7 +198,7 @@ class Watcher:
             unwatched = watch.register(uuids)
             is_told = False
             while not (self._stopped.is_set() or self._is_stale):
-                event = watch.wait(self._milliseconds)
+                event = self._waited(watch)
                 self._failures = 0  # only now: NVML may start well and fail at each wait
                 if not is_told:
                     self._post(Watching(unwatched))
@@ -187,6 +207,13 @@ class Watcher:
                     self._take(event)
                 self._tell_storms()
                 self._answer()
+
+    def _waited(self, watch: EventWatch) -> XidEvent | None:
+        try:
+            return watch.wait(self._milliseconds)
+        except GpuhookError:
+            self._lost = watch.lost()  # while NVML can still be asked
+            raise
 
     def _take(self, event: XidEvent) -> None:
         report = Reported(event.uuid, event.xid, event.gpu_instance, event.compute_instance)
@@ -227,5 +254,6 @@ class Watcher:
         """Post the failure and pause, longer each time; new GPUs, restart() and stop() end it."""
         self._failures += 1
         pause = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 16), LONGEST_PAUSE)
-        self._post(Failed(reason, self._failures, pause))
+        lost, self._lost = self._lost, {}
+        self._post(Failed(reason, self._failures, pause, lost))
         self._sleep(pause)

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.kubernetes.configuration import CRITICAL_XIDS, IGNORED_XIDS
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +31,8 @@ REMEDIES = {
     "drain-p2p": "end the work of the GPUs that it is linked with",
     "drain-and-reset": "end the work of this GPU and of those linked with it, then reset it",
     "recover-imex": "recover the IMEX domain",
+    "bus-reset": "reset the GPU's PCIe bus",
+    "system-reboot": "reboot the node with its firmware",
 }
 
 
@@ -65,16 +65,16 @@ class Verdict:
 def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
     """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
 
-    The settings count first (a critical XID before an ignored one), then the driver, then the
-    table.
+    The settings count first, then the driver, then the table.
     """
     known = TABLE.get(xid)
     words = f"XID {xid} ({known.meaning})" if known else f"XID {xid}"
     contained = known.is_contained if known else False
-    if _is_critical(xid, settings):
+    rule = settings.rule(xid)
+    if rule:
         reason = f"{words}, which the configuration calls critical"
         return Verdict(True, reason, _remedy(known), contained, by_driver=False)
-    if _is_ignored(xid, settings):
+    if rule is False:
         return Verdict(False, f"{words}, which the configuration ignores")
     if action == NO_ACTION:
         doubt = known is not None and known.kind in (RESET, REBOOT)
@@ -86,23 +86,6 @@ def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
         return Verdict(False, f"{words}, which is not in the table of XIDs")
     unhealthy = known.kind in (RESET, REBOOT)
     return Verdict(unhealthy, words, _remedy(known), contained if unhealthy else False)
-
-
-def _is_critical(xid: int, settings: Health) -> bool:
-    if xid in (settings.critical_xids or ()):
-        return True
-    return settings.other_xids == CRITICAL_XIDS and xid not in settings.ignored_xids
-
-
-def _is_ignored(xid: int, settings: Health) -> bool:
-    if xid in settings.ignored_xids:
-        return True
-    return settings.other_xids == IGNORED_XIDS
-
-
-def is_ignored(xid: int, settings: Health) -> bool:
-    """Return whether the configuration says that `xid` makes nothing unhealthy."""
-    return not _is_critical(xid, settings) and _is_ignored(xid, settings)
 
 
 def _remedy(known: Xid | None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.configuration import CRITICAL_XIDS, IGNORED_XIDS, JUDGED_XIDS, Health
+from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.devices import Device
 from gpuhook.kubernetes.health import HealthBook
 from gpuhook.kubernetes.health_marks import Evidence, document, from_document
@@ -34,11 +34,14 @@ lists = st.tuples(
 actions = st.tuples(st.just("action"), st.sampled_from(UUIDS), grave_actions)
 same = st.tuples(st.just("evidence"), st.sampled_from([NODE, Evidence()]))
 back = st.just(("back",))
+sets = st.frozensets(numbers)
 settings = st.builds(
     Health,
-    st.none() | st.frozensets(numbers),
-    st.frozensets(numbers),
-    st.sampled_from([JUDGED_XIDS, IGNORED_XIDS, CRITICAL_XIDS]),
+    critical_xids=st.none() | sets,
+    ignored_xids=sets,
+    enabled_xids=sets,
+    enables_all=st.booleans(),
+    ignores_all=st.booleans(),
 )
 
 

@@ -3,17 +3,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from gpuhook.kubernetes import pod_names
-from gpuhook.kubernetes.configuration import IGNORED_XIDS, Health
+from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.devices import Device, Resource, Unit
 from gpuhook.kubernetes.health import ALL, HealthBook
 from gpuhook.kubernetes.health_marks import Evidence, Mark, document, from_document
 from gpuhook.kubernetes.watcher import Reported
 from gpuhook.vendors.nvidia.inventory import Gpu
+
+
+@dataclass(frozen=True)
+class Holder:
+    namespace: str
+    pod: str
+
 
 GPUS = tuple(Gpu(n, f"GPU-{n}") for n in range(4))
 WHOLE = tuple(Device(f"GPU-{n}", str(n), f"GPU-{n}", n, (), ()) for n in range(4))
@@ -147,7 +154,7 @@ def test_evidence_wipes_marks(now: Evidence, words: str) -> None:
 
 def test_the_driver_wipes_what_it_may() -> None:
     """Its word that no action is needed ends a reset's wait, but not what the operator fixed."""
-    made = book(Health(critical_xids=frozenset({31})))
+    made = book(Health(enabled_xids=frozenset({31})))
     made.xid(xid(109), None, 1.0)
     made.action("GPU-0", "reset", 2.0)
     made.xid(xid(31, "GPU-1"), "none", 3.0)
@@ -213,7 +220,7 @@ def test_an_xid_that_is_ignored_from_now_on_loses_its_marks() -> None:
     made = book()
     made.xid(xid(79), None, 1.0)
     made.seen((*GPUS[:3], Gpu(3, "GPU-3", lost="needs a reset")), 2.0)
-    assert len(made.configured(Health(other_xids=IGNORED_XIDS))) == 1
+    assert len(made.configured(Health(ignores_all=True))) == 1
     assert list(made.unhealthy(WHOLE)) == ["GPU-3"]
 
 
@@ -244,7 +251,7 @@ def test_the_sentence_names_resources_and_pods() -> None:
     """One line has the GPU, what happened, how much is gone and whose it was."""
     units = ("u::0", "u::1")
     hit = pod_names.Affected("nvidia.com/gpu", units, 4)
-    holders = {"u::0": ("ns", "b", "c"), "u::1": ("ns", "a", "c"), "v::0": ("ns", "z", "c")}
+    holders = {"u::0": Holder("ns", "b"), "u::1": Holder("ns", "a"), "v::0": Holder("ns", "z")}
     names = pod_names.pods(units, holders)
     assert names == ("ns/a", "ns/b")
     assert pod_names.sentence("GPU 0 (u)", "reported XID 79", [hit], names, "reboot the node") == (

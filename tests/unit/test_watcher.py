@@ -28,6 +28,12 @@ from gpuhook.kubernetes.watcher import (
 SECONDS = 20
 
 
+@dataclass(frozen=True)
+class NoEvents:
+    reason: str
+    is_lost: bool = False
+
+
 @dataclass
 class FakeNvml:
     """Events are put into a queue; an exception in it is raised by the wait."""
@@ -36,8 +42,9 @@ class FakeNvml:
     opened: int = 0
     closed: int = 0
     registered: list[tuple[str, ...]] = field(default_factory=list)
-    unwatched: dict[str, str] = field(default_factory=dict)
+    unwatched: dict[str, NoEvents] = field(default_factory=dict)
     open_faults: list[Exception] = field(default_factory=list)
+    losses: dict[str, str] = field(default_factory=dict)
     actions: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -51,7 +58,7 @@ class FakeNvml:
         finally:
             self.closed += 1
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, str]:
+    def register(self, uuids: Sequence[str]) -> Mapping[str, NoEvents]:
         self.registered.append(tuple(uuids))
         return self.unwatched
 
@@ -63,6 +70,9 @@ class FakeNvml:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def lost(self) -> Mapping[str, str]:
+        return self.losses
 
     def action(self, uuid: str) -> str | None:
         self.asked.append(uuid)
@@ -106,9 +116,12 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
 
 def test_an_xid_is_posted_with_the_drivers_action() -> None:
     """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
-    nvml, posted = FakeNvml(unwatched={"GPU-1": "no events"}, actions={"GPU-0": "reset"}), Posted()
+    nvml, posted = (
+        FakeNvml(unwatched={"GPU-1": NoEvents("no events")}, actions={"GPU-0": "reset"}),
+        Posted(),
+    )
     with watching(nvml, posted):
-        assert posted.next(Watching) == Watching({"GPU-1": "no events"})
+        assert posted.next(Watching) == Watching({"GPU-1": NoEvents("no events")})
         nvml.events.put(Reported("GPU-0", 95, 3, 0))
         assert posted.next(Reported) == Reported("GPU-0", 95, 3, 0, 1, "reset")
         nvml.events.put(Reported(None, 79))
@@ -141,6 +154,22 @@ def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert [message.times for message in told if isinstance(message, Failed)] == [*range(1, 10)]
     assert nvml.opened == nvml.closed == 10
+
+
+def test_a_wait_that_fails_tells_which_gpus_are_lost() -> None:
+    """NVML is asked while it is still open, and what it said is told once."""
+    nvml, posted = FakeNvml(losses={"GPU-1": "fallen off the bus"}), Posted()
+    with watching(nvml, posted, sleep=lambda seconds: None):
+        nvml.events.put(trouble())
+        failed = posted.next(Failed)
+        assert isinstance(failed, Failed)
+        assert failed.lost == {"GPU-1": "fallen off the bus"}
+        nvml.open_faults.append(trouble())
+        nvml.losses = {}
+        nvml.events.put(trouble())
+        failed = posted.next(Failed)
+        assert isinstance(failed, Failed)
+        assert failed.lost == {}
 
 
 def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.kubernetes import xids
-from gpuhook.kubernetes.configuration import CRITICAL_XIDS, IGNORED_XIDS, Health
+from gpuhook.kubernetes.configuration import Health
 
 DEFAULT = Health()
 
@@ -40,8 +40,8 @@ def test_the_driver_counts_more_than_the_table() -> None:
 
 
 def test_settings_count_more_than_the_driver() -> None:
-    """A critical XID is critical whatever the driver says, an ignored one is ignored."""
-    chosen = Health(critical_xids=frozenset({31}), ignored_xids=frozenset({79}))
+    """What is enabled is critical whatever the driver says, what is ignored is ignored."""
+    chosen = Health(enabled_xids=frozenset({31}), ignored_xids=frozenset({79}))
     critical = xids.judgement(31, chosen, "none")
     assert (critical.unhealthy, critical.by_driver) == (True, False)
     assert not xids.judgement(79, chosen, "reset").unhealthy
@@ -50,17 +50,23 @@ def test_settings_count_more_than_the_driver() -> None:
 
 def test_a5_enabling_one_wins_over_disabling_all() -> None:
     """DP_DISABLE_HEALTHCHECKS=all with DP_ENABLE_HEALTHCHECKS=79 leaves XID 79 watched."""
-    chosen = Health(critical_xids=frozenset({79}), other_xids=IGNORED_XIDS)
+    chosen = Health(enabled_xids=frozenset({79}), ignores_all=True)
     assert xids.judgement(79, chosen, None).unhealthy
     assert not xids.judgement(95, chosen, None).unhealthy
     assert not xids.judgement(13, chosen, "reset").unhealthy
 
 
 def test_enabling_all_makes_programs_errors_count_too() -> None:
-    """With all XIDs critical, only those that are named as ignored are."""
-    chosen = Health(ignored_xids=frozenset({31}), other_xids=CRITICAL_XIDS)
-    assert all(xids.judgement(xid, chosen, "none").unhealthy for xid in (13, 43, 79, 9999))
-    assert not xids.judgement(31, chosen, None).unhealthy
+    """DP_ENABLE_HEALTHCHECKS=all un-ignores those that are ignored, too."""
+    chosen = Health(ignored_xids=frozenset({31}), enables_all=True)
+    assert all(xids.judgement(xid, chosen, "none").unhealthy for xid in (13, 31, 79, 9999))
+
+
+def test_a_list_of_ones_own_replaces_the_table() -> None:
+    """Neither the table nor the driver makes another XID than the listed ones count."""
+    chosen = Health(critical_xids=frozenset({13}))
+    assert xids.judgement(13, chosen, "none").unhealthy
+    assert not xids.judgement(79, chosen, "reset").unhealthy
 
 
 def test_the_table_is_whole() -> None:
