@@ -69,6 +69,7 @@ class HealthBook:
         self._marks = {_key(mark): mark for mark in marks}
         self._indexes: dict[str, int] = {}
         self._doubtful: set[str] = set()
+        self._strangers: frozenset[str] = frozenset()  # lost GPUs of which nothing is known
         self._driver_trouble = ""
 
     @property
@@ -93,7 +94,8 @@ class HealthBook:
         if not self._settings.ask_driver:
             return ()
         marked = {mark.gpu for mark in self._marks.values() if mark.by_driver}
-        return tuple(sorted(marked | self._doubtful))
+        doubtful = self._doubtful if self._goes_by_driver() else set()
+        return tuple(sorted(marked | doubtful))
 
     def label(self, gpu: str) -> str:
         """Return what people call a GPU: "GPU 0 (GPU-...)"."""
@@ -131,14 +133,17 @@ class HealthBook:
     def action(self, gpu: str, action: str | None, now: float) -> tuple[Ended, ...]:
         """Take the driver's recovery action of a GPU, and return the marks that it wipes.
 
-        "none" wipes those that it may; another marks the GPU; None, not known, does nothing.
+        "none" wipes those that it may; another marks the GPU, unless the settings leave the driver
+        no say; None, not known, does nothing.
         """
+        self._doubtful.discard(gpu)
         if action is None:
             return ()
-        self._doubtful.discard(gpu)
         if action == xids.NO_ACTION:
             words = "the driver needs no action"
             return self._wipe(lambda mark: words if mark.gpu == gpu and mark.by_driver else "")
+        if not self._goes_by_driver():
+            return ()
         remedy = xids.REMEDIES.get(action, action)
         known = self._marks.get((gpu, None, "action"))
         if known is None or known.remedy != remedy:
@@ -156,17 +161,21 @@ class HealthBook:
         named = {gpu.uuid for gpu in listed if gpu.uuid}
         unseen = {i: uuid for uuid, i in self._indexes.items() if uuid not in named}
         news: list[str] = []
+        strangers: set[str] = set()
         present: set[str] = set()
         for gpu in listed:
             uuid = gpu.uuid or unseen.get(gpu.index)  # a lost one often cannot say its UUID
             if uuid is None:
-                if gpu.lost:
-                    news.append(gpu.loss)
+                strangers.add(gpu.loss or f"GPU {gpu.index} does not say its UUID")
                 continue
             present.add(uuid)
+            if uuid not in self._indexes:
+                self._doubtful.add(uuid)  # it may have needed a reset before it was watched
             self._indexes[uuid] = gpu.index
             if gpu.lost:
                 news += self.lost(uuid, gpu.lost, now)
+        news += sorted(strangers - self._strangers)
+        self._strangers = frozenset(strangers)
         for uuid in sorted(self._indexes.keys() - present):
             news += self._absent(uuid, now)
         back = self._wipe(lambda m: "listed" if m.source == "absent" and m.gpu in present else "")
@@ -223,6 +232,11 @@ class HealthBook:
         words = "the driver does not list it any more"
         self._mark(Mark(uuid, "absent", words, by_driver=False, is_condition=True), now)
         return [f"{self.label(uuid)} is not listed by the driver any more"]
+
+    def _goes_by_driver(self) -> bool:
+        """Return whether there are XIDs of which the settings leave the word to the driver."""
+        chosen = self._settings
+        return chosen.ask_driver and not chosen.ignores_all and chosen.critical_xids is None
 
     def _mark(self, mark: Mark, now: float) -> None:
         """Add or renew a mark, with what is the evidence now."""

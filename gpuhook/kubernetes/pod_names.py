@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,18 +12,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.devices import Resource
 
 _SHOWN = 10
-
-
-class Holder(Protocol):
-    """The container that holds a unit."""
-
-    @property
-    def namespace(self) -> str:
-        """Of its pod."""
-
-    @property
-    def pod(self) -> str:
-        """Its pod's name."""
+Holder = tuple[str, str, str]  # namespace, pod, container
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ def affected(resources: Iterable[Resource], devices: Collection[str]) -> tuple[A
 def pods(units: Iterable[str], holders: Mapping[str, Holder]) -> tuple[str, ...]:
     """Return the pods that hold any of the units, "namespace/name", sorted, each once."""
     held = (holders[unit] for unit in units if unit in holders)
-    return tuple(sorted({f"{holder.namespace}/{holder.pod}" for holder in held}))
+    return tuple(sorted({f"{namespace}/{pod}" for namespace, pod, _container in held}))
 
 
 def sentence(
@@ -65,7 +53,7 @@ def sentence(
     `names` is None where it is not known who holds the units.
     """
     counts = [f"{one.resource} {len(one.units)} of {one.total}" for one in hits]
-    parts = [f"{label} {what}"]
+    parts = [f"{label} {what}".strip()]
     if remedy:
         parts.append(f"to do: {remedy}")
     if counts:

@@ -68,9 +68,13 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """NVML's events are waited for from now on, but for these GPUs."""
+    """NVML's events are waited for from now on, but for GPUs that have none, and for `lost` ones.
 
-    unwatched: Mapping[str, Unwatched] = field(default_factory=dict)
+    Both with the reason.
+    """
+
+    unwatched: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ class Watcher:
                 event = self._waited(watch)
                 self._failures = 0  # only now: NVML may start well and fail at each wait
                 if not is_told:
-                    self._post(Watching(unwatched))
+                    self._post(_watching(unwatched))
                     is_told = True
                 if event is not None:
                     self._take(event)
@@ -257,3 +261,10 @@ class Watcher:
         lost, self._lost = self._lost, {}
         self._post(Failed(reason, self._failures, pause, lost))
         self._sleep(pause)
+
+
+def _watching(unwatched: Mapping[str, Unwatched]) -> Watching:
+    return Watching(
+        {gpu: why.reason for gpu, why in unwatched.items() if not why.is_lost},
+        {gpu: why.reason for gpu, why in unwatched.items() if why.is_lost},
+    )

@@ -65,8 +65,10 @@ class Verdict:
 def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
     """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
 
-    The settings count first, then the driver, then the table.
+    The settings count first, then the driver, if it is to be asked, then the table.
     """
+    if not settings.ask_driver:
+        action = None
     known = TABLE.get(xid)
     words = f"XID {xid} ({known.meaning})" if known else f"XID {xid}"
     contained = known.is_contained if known else False

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -15,13 +15,6 @@ from gpuhook.kubernetes.health_marks import Evidence, Mark, document, from_docum
 from gpuhook.kubernetes.watcher import Reported
 from gpuhook.vendors.nvidia.inventory import Gpu
 
-
-@dataclass(frozen=True)
-class Holder:
-    namespace: str
-    pod: str
-
-
 GPUS = tuple(Gpu(n, f"GPU-{n}") for n in range(4))
 WHOLE = tuple(Device(f"GPU-{n}", str(n), f"GPU-{n}", n, (), ()) for n in range(4))
 MIG = tuple(Device(f"MIG-{n}", f"0:{n}", "GPU-0", 0, (), (), instance=(7 + n, 0)) for n in range(7))
@@ -31,6 +24,8 @@ FIRST = Evidence("boot-1", "driver-1", {"GPU-0": "slot-1"})
 def book(settings: Health | None = None, evidence: Evidence = FIRST) -> HealthBook:
     made = HealthBook(settings or Health(), evidence)
     assert made.seen(GPUS, 0.0) == ()
+    for gpu in made.to_ask():
+        assert made.action(gpu, None, 0.0) == ()
     return made
 
 
@@ -84,7 +79,11 @@ def test_a_lost_gpu_that_was_never_known_is_told() -> None:
     """Nothing can be marked by it, and nothing is hidden."""
     made = book()
     stranger = Gpu(7, lost="needs a reset")
-    assert made.seen((*GPUS, stranger), 1.0) == ("GPU 7 is lost: needs a reset",)
+    told = ("GPU 7 is lost: needs a reset",)
+    assert made.seen((*GPUS, stranger), 1.0) == told
+    assert made.seen((*GPUS, stranger), 2.0) == ()
+    made.seen(GPUS, 3.0)
+    assert made.seen((*GPUS, stranger), 4.0) == told
     assert made.unhealthy(WHOLE) == {}
 
 
@@ -181,6 +180,31 @@ def test_a_driver_that_is_late_is_asked_again() -> None:
     assert HealthBook(Health(ask_driver=False), FIRST, made.marks).to_ask() == ()
 
 
+def test_a_gpu_is_asked_about_when_it_is_first_seen() -> None:
+    """It may have waited for a reset since before the plugin was there; one answer is enough."""
+    made = HealthBook(Health(), FIRST)
+    made.seen(GPUS, 0.0)
+    assert made.to_ask() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+    for gpu, action in zip(made.to_ask(), ("none", "reset", None, None), strict=True):
+        made.action(gpu, action, 1.0)
+    assert list(made.unhealthy(WHOLE)) == ["GPU-1"]
+    made.seen(GPUS, 2.0)
+    assert made.to_ask() == ("GPU-1",)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Health(ignores_all=True), Health(critical_xids=frozenset({79})), Health(ask_driver=False)],
+)
+def test_a_driver_without_a_say_is_not_asked(settings: Health) -> None:
+    """Where the settings judge every XID, the driver's recovery action marks nothing."""
+    made = HealthBook(settings, FIRST)
+    made.seen(GPUS, 0.0)
+    assert made.to_ask() == ()
+    made.action("GPU-0", "reset", 1.0)
+    assert made.unhealthy(WHOLE) == {}
+
+
 def test_the_operator_clears_what_is_older_than_the_word() -> None:
     """What was reported after it stays, and `all` means every GPU."""
     made = book()
@@ -251,7 +275,7 @@ def test_the_sentence_names_resources_and_pods() -> None:
     """One line has the GPU, what happened, how much is gone and whose it was."""
     units = ("u::0", "u::1")
     hit = pod_names.Affected("nvidia.com/gpu", units, 4)
-    holders = {"u::0": Holder("ns", "b"), "u::1": Holder("ns", "a"), "v::0": Holder("ns", "z")}
+    holders = {"u::0": ("ns", "b", "c"), "u::1": ("ns", "a", "c"), "v::0": ("ns", "z", "c")}
     names = pod_names.pods(units, holders)
     assert names == ("ns/a", "ns/b")
     assert pod_names.sentence("GPU 0 (u)", "reported XID 79", [hit], names, "reboot the node") == (

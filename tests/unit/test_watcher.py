@@ -116,12 +116,10 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
 
 def test_an_xid_is_posted_with_the_drivers_action() -> None:
     """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
-    nvml, posted = (
-        FakeNvml(unwatched={"GPU-1": NoEvents("no events")}, actions={"GPU-0": "reset"}),
-        Posted(),
-    )
+    unwatched = {"GPU-1": NoEvents("no events"), "GPU-2": NoEvents("off the bus", is_lost=True)}
+    nvml, posted = FakeNvml(unwatched=unwatched, actions={"GPU-0": "reset"}), Posted()
     with watching(nvml, posted):
-        assert posted.next(Watching) == Watching({"GPU-1": NoEvents("no events")})
+        assert posted.next(Watching) == Watching({"GPU-1": "no events"}, {"GPU-2": "off the bus"})
         nvml.events.put(Reported("GPU-0", 95, 3, 0))
         assert posted.next(Reported) == Reported("GPU-0", 95, 3, 0, 1, "reset")
         nvml.events.put(Reported(None, 79))

@@ -48,6 +48,13 @@ def test_settings_count_more_than_the_driver() -> None:
     assert xids.judgement(95, chosen, None).unhealthy
 
 
+def test_a_driver_that_is_not_asked_has_no_say() -> None:
+    """Then the table counts alone, whatever the driver would say."""
+    alone = Health(ask_driver=False)
+    assert xids.judgement(79, alone, "none").unhealthy
+    assert not xids.judgement(13, alone, "reset").unhealthy
+
+
 def test_a5_enabling_one_wins_over_disabling_all() -> None:
     """DP_DISABLE_HEALTHCHECKS=all with DP_ENABLE_HEALTHCHECKS=79 leaves XID 79 watched."""
     chosen = Health(enabled_xids=frozenset({79}), ignores_all=True)
