@@ -750,6 +750,31 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
     ),
     # GH1860 to GH1869: health, the API server.
+    "GH1860": (
+        RequestError,
+        "{name} is not the UUID of a GPU",
+        "name the GPU as `gpuhook health show` does, or `all`",
+    ),
+    "GH1861": (
+        RequestError,
+        "no GPU that is marked as unhealthy is called {name}",
+        "see `gpuhook health show`; the beginning of a UUID does if it is one GPU's",
+    ),
+    "GH1862": (
+        HostError,
+        "the API server at {where} cannot be spoken to: {reason}",
+        "it is tried again; see whether the pod's network and its service account are in order",
+    ),
+    "GH1863": (
+        RefusedError,
+        "the API server lets this service account not {verb} {resource}: off are {feature}",
+        'give its ClusterRole a rule: apiGroups [""], resources ["{resource}"], verbs ["{verb}"]',
+    ),
+    "GH1864": (
+        HostError,
+        "the API server would not {verb} {resource} for {feature}: {status} {reason}",
+        "it is tried again at the next occasion; 401 means that the token is not accepted",
+    ),
     # GH1870 to GH1879: MPS.
     "GH1870": (
         FileError,
