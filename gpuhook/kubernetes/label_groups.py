@@ -97,8 +97,12 @@ class Group:
 def groups(
     node: Node, resources: tuple[Resource, ...], configuration: Configuration
 ) -> tuple[Group, ...]:
-    """Return the groups of a node, GPUs before MIG profiles, each in the order of the resources."""
-    held = _Held(resources, configuration)
+    """Return the groups of a node, GPUs before MIG profiles, each in the order of the resources.
+
+    GPUs that are lost, and instances with trouble, are offered as unhealthy; nobody is to be sent
+    to a node for them, so they are in no group.
+    """
+    held = _Held(node, resources, configuration)
     whole = [device for device in held.devices if device.instance is None]
     slices = [device for device in held.devices if device.instance is not None]
     instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
@@ -129,16 +133,22 @@ def invalid_single(
 
 
 class _Held:
-    """The devices that are offered, and how."""
+    """The devices that are offered, but for those that cannot be used, and how."""
 
-    def __init__(self, resources: tuple[Resource, ...], configuration: Configuration) -> None:
+    def __init__(
+        self, node: Node, resources: tuple[Resource, ...], configuration: Configuration
+    ) -> None:
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
         found: dict[str, Device] = {}
+        lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
+        troubled = {one.uuid for gpu in node.gpus for one in gpu.instances if one.trouble}
         for resource in resources:
             for unit in resource.units:
                 uuid = unit.device.uuid
+                if unit.device.gpu_index in lost or uuid in troubled:
+                    continue
                 if self._of.setdefault(uuid, resource) is resource:
                     self._replicas[uuid] += 1
                     found[uuid] = unit.device

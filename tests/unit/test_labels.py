@@ -312,6 +312,35 @@ def test_gpus_of_one_model_shared_differently() -> None:
     }
 
 
+def test_lost_gpus_are_not_told_of() -> None:
+    """A lost GPU stays in its resource, as unhealthy, and is no reason to come to the node."""
+    gpus = (T4, replace(gpu(1, "Tesla T4", "7.5", 15360), lost="fallen off the bus", name=None))
+    offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
+    found = labels(Node(DRIVER, gpus), (offered,), shared(4), Facts())
+    assert told(found, "gpu.count", "gpu.product") == {
+        "gpu.count": "1",
+        "gpu.product": "Tesla-T4-SHARED",
+    }
+    assert not any(name.startswith("nvidia.com/gpu-") for name in found)
+
+
+def test_instances_with_trouble_are_not_told_of() -> None:
+    """An instance that no container can be given has no labels of its profile."""
+    one = a100(0, "1g.5gb", "1g.5gb", "2g.10gb")
+    instances = tuple(
+        replace(each, trouble="no capability node") if each.index else each
+        for each in one.instances
+    )
+    one = replace(one, instances=instances)
+    offered = tuple(resource(f"nvidia.com/mig-{d.profile}", d) for d in slices(one))
+    configuration = Configuration(flags=Flags(mig_strategy="mixed"))
+    found = labels(Node(DRIVER, (one,)), offered, configuration, Facts())
+    assert told(found, "mig-1g.5gb.count", "mig-2g.10gb.count") == {
+        "mig-1g.5gb.count": "1",
+        "mig-2g.10gb.count": None,
+    }
+
+
 def test_mps() -> None:
     """A node shared by MPS says so, and is capable of it; with MIG it is not."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=MPS)
