@@ -171,8 +171,8 @@ def _used(
     Processes of the host are in no container.
     """
     found: dict[Names, int | None] = {}
-    for process in use.processes or ():
-        member = members.get(process.pid)
+    for pid, memory in _by_pid(use.processes or ()).items():
+        member = members.get(pid)
         identity = member.container(entries) if member else None
         if member is None or identity is None:
             continue
@@ -180,8 +180,17 @@ def _used(
             names = entries[identity].names
         else:
             names = sole if sole and member.in_pod else ("", "", identity)
-        if process.memory_bytes is not None:
-            found[names] = (found.get(names) or 0) + process.memory_bytes
+        if memory is not None:
+            found[names] = (found.get(names) or 0) + memory
         else:
             found.setdefault(names, None)
+    return found
+
+
+def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
+    """Return the memory of each process: one that computes and draws is told twice, with all."""
+    found: dict[int, int | None] = {}
+    for process in processes:
+        before, now = found.get(process.pid), process.memory_bytes
+        found[process.pid] = now if before is None else max(before, now or 0)
     return found

@@ -8,6 +8,7 @@ ending.
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from threading import Thread
 from typing import TypeVar
 
@@ -19,7 +20,11 @@ T = TypeVar("T")
 
 
 def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run `call` in a thread of its own; returns the future of what it returns or raises."""
+    """Run `call` in a thread of its own; returns the future of what it returns or raises.
+
+    The thread has the caller's context variables, such as which NVML library is meant.
+    """
+    context = copy_context()
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -34,7 +39,7 @@ def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     def run() -> None:
         result, error = None, None
         try:
-            result = call()
+            result = context.run(call)
         except BaseException as raised:  # told to whoever waits
             error = raised
         try:

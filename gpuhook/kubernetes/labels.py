@@ -16,15 +16,11 @@ from gpuhook.kubernetes.label_groups import GPU, MIG, Group, groups, invalid_sin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.kubernetes.configuration import Configuration
     from gpuhook.kubernetes.devices import Resource
     from gpuhook.vendors.nvidia.inventory import Driver, Node
 
 PREFIX = "nvidia.com/"
-_VGA, _3D = 0x0300, 0x0302  # PCI classes of a display and of a 3D controller: pci_ids.h
-_MODES = {_VGA: "graphics", _3D: "compute"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class Facts:
 
     machine: str | None = None  # product name of the DMI table
     clique: str | None = None  # "<cluster UUID>.<clique id>", where all attached GPUs agree
-    pci_classes: tuple[int, ...] = ()  # of the GPUs, class and subclass: 0x0302
+    modes: tuple[str | None, ...] = ()  # of the GPUs, by PCI class: "graphics", "compute"
     is_vgpu: bool = False  # some GPU is one of a hypervisor
     vgpu_host_driver_version: str | None = None
     vgpu_host_driver_branch: str | None = None
@@ -111,7 +107,7 @@ def _node(node: Node, configuration: Configuration, facts: Facts) -> dict[str, s
     is_capable = any(gpu.mig_mode in ("enabled", "disabled") for gpu in node.gpus)
     told = {
         "gpu.machine": label_text.value(facts.machine or "") or "unknown",
-        "gpu.mode": _mode(facts.pci_classes),
+        "gpu.mode": _mode(facts.modes),
         "mig.capable": _yes_no(is_capable),
         "mps.capable": _yes_no(configuration.sharing.strategy == MPS and strategy == "none"),
     }
@@ -122,9 +118,9 @@ def _node(node: Node, configuration: Configuration, facts: Facts) -> dict[str, s
     return {PREFIX + name: value for name, value in told.items()}
 
 
-def _mode(pci_classes: Iterable[int]) -> str:
-    modes = {_MODES.get(pci_class, "unknown") for pci_class in pci_classes}
-    return modes.pop() if len(modes) == 1 else "unknown"
+def _mode(modes: tuple[str | None, ...]) -> str:
+    """Return the mode of all GPUs, "unknown" where they have not the same."""
+    return (modes[0] if len(set(modes)) == 1 else None) or "unknown"
 
 
 def _offered(every: tuple[Group, ...]) -> dict[str, str]:

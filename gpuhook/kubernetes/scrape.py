@@ -36,11 +36,23 @@ class Offered:
     unhealthy: frozenset[str] = frozenset()
 
 
+class Memory(Protocol):
+    """The memory of a GPU or MIG instance, in bytes."""
+
+    @property
+    def total(self) -> int:
+        """Return all of it."""
+
+    @property
+    def used(self) -> int:
+        """Return what is in use."""
+
+
 class Usage(Protocol):
     """What the driver is asked for, by the UUID of a GPU or MIG instance. It may block."""
 
-    def memory(self, uuid: str) -> tuple[int, int] | None:
-        """Return (total, used) in bytes, None if it cannot be told; what it raises means None."""
+    def memory(self, uuid: str) -> Memory | None:
+        """Return its memory, None where that cannot be told; what it raises means None."""
 
     def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
         """Return who uses it, None where that cannot be told; what it raises means None."""
@@ -118,12 +130,13 @@ class Scrape:
 
 def _use(usage: Usage, uuid: str) -> DeviceUse:
     """Return what one device tells; what it cannot tell does not keep the others from telling."""
-    total, used, processes = None, None, None
+    memory, processes = None, None
     try:
-        total, used = usage.memory(uuid) or (None, None)
+        memory = usage.memory(uuid)
         processes = usage.processes(uuid)
-    except Exception:  # of the driver, its binding or ours: the plugin's work goes on without
-        return DeviceUse(uuid, total, used, processes)
+    except Exception:  # of the driver, its binding or ours: the others go on telling
+        processes = None
+    total, used = (memory.total, memory.used) if memory is not None else (None, None)
     return DeviceUse(uuid, total, used, processes)
 
 

@@ -113,6 +113,14 @@ def test_processes_that_use_more_than_is_used_leave_0() -> None:
     assert unattributed(use(used=900), found) == 0
 
 
+def test_a_process_that_computes_and_draws_counts_once() -> None:
+    """The driver tells such a process for each kind of use, with all of its memory."""
+    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    uses = use(Process(1, 300), Process(1, 300), Process(1, None))
+    (found,) = told([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
+    assert found.used_bytes == 300
+
+
 def test_whole_devices_are_their_own_share() -> None:
     """A device that is not shared is one unit, of all its memory."""
     assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {GPU: (GPU, 1000)}

@@ -96,7 +96,7 @@ def check_form(found: dict[str, str]) -> None:
 def test_the_seeds_node() -> None:
     """The T4 with four replicas has the labels that the seeds show, and all others."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=4, sharing=TIME_SLICING)
-    facts = Facts(machine="g4dn.xlarge", pci_classes=(0x0302,))
+    facts = Facts(machine="g4dn.xlarge", modes=("compute",))
     found = labels(Node(DRIVER, (T4,)), (offered,), shared(4), facts, 1700000000)
     prefixed = {name.removeprefix("nvidia.com/"): value for name, value in found.items()}
     assert prefixed == {
@@ -284,7 +284,9 @@ def test_several_models() -> None:
         resource("nvidia.com/gpu", whole(gpus[0]), replicas=2, sharing=TIME_SLICING),
         resource("nvidia.com/l40s", whole(gpus[1]), whole(gpus[2])),
     )
-    found = labels(Node(DRIVER, gpus), offered, shared(2), Facts(pci_classes=(0x300, 0x302)))
+    found = labels(
+        Node(DRIVER, gpus), offered, shared(2), Facts(modes=("graphics", "compute", "compute"))
+    )
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.family", "gpu-Tesla-T4.count",
         "gpu-Tesla-T4.product", "gpu-Tesla-T4.replica-memory", "gpu-NVIDIA-L40S.count",

@@ -42,11 +42,17 @@ class Process:
     memory_bytes: int | None
 
 
+@dataclass(frozen=True)
+class Memory:
+    total: int
+    used: int
+
+
 class Driver:
     """What the driver says of the T4."""
 
-    def memory(self, uuid: str) -> tuple[int, int] | None:
-        return 16 << 30, 5 << 30
+    def memory(self, uuid: str) -> Memory | None:
+        return Memory(16 << 30, 5 << 30)
 
     def processes(self, uuid: str) -> list[Process] | None:
         return [Process(101, 2 << 30), Process(102, 1 << 30), Process(103, 1 << 20)]
@@ -55,7 +61,7 @@ class Driver:
 class Silent(Driver):
     """A driver that has gone."""
 
-    def memory(self, uuid: str) -> tuple[int, int] | None:
+    def memory(self, uuid: str) -> Memory | None:
         raise RuntimeError("NVML: Driver Not Loaded")
 
 
@@ -225,7 +231,7 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
     free, asked = threading.Event(), []
 
     class Hanging(Driver):
-        def memory(self, uuid: str) -> tuple[int, int] | None:
+        def memory(self, uuid: str) -> Memory | None:
             asked.append(threading.current_thread())
             free.wait(60)
             return super().memory(uuid)
