@@ -813,4 +813,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     # GH1880 to GH1889: labels.
     # GH1890 to GH1899: metrics.
+    "GH1890": (
+        HostError,
+        "metrics cannot be served at {address}: {reason}",
+        'choose another port as gpuhook.metrics.address, or set it to "" to serve none',
+    ),
+    "GH1891": (
+        FileError,
+        "gpuhook.metrics.address is {address}, which is no address",
+        "it is host:port, such as 127.0.0.1:9395, [::1]:9395, or :9395 for every interface",
+    ),
 }

@@ -143,6 +143,7 @@ class Own:
     host_files_path: str = "/usr/local/nvidia"  # container directory of strategy host-files
     labels: bool = False  # the plugin writes the node's feature labels itself
     remove_labels_on_exit: bool = True
+    accelerator_label: bool = False  # accelerator=nvidia-tesla-t4 among the labels
     health: Health = Health()
     metrics: Metrics = Metrics()
 

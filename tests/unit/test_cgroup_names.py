@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which container a process is in, by every shape of cgroup that engines make."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.kubernetes import cgroup_names
+from gpuhook.kubernetes.cgroup_names import Membership, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID, OTHER = "0f" * 32, "ab" * 32
+POD = "kubepods-besteffort-pod3d2b7a51_9c0e_4f6d_8b17_52e0c4a6f913.slice"
+
+
+@pytest.mark.parametrize(
+    ("content", "in_pod"),
+    [
+        (f"0::/kubepods.slice/kubepods-besteffort.slice/{POD}/cri-containerd-{ID}.scope", True),
+        (f"0::/kubepods.slice/{POD}/crio-{ID}.scope/container", True),
+        (f"0::/kubepods/burstable/pod3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/{ID}", True),
+        (f"0::/kubelet/kubepods/pod3d2b7a51/{ID}/init.scope", True),
+        (f"0::/kubelet.slice/kubelet-kubepods.slice/docker-{ID}.scope", True),
+        (f"0::/{POD}:cri-containerd:{ID}", True),
+        (f"0::/system.slice/docker-{ID}.scope", False),
+        (f"0::/docker/{ID}", False),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", False),
+        (f"0::/user.slice/user-1000.slice/user@1000.service/libpod-{ID}.scope", False),
+        (f"0::/k8s.io/{ID}", False),
+        (f"0::/../../{POD}/cri-containerd-{ID}.scope", True),
+        (f"12:devices:/kubepods/pod3d2b7a51/{ID}\n1:name=systemd:/kubepods/pod3d2b7a51/{ID}", True),
+        (f"3:cpu,cpuacct:/\n2:memory:/docker/{ID}\n0::/", False),
+    ],
+)
+def test_shapes(content: str, in_pod: bool) -> None:
+    """The id is found in each shape, and whether it is a pod's."""
+    member = parse(content + "\n")
+    assert (member.container(()), member.in_pod) == (ID, in_pod)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["0::/", "0::/system.slice/sshd.service", "0::/user.slice/session-1.scope", "", "garbage",
+     "1:name=systemd:/init.scope", "0::/../.."],
+)  # fmt: skip
+def test_processes_of_the_host(content: str) -> None:
+    """A process of the host is in no container."""
+    assert parse(content).container(()) is None
+
+
+def test_a_known_name_need_not_look_like_an_id() -> None:
+    """Containers of runc and ctr are called as people like, and the ledger knows them."""
+    member = parse("0::/default/trainer-1")
+    assert member.container(()) is None
+    assert member.container({"trainer-1"}) == "trainer-1"
+    assert parse("0::/system.slice/runc-trainer-1.scope").container({"trainer-1"}) == "trainer-1"
+    assert parse("0::/user.slice/user-1.slice").container({"1"}) is None
+
+
+def test_the_outermost_known_container_counts() -> None:
+    """What a container makes below its own cgroup cannot pass for another container."""
+    member = parse(f"0::/docker/{ID}/docker/{OTHER}")
+    assert member.container({ID, OTHER}) == ID
+    assert member.container({OTHER}) == OTHER
+    assert member.container(()) == OTHER
+
+
+def test_a_process_that_ended_is_nowhere(tmp_path: Path) -> None:
+    """A pid that is gone, or an odd file, is no error."""
+    assert cgroup_names.of_pid(1, str(tmp_path)) == Membership()
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cgroup").write_bytes(b"0::/docker/" + ID.encode() + b"\xff\n")
+    assert cgroup_names.of_pid(1, str(tmp_path)).container(()) is None

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory per container: who is told, by which witness, and what stays nobody's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.kubernetes.cgroup_names import Membership
+from gpuhook.kubernetes.container_memory import (
+    ContainerMemory,
+    DeviceUse,
+    Entry,
+    shares,
+    told,
+    unattributed,
+)
+from gpuhook.kubernetes.devices import Device, Resource, Unit
+from gpuhook.kubernetes.holders import Holder
+
+GPU = "GPU-0"
+DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)
+UNITS = tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(4))
+SHARED = shares([Resource("nvidia.com/gpu", UNITS)])
+A, B = "aa" * 32, "bb" * 32
+TRAINER, SERVER = Holder("demo", "trainer", "main"), Holder("demo", "server", "main")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    memory_bytes: int | None
+
+
+def use(*processes: Process, used: int | None = 900) -> DeviceUse:
+    return DeviceUse(GPU, 1000, used, processes)
+
+
+def member(identity: str, *, in_pod: bool = True) -> Membership:
+    return Membership((identity,), in_pod)
+
+
+def test_the_ledger_joins_processes_and_replicas() -> None:
+    """With ledger and kubelet, each container has its use and its share; the rest is nobody's."""
+    entries = {
+        A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
+        B: Entry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
+    }
+    holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
+    uses = use(Process(1, 300), Process(2, 100), Process(3, 50), Process(4, 77))
+    members = {1: member(A), 2: member(A), 3: member(B), 4: Membership()}
+    found = told([uses], members, entries, holders, SHARED)
+    assert found == (
+        ContainerMemory(GPU, "demo", "server", "main", 50, 500),
+        ContainerMemory(GPU, "demo", "trainer", "main", 400, 250),
+    )
+    assert unattributed(uses, found) == 450
+
+
+def test_a_holder_that_uses_nothing_uses_0() -> None:
+    """A container that the ledger knows and that has no process on the GPU is idle."""
+    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
+    assert told([use()], {}, entries, holders, SHARED) == (
+        ContainerMemory(GPU, "demo", "server", "main", None, 250),
+        ContainerMemory(GPU, "demo", "trainer", "main", 0, 250),
+    )
+
+
+def test_without_a_ledger_the_only_holder_is_meant() -> None:
+    """A GPU with one holder needs no ledger; processes outside of pods are not that holder's."""
+    members = {1: member(A), 2: member(B, in_pod=False)}
+    found = told([use(Process(1, 300), Process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED)
+    assert found == (
+        ContainerMemory(GPU, "", "", B, 5, None),
+        ContainerMemory(GPU, "demo", "trainer", "main", 300, 250),
+    )
+
+
+def test_without_a_ledger_several_holders_stay_apart() -> None:
+    """Whose process it is cannot be told among several: it goes by its container's id."""
+    holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
+    found = told([use(Process(1, 300))], {1: member(A)}, {}, holders, SHARED)
+    assert found == (
+        ContainerMemory(GPU, "", "", A, 300, None),
+        ContainerMemory(GPU, "demo", "server", "main", None, 250),
+        ContainerMemory(GPU, "demo", "trainer", "main", None, 250),
+    )
+
+
+def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
+    """Containers of Docker and podman have a share as well; they go by their id."""
+    entries = {"web": Entry("web", units=(f"{GPU}::3",))}
+    found = told([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
+    assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
+
+
+def test_what_the_driver_cannot_tell_is_not_0() -> None:
+    """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
+    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    holders = {f"{GPU}::0": TRAINER}
+    (found,) = told([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
+    assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
+    silent = DeviceUse(GPU, 1000, 900, None)
+    (found,) = told([silent], {}, entries, holders, SHARED)
+    assert found.used_bytes is None
+    assert unattributed(silent, (found,)) is None
+    assert unattributed(use(used=None), ()) is None
+
+
+def test_processes_that_use_more_than_is_used_leave_0() -> None:
+    """Numbers of two moments need not fit: what is nobody's is never less than nothing."""
+    found = (ContainerMemory(GPU, "", "", A, 950, None),)
+    assert unattributed(use(used=900), found) == 0
+
+
+def test_a_process_that_computes_and_draws_counts_once() -> None:
+    """The driver tells such a process for each kind of use, with all of its memory."""
+    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    uses = use(Process(1, 300), Process(1, 300), Process(1, None))
+    (found,) = told([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
+    assert found.used_bytes == 300
+
+
+def test_whole_devices_are_their_own_share() -> None:
+    """A device that is not shared is one unit, of all its memory."""
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {GPU: (GPU, 1000)}
+    mute = Device(GPU, "0", GPU, 0, (), ())
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, mute),))]) == {GPU: (GPU, None)}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inotify, with the kernel that runs the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kernel import inotify
+from gpuhook.kernel.inotify import Event, Inotify
+
+ENTRIES = inotify.CREATE | inotify.DELETE | inotify.MOVED_FROM | inotify.MOVED_TO
+ITSELF = inotify.DELETE_SELF | inotify.MOVE_SELF
+
+
+@pytest.fixture
+def instance() -> Iterator[Inotify]:
+    with Inotify() as made:
+        yield made
+
+
+def test_entries_that_come_and_go(instance: Inotify, tmp_path: Path) -> None:
+    """Each change of an entry is one event with its name; a move is two with one cookie."""
+    watch = instance.watch(str(tmp_path), ENTRIES)
+    assert instance.read() == []
+    (tmp_path / "a").touch()
+    (tmp_path / "a").rename(tmp_path / "é b")
+    (tmp_path / "é b").unlink()
+    (tmp_path / "below").mkdir()
+    made, left, came, gone, below = instance.read()
+    assert made == Event(watch, inotify.CREATE, "a")
+    assert (left.mask, left.name) == (inotify.MOVED_FROM, "a")
+    assert (came.mask, came.name) == (inotify.MOVED_TO, "é b")
+    assert left.cookie == came.cookie != 0
+    assert gone == Event(watch, inotify.DELETE, "é b")
+    assert below == Event(watch, inotify.CREATE | inotify.IS_DIRECTORY, "below")
+
+
+def test_a_name_of_any_bytes(instance: Inotify, tmp_path: Path) -> None:
+    """A name that is no text comes back as the file system's encoding has it."""
+    instance.watch(str(tmp_path), ENTRIES)
+    name = b"\xff" * 255
+    Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).touch()
+    assert [os.fsencode(event.name) for event in instance.read()] == [name]
+
+
+def test_the_directory_goes(instance: Inotify, tmp_path: Path) -> None:
+    """A watched directory that is removed says so, and its watch has ended."""
+    directory = tmp_path / "d"
+    directory.mkdir()
+    watch = instance.watch(str(directory), ENTRIES | ITSELF)
+    directory.rmdir()
+    gone, ended = instance.read()
+    assert gone == Event(watch, inotify.DELETE_SELF)
+    assert ended.ignored
+    assert not gone.ignored
+
+
+def test_one_inode_has_one_watch(instance: Inotify, tmp_path: Path) -> None:
+    """Watching twice, by two names even, is one watch; without it nothing is told."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    watch = instance.watch(str(tmp_path), ENTRIES)
+    assert instance.watch(str(tmp_path / "link"), ENTRIES) == watch
+    instance.unwatch(watch)
+    instance.unwatch(watch)
+    (tmp_path / "a").touch()
+    assert [event.ignored for event in instance.read()] == [True]
+
+
+def test_more_events_than_the_kernel_keeps(instance: Inotify, tmp_path: Path) -> None:
+    """Lost events are told: the queue overflowed."""
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text(encoding="ascii"))
+    if limit > 1 << 17:
+        pytest.skip(f"this kernel keeps {limit} events")
+    instance.watch(str(tmp_path), ENTRIES)
+    one, other = str(tmp_path / "a"), str(tmp_path / "b")
+    Path(one).touch()
+    for _ in range(limit // 2 + 2):
+        os.rename(one, other)
+        one, other = other, one
+    events: list[Event] = []
+    while more := instance.read():
+        events += more
+    assert [event.overflowed for event in events].count(True) == 1
+    assert events[-1].overflowed
+    assert events[-1].watch == -1
+
+
+def test_an_event_loop_waits_for_it(instance: Inotify, tmp_path: Path) -> None:
+    """The descriptor wakes an event loop."""
+
+    async def named() -> str:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[str] = loop.create_future()
+        instance.watch(str(tmp_path), ENTRIES)
+        loop.add_reader(instance.fd, lambda: told.set_result(instance.read()[0].name))
+        loop.call_soon((tmp_path / "a").touch)
+        try:
+            return await asyncio.wait_for(told, 30)
+        finally:
+            loop.remove_reader(instance.fd)
+
+    assert asyncio.run(named()) == "a"
+
+
+def test_what_cannot_be_watched(instance: Inotify, tmp_path: Path) -> None:
+    """A missing directory is an error with its path, and so is a file where none may be."""
+    with pytest.raises(FileNotFoundError, match="none"):
+        instance.watch(str(tmp_path / "none"), ENTRIES)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        instance.watch(str(tmp_path / "file"), ENTRIES | inotify.ONLY_DIRECTORIES)
+
+
+def test_no_instance_is_left() -> None:
+    """Where no more can be had, the error says so; nothing has to be closed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="inotify") as raised:
+            Inotify()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert raised.value.errno == errno.EMFILE
+
+
+def test_closing(tmp_path: Path) -> None:
+    """A closed instance has no descriptor, and closing it again is nothing."""
+    made = Inotify()
+    fd = made.fd
+    made.close()
+    made.close()
+    assert not os.path.exists(f"/proc/self/fd/{fd}")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugin counts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gpuhook.kubernetes.observations import BUCKETS, MAX_KEYS, OTHER, Durations, Observations
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bound"),
+    [(0.0, 0.0005), (-1.0, 0.0005), (0.0005, 0.0005), (0.00051, 0.001), (9.0, 10.0)],
+)
+def test_a_duration_falls_in_the_bucket_of_its_bound(seconds: float, bound: float) -> None:
+    """Buckets hold what took at most their bound, and all later ones too."""
+    durations = Durations()
+    durations.add(seconds)
+    held = [name for name, count in durations.cumulative() if count]
+    assert held == [*map(str, BUCKETS[BUCKETS.index(bound) :]), "+Inf"]
+
+
+def test_what_takes_longer_than_all_bounds() -> None:
+    """The last bucket has no end."""
+    durations = Durations()
+    durations.add(1e6)
+    assert [name for name, count in durations.cumulative() if count] == ["+Inf"]
+    assert durations.total == 1e6
+
+
+def test_counts() -> None:
+    """Containers are counted, not calls; refusals by method too; a snapshot stays as it was."""
+    seen = Observations()
+    seen.allocated("nvidia.com/gpu", [["a"], ["b", "c"]], 0.001)
+    before = seen.counted()
+    seen.refused("nvidia.com/gpu", "Allocate", "why", 0.001)
+    seen.refused("nvidia.com/gpu", "PreStartContainer", "why", 0.001)
+    seen.refused("nvidia.com/gpu", "GetPreferredAllocation", "why", 0.001)
+    seen.xid("GPU-0", 79)
+    seen.xid("GPU-0", 79)
+    seen.streams("nvidia.com/gpu", 2)
+    after = seen.counted()
+    gpu = "nvidia.com/gpu"
+    assert before.counters["allocations"] == {(gpu, "allocated"): 2}
+    assert sum(before.durations["allocate"][gpu].counts) == 1
+    assert after.counters["allocations"] == {(gpu, "allocated"): 2, (gpu, "refused"): 1}
+    assert after.counters["starts"] == {(gpu, "refused"): 1}
+    assert after.counters["refusals"] == {
+        (gpu, "Allocate"): 1,
+        (gpu, "PreStartContainer"): 1,
+        (gpu, "GetPreferredAllocation"): 1,
+    }
+    assert after.counters["xid"] == {("GPU-0", "79"): 2}
+    assert (before.streams, after.streams) == ({}, {gpu: 2})
+
+
+def test_keys_are_bounded() -> None:
+    """However many XIDs or resources there are, the numbers stay few and the sums right."""
+    seen = Observations()
+    for number in range(MAX_KEYS + 500):
+        seen.xid("GPU-0", number)
+        seen.preferred(f"nvidia.com/{number}", 0.001)
+        seen.streams(f"nvidia.com/{number}", 1)
+    counted = seen.counted()
+    assert counted.counters["xid"][OTHER, OTHER] == 500
+    assert sum(counted.counters["xid"].values()) == MAX_KEYS + 500
+    assert len(counted.streams) == MAX_KEYS
+    durations = counted.durations["preferred_allocation"]
+    assert sum(itertools.chain(*(d.counts for d in durations.values()))) == MAX_KEYS + 500
+    assert len(durations) == MAX_KEYS + 1
