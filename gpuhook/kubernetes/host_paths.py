@@ -41,20 +41,24 @@ class Places:
         return path
 
 
-def places(flags: Flags, host_root: str = "/") -> Places:
+def places(
+    flags: Flags, host_root: str = "/", driver_here: str | None = None, dev_here: str | None = None
+) -> Places:
     """Return where the parts of this node are, as the flags say.
 
-    The driver root is at flags.plugin.container_driver_root if there is such a directory, else,
-    outside a container, at its own place. Without a dev root the nodes are those of the driver
-    root, or of `host_root` if it has none (gather.roots).
+    The driver root is at `driver_here`, else at flags.plugin.container_driver_root if there is such
+    a directory, else, outside a container, at its own place. Without a dev root, in the flags or
+    `dev_here`, the nodes are those of the driver root, or of `host_root` if it has none
+    (gather.roots).
     """
-    mounted = os.path.isdir(flags.plugin.container_driver_root)
-    driver = flags.plugin.container_driver_root if mounted else flags.driver_root
     host_driver = os.path.abspath(flags.driver_root)
-    dev = None
-    if flags.dev_root is not None:
+    container = flags.plugin.container_driver_root
+    driver = driver_here or (container if os.path.isdir(container) else flags.driver_root)
+    is_elsewhere = os.path.abspath(driver) != host_driver
+    dev = dev_here
+    if dev is None and flags.dev_root is not None:
         dev = os.path.abspath(flags.dev_root)
-        if mounted and is_below(dev, host_driver):
+        if is_elsewhere and is_below(dev, host_driver):
             dev = _joined(driver, dev[len(host_driver.rstrip("/")) :])
     where = gather.roots(driver, dev, host_root)
     host_dev = host_driver if where.dev == where.driver else where.dev

@@ -48,7 +48,9 @@ def look(launch: Launch, configuration: Configuration) -> Look:
 
         dumped = dump_file.load(launch.inventory)
         return Look(dumped, dumped, is_dump=True)
-    places = host_paths.places(configuration.flags, launch)
+    places = host_paths.places(
+        configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
+    )
     try:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:
