@@ -218,6 +218,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the search path {path} is not absolute",
         "give the directory from / on",
     ),
+    "GH1240": (
+        DriverError,
+        "waiting for events of the GPUs failed ({reason}), as these are lost: {gpus}",
+        "dmesg | grep NVRM tells why; a lost GPU comes back by a reset or a reboot",
+    ),
+    "GH1241": (
+        DriverError,
+        "waiting for events of the GPUs failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1242": (
+        DriverError,
+        "{path}: this NVML makes no event set: {reason}",
+        "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
+    ),
     "GH1300": (
         FileError,
         "{path}: there is no such file",

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
+_STUB = ("nvml_stub.c", "nvml_stub_watch.c")
 
 
 def cache_directory() -> Path:
@@ -23,16 +24,18 @@ def cache_directory() -> Path:
 def nvml_stub(*, old: bool = False) -> Path:
     """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only."""
     options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
-    return _compiled("nvml_stub.c", (*options, *(["-DNVML_STUB_OLD"] if old else []), "-ldl"))
+    return _compiled(_STUB, (*options, *(["-DNVML_STUB_OLD"] if old else []), "-ldl"))
 
 
 def nvidia_smi() -> Path:
     """Return a built static stand-in for nvidia-smi."""
-    return _compiled("nvidia_smi.c", ("-static", "-s"))
+    return _compiled(("nvidia_smi.c",), ("-static", "-s"))
 
 
-def _compiled(source: str, options: tuple[str, ...]) -> Path:
-    text = (_HERE / source).read_bytes()
+def _compiled(sources: tuple[str, ...], options: tuple[str, ...]) -> Path:
+    """Compile the first of `sources`, which includes the others."""
+    source = sources[0]
+    text = b"".join((_HERE / name).read_bytes() for name in sources)
     key = hashlib.sha256(text + "\0".join(options).encode()).hexdigest()[:16]
     built = cache_directory() / f"{source.partition('.')[0]}-{key}"
     if built.exists():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.vendors.nvidia.nvml_words import ARCHITECTURES, BRANDS
+from tests.simulated import watch_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def text(node: Node) -> str:
         major, minor = node.driver.cuda.split(".")
         lines.append(f"cuda {int(major) * 1000 + int(minor) * 10}")
     for gpu in node.gpus:
-        lines += _gpu(gpu)
+        lines += _gpu(gpu) + watch_profile.lines(node, gpu)
     return "\n".join(lines) + "\n"
 
 
