@@ -69,6 +69,7 @@ class HealthBook:
         self._marks = {_key(mark): mark for mark in marks}
         self._indexes: dict[str, int] = {}
         self._doubtful: set[str] = set()
+        self._lost: set[str] = set()  # as the last list has them
         self._strangers: frozenset[str] = frozenset()  # lost GPUs of which nothing is known
         self._driver_trouble = ""
 
@@ -111,8 +112,6 @@ class HealthBook:
             self.wants_probe = True
             reason = f"{verdict.reason}, of a GPU that the driver does not name"
             return xids.Verdict(False, reason, verdict.remedy)
-        if action == xids.NO_ACTION:
-            self.action(event.uuid, action, now)
         if verdict.is_doubtful:
             self._doubtful.add(event.uuid)
         if verdict.unhealthy:
@@ -141,7 +140,12 @@ class HealthBook:
             return ()
         if action == xids.NO_ACTION:
             words = "the driver needs no action"
-            return self._wipe(lambda mark: words if mark.gpu == gpu and mark.by_driver else "")
+
+            def ended(mark: Mark) -> str:
+                is_still = mark.source == "lost" and gpu in self._lost
+                return words if mark.gpu == gpu and mark.by_driver and not is_still else ""
+
+            return self._wipe(ended)
         if not self._goes_by_driver():
             return ()
         remedy = xids.REMEDIES.get(action, action)
@@ -163,6 +167,7 @@ class HealthBook:
         news: list[str] = []
         strangers: set[str] = set()
         present: set[str] = set()
+        self._lost.clear()
         for gpu in listed:
             uuid = gpu.uuid or unseen.get(gpu.index)  # a lost one often cannot say its UUID
             if uuid is None:
@@ -173,6 +178,7 @@ class HealthBook:
                 self._doubtful.add(uuid)  # it may have needed a reset before it was watched
             self._indexes[uuid] = gpu.index
             if gpu.lost:
+                self._lost.add(uuid)
                 news += self.lost(uuid, gpu.lost, now)
         news += sorted(strangers - self._strangers)
         self._strangers = frozenset(strangers)
@@ -201,9 +207,15 @@ class HealthBook:
     def evidence(self, evidence: Evidence) -> tuple[Ended, ...]:
         """Take what can be seen now of the boot, the driver and the PCI devices.
 
-        Returns the marks that it wipes: those made before a change.
+        Returns the marks that it wipes: those made before a change. What cannot be read now, as of
+        a GPU that is lost, is remembered as it was.
         """
-        self._evidence = evidence
+        last = self._evidence
+        self._evidence = Evidence(
+            evidence.boot or last.boot,
+            evidence.driver or last.driver,
+            {**last.slots, **evidence.slots},
+        )
         return self._wipe(lambda mark: mark.ended_by(evidence))
 
     def cleared(self, gpu: str, asked: float) -> tuple[Ended, ...]:

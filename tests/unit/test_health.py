@@ -151,6 +151,28 @@ def test_evidence_wipes_marks(now: Evidence, words: str) -> None:
     assert made.evidence(now) == ()  # what came after it is not wiped by it
 
 
+def test_a_lost_gpu_that_is_plugged_in_anew_is_healthy() -> None:
+    """Where it was is known from before it was lost, though then nothing could be read of it."""
+    made = book()
+    made.evidence(Evidence("boot-1"))
+    made.seen((Gpu(0, lost="fallen off the bus"), *GPUS[1:]), 1.0)
+    assert made.evidence(FIRST) == ()
+    assert len(made.evidence(replace(FIRST, slots={"GPU-0": "slot-2"}))) == 1
+    assert made.unhealthy(WHOLE) == {}
+
+
+def test_a_gpu_that_is_still_lost_does_not_come_and_go() -> None:
+    """The driver's word is not taken for a GPU that its list calls lost at the same time."""
+    made = book()
+    lost = (Gpu(0, "GPU-0", lost="its interrupts do not arrive"), *GPUS[1:])
+    for moment in (1.0, 2.0, 3.0):
+        made.seen(lost, moment)
+        assert made.action("GPU-0", "none", moment) == ()
+        assert list(made.unhealthy(WHOLE)) == ["GPU-0"]
+    made.seen(GPUS, 4.0)
+    assert len(made.action("GPU-0", "none", 5.0)) == 1
+
+
 def test_the_driver_wipes_what_it_may() -> None:
     """Its word that no action is needed ends a reset's wait, but not what the operator fixed."""
     made = book(Health(enabled_xids=frozenset({31})))
