@@ -21,14 +21,14 @@ class DriverUsage:
         self._library = (library, module_version)
 
     def memory(self, uuid: str) -> Memory | None:
-        """Return its memory in bytes, None where the driver cannot tell. Raises GH1202 to GH1206."""
+        """Return its memory in bytes, None if nobody can tell. Raises GH1202 to GH1206."""
         from gpuhook.vendors.nvidia import nvml, usage
 
         with nvml.opened(*self._library):
             return usage.memory(uuid)
 
     def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
-        """Return who uses it, None where the driver cannot tell. Raises GH1202 to GH1206."""
+        """Return who uses it, None if nobody can tell. Raises GH1202 to GH1206."""
         from gpuhook.vendors.nvidia import nvml, usage
 
         with nvml.opened(*self._library):

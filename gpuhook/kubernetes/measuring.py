@@ -44,9 +44,7 @@ class Measuring:
             return
         await self.end()
         self._settings = settings
-        scrape = Scrape(
-            lambda: self._offered, lambda: driver_usage.of(self._look), lambda: holders.ask()
-        )
+        scrape = Scrape(lambda: self._offered, lambda: driver_usage.of(self._look), holders.ask)
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
         if failed is not None:

@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 _LAST_NEWS_WITHIN = 1.0  # seconds
 
 
-def run(launch: Launch) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting, GpuhookError and OSError.
+def run(launch: Launch) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status, 0.
 
-    SIGHUP has the configuration and the node read anew.
+    SIGHUP has the configuration and the node read anew. Raises what keeps it from starting,
+    GpuhookError and OSError.
     """
     asyncio.run(_served(launch))
+    return 0
 
 
 async def _served(launch: Launch) -> None:

@@ -18,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.kernel import process_name
 from gpuhook.kubernetes import config_schema
 from gpuhook.kubernetes.config_file import read
-from gpuhook.kubernetes.configuration import Configuration
 from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.options import OPTIONS
 from gpuhook.programs.cli import main
@@ -191,17 +190,6 @@ def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
         "flags.nvidiaDriverRoot": "/driver",
         "flags.plugin.deviceListStrategy": ("envvar", "cdi-cri"),
     }
-
-
-def test_the_driver_root_of_the_plugin(tmp_path: Path) -> None:
-    """Where the plugin has the driver: what it is told, the container's, or the host's."""
-    made = Configuration()
-    assert Launch(node_driver_root="/x").driver_root(made) == "/x"
-    assert Launch().driver_root(made) == ("/driver-root" if Path("/driver-root").is_dir() else "/")
-    text = f"flags: {{plugin: {{containerDriverRoot: {tmp_path}}}}}"
-    there = read(text.encode(), "file").configuration
-    assert there is not None
-    assert Launch().driver_root(there) == str(tmp_path)
 
 
 def test_warnings_of_the_start_are_told(file: Path, served: list[Launch]) -> None:
