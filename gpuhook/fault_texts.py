@@ -667,6 +667,31 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "choose a name of at most {most} bytes, or start it without --process-name",
     ),
     # GH1820 to GH1839: registration, serving, the kubelet.
+    "GH1820": (
+        RequestError,
+        "{method} got {size} bytes that are no {message}",
+        "call it as the device plugin API v1beta1 of the kubelet has it",
+    ),
+    "GH1821": (
+        HostError,
+        "cannot serve {resource} on {path}: {reason}",
+        "the plugin directory must be the kubelet's own, mounted writable",
+    ),
+    "GH1822": (
+        HostError,
+        "{directory} is too long a path: a socket in it would have more than {limit} bytes",
+        "mount the kubelet's plugin directory at a shorter path in the plugin's container",
+    ),
+    "GH1823": (
+        HostError,
+        "the kubelet at {socket} did not register {resource}: {reason}",
+        "see the kubelet's log; its device plugin API must be v1beta1",
+    ),
+    "GH1824": (
+        HostError,
+        "another process serves {resource} on {path}",
+        "run one device plugin for each node: this one waits until the socket is free",
+    ),
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (
         FileError,
