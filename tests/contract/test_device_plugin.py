@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device plugin as a process on a node, with a kubelet: the scenarios of its users."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.kubelet.kubelet import AdmissionError, Kubelet
+from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
+from tests.simulated import stub_events
+from tests.simulated.node import make_node
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path / "device-plugins") as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Callable[..., PluginProcess]]:
+    """Return a function: node, configuration, env -> a running plugin, stopped in the end."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def started(profile: str | Node = "t4", text: str = TIME_SLICING, **env: str):  # type: ignore[no-untyped-def]
+            node = make_node(tmp_path / "node", profile)
+            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
+
+        yield started
+
+
+def test_seed_gives_four_replicas_of_a_t4(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    """The ConfigMap and the environment of the seeds, on the g4dn.xlarge of the seeds."""
+    running = run("t4", TIME_SLICING, **OPERATOR)
+    kubelet.wait_for_devices(GPU, 4)
+    uuid = running.node.node.gpus[0].uuid
+    assert list(kubelet.devices(GPU)) == [f"{uuid}::{n}" for n in range(4)]
+    pods = [kubelet.allocate(GPU, 1) for _ in range(2)]
+    assert {pod.response.envs["NVIDIA_VISIBLE_DEVICES"] for pod in pods} == {uuid}
+    assert [pod.response.envs["GPUHOOK_REPLICAS"] for pod in pods] == [f"{uuid}::0", f"{uuid}::1"]
+    for pod in pods:
+        paths = [device.container_path for device in pod.response.devices]
+        assert "/dev/nvidia0" in paths
+        assert len(paths) == len(set(paths))
+    assert running.stop() == 0
+
+
+def test_ten_developers_on_four_gpus(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+    facts = dump_file.load("h100x8")
+    four = replace(facts, gpus=facts.gpus[:4])
+    run(four, TIME_SLICING.replace("replicas: 4", "replicas: 3"))
+    kubelet.wait_for_devices(GPU, 12)
+    held = [kubelet.allocate(GPU, 1).response.envs["NVIDIA_VISIBLE_DEVICES"] for _ in range(10)]
+    counts = sorted(held.count(uuid) for uuid in set(held))
+    assert counts == [2, 2, 3, 3]  # spread over all four
+
+
+def test_fault_takes_every_replica_of_one_gpu_and_no_other(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("h100x8", TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 32)
+    broken = str(running.node.node.gpus[2].uuid)
+    stub_events.say(running.node, broken, "recovery 1")
+    running.wait_for_log(event="offered")
+    stub_events.inject_xid(running.node, broken, 79)
+    kubelet.wait_for_devices(GPU, 28, 4)
+    bad = {name for name, device in kubelet.devices(GPU).items() if device.health != "Healthy"}
+    assert bad == {f"{broken}::{n}" for n in range(4)}
+    told = running.wait_for_log(reason="GpuUnhealthy", gpu=broken)
+    assert "XID 79" in told["event"]
+    assert "nvidia.com/gpu 4 of 32" in told["event"]
+
+
+def test_bad_configuration_keeps_the_good_one(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    """A-8: neither a write nor SIGHUP with an invalid file takes anything away."""
+    running = run("t4", TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 4)
+    registered = len(kubelet.registrations)
+    running.configure(TIME_SLICING.replace("replicas: 4", "replicas: none"))
+    told = running.wait_for_log(reason="ConfigRefused")
+    assert "replicas" in told["event"]
+    running.signal(signal.SIGHUP)
+    kubelet.allocate(GPU, 1)
+    assert kubelet.allocatable(GPU) == 4
+    assert 'gpuhook_config_reloads_total{outcome="refused"}' in running.metrics()
+    running.configure(TIME_SLICING.replace("replicas: 4", "replicas: 2"))
+    kubelet.wait_for_devices(GPU, 2)
+    assert len(kubelet.registrations) == registered  # the list was enough
+
+
+def test_request_for_more_than_one_is_refused_with_a_reason(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    text = TIME_SLICING.replace(
+        "timeSlicing:\n", "timeSlicing:\n    failRequestsGreaterThanOne: true\n"
+    )
+    run("t4", text)
+    kubelet.wait_for_devices(GPU, 4)
+    with pytest.raises(AdmissionError, match="GH1852"):
+        kubelet.allocate(GPU, 2)
+    kubelet.allocate(GPU, 1)
+
+
+def test_renamed_resource_replaces_the_old_one(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("t4", TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 4)
+    text = TIME_SLICING.replace("timeSlicing:\n", "timeSlicing:\n    renameByDefault: true\n")
+    running.configure(text)
+    kubelet.wait_for_devices(f"{GPU}.shared", 4)
+    kubelet.wait_for(lambda: kubelet.capacity(GPU) == 0, "no GPU under the old name")
+
+
+def test_missing_driver_ends_the_plugin_with_a_sentence(
+    run: Callable[..., PluginProcess], tmp_path: Path
+) -> None:
+    running = run("t4", TIME_SLICING, GPUHOOK_DRIVER_ROOT=str(tmp_path))
+    assert running.ended() == 1
+    assert any("GH1200" in line.get("text", "") for line in running.log())
+
+
+def test_missing_driver_may_be_waited_for(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("t4", TIME_SLICING, FAIL_ON_INIT_ERROR="false")
+    kubelet.wait_for_devices(GPU, 4)
+    assert running.stop() == 0
+    stub_events.take_away(running.node)
+    running.start()
+    running.wait_for_log(reason="NotOffered")
+    stub_events.bring_back(running.node)
+    kubelet.wait_for_devices(GPU, 4)
