@@ -17,7 +17,7 @@ WORKDIR /usr/src/gpuhook
 COPY pyproject.toml README.md LICENSE ./
 COPY gpuhook gpuhook
 RUN python3 -m venv /opt/gpuhook \
- && /opt/gpuhook/bin/pip install --no-cache-dir --disable-pip-version-check .
+ && /opt/gpuhook/bin/pip install --no-cache-dir --disable-pip-version-check ".[plugin]"
 
 FROM debian:${DEBIAN}
 LABEL org.opencontainers.image.title="gpuhook" \

@@ -218,6 +218,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the search path {path} is not absolute",
         "give the directory from / on",
     ),
+    "GH1240": (
+        DriverError,
+        "waiting for events of the GPUs failed ({reason}), as these are lost: {gpus}",
+        "dmesg | grep NVRM tells why; a lost GPU comes back by a reset or a reboot",
+    ),
+    "GH1241": (
+        DriverError,
+        "waiting for events of the GPUs failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1242": (
+        DriverError,
+        "{path}: this NVML makes no event set: {reason}",
+        "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
+    ),
     "GH1300": (
         FileError,
         "{path}: there is no such file",
@@ -625,6 +640,41 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     # GH1850 to GH1859: allocation, CDI specs.
     # GH1860 to GH1869: health, the API server.
     # GH1870 to GH1879: MPS.
+    "GH1870": (
+        FileError,
+        "{resource} is shared by MPS with unequal replicas: {counts}",
+        "a daemon gives all of its clients one share: give the devices other names with `rename`",
+    ),
+    "GH1871": (
+        FileError,
+        "{resource} is shared by MPS among {replicas}, but {model} serves {most} clients at most",
+        "lower sharing.mps.resources[].replicas, or share it by time slicing",
+    ),
+    "GH1872": (
+        FileError,
+        "{resource} is made of MIG instances, which gpuhook does not share by MPS",
+        "use sharing.timeSlicing for it, or set flags.migStrategy to none",
+    ),
+    "GH1873": (
+        HostError,
+        "{resource} is shared by MPS, but there is no program {program}",
+        "it comes with the driver (package nvidia-compute-utils or nvidia-driver-cuda)",
+    ),
+    "GH1874": (
+        HostError,
+        "the MPS control daemon of {resource} failed at `{command}`: {reason}",
+        "read its logs in {log}",
+    ),
+    "GH1875": (
+        HostError,
+        "{path} is not in memory, and no tmpfs can be mounted there: {reason}",
+        "put --mps-root below /run, or mount a tmpfs at {path}",
+    ),
+    "GH1877": (
+        HostError,
+        "the compute mode of {uuid} cannot be set to {mode}: {reason}",
+        "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+    ),
     # GH1880 to GH1889: labels.
     # GH1890 to GH1899: metrics.
     "GH1890": (

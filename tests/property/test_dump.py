@@ -4,12 +4,21 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.inventory import (
+    DeviceNode,
+    Driver,
+    DriverFile,
+    Gpu,
+    Link,
+    MigInstance,
+    Node,
+)
 
 hexadecimal = st.text("0123456789ABCDEF", min_size=2, max_size=2)
 bus_ids = st.builds("00000000:{}:{}.{}".format, hexadecimal, hexadecimal, st.integers(0, 7))
@@ -30,6 +39,19 @@ drivers = st.builds(
     cuda=st.none() | versions,
     nvml=st.none() | paths,
 )
+instances = st.builds(
+    MigInstance,
+    index=st.integers(0, 7),
+    uuid=st.uuids().map("MIG-{}".format),
+    gpu_instance=st.integers(0, 14),
+    compute_instance=st.integers(0, 7),
+    profile=st.none() | words,
+    memory_bytes=st.none() | numbers,
+    multiprocessors=st.none() | numbers,
+    has_graphics=st.none() | st.booleans(),
+    gpu_instance_minor=st.none() | numbers,
+    trouble=st.none() | words,
+)
 gpus = st.builds(
     Gpu,
     index=st.integers(0, 999),
@@ -44,16 +66,20 @@ gpus = st.builds(
     numa_node=st.none() | st.integers(0, 64),
     mig_mode=st.none() | st.sampled_from(["enabled", "disabled", "unsupported"]),
     lost=st.none() | words,
+    instances=st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple),
 )
 
 
-def different(key: str, several: list[Gpu]) -> bool:
+def different(key: str, several: Sequence[Gpu | MigInstance]) -> bool:
     known = [getattr(gpu, key) for gpu in several if getattr(gpu, key) is not None]
     return len(set(known)) == len(known)
 
 
 several_gpus = st.lists(gpus, max_size=4).filter(
-    lambda many: all(different(key, many) for key in ("index", "uuid", "minor", "pci_bus_id"))
+    lambda many: (
+        all(different(key, many) for key in ("index", "uuid", "minor", "pci_bus_id"))
+        and different("uuid", [one for gpu in many for one in gpu.instances])
+    )
 )
 nodes = st.builds(
     Node,

@@ -20,10 +20,15 @@ def cache_directory() -> Path:
     return path
 
 
-def nvml_stub(*, old: bool = False) -> Path:
-    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only."""
+def nvml_stub(*, old: bool = False, without: str = "") -> Path:
+    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only.
+
+    `without` leaves out newer parts by their names in C: "MIG", "PROFILE_NAMES".
+    """
     options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
-    return _compiled("nvml_stub.c", (*options, *(["-DNVML_STUB_OLD"] if old else []), "-ldl"))
+    options += ["-DNVML_STUB_OLD"] if old else []
+    options += [f"-DNVML_STUB_NO_{without}"] if without else []
+    return _compiled("nvml_stub.c", (*options, "-ldl"))
 
 
 def nvidia_smi() -> Path:
@@ -32,9 +37,10 @@ def nvidia_smi() -> Path:
 
 
 def _compiled(source: str, options: tuple[str, ...]) -> Path:
-    text = (_HERE / source).read_bytes()
+    stem = source.partition(".")[0]
+    text = b"".join(path.read_bytes() for path in sorted(_HERE.glob(f"{stem}*.c")))
     key = hashlib.sha256(text + "\0".join(options).encode()).hexdigest()[:16]
-    built = cache_directory() / f"{source.partition('.')[0]}-{key}"
+    built = cache_directory() / f"{stem}-{key}"
     if built.exists():
         return built
     # Other test workers may be at it too: each compiles its own, and the last rename wins.

@@ -22,7 +22,7 @@ from pathlib import Path
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.freshness import fingerprint
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
-from tests.simulated import build, elf_maker, layouts, nvml_profile
+from tests.simulated import build, elf_maker, layouts, mig_node, nvml_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def _write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
     devices = []
     for device in facts.device_nodes:
         path = Path(f"{dev_root}{device.path}")
+        path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
         os.mknod(path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chown(path, device.uid, device.gid)
@@ -204,6 +205,7 @@ def _write_proc_and_sys(root: Path, facts: Node) -> None:
         texts[f"{driver}/gpus/{bus}/information"] = _information(gpu, bus)
         numa = _NUMA_NONE if gpu.numa_node is None else gpu.numa_node
         texts[f"sys/bus/pci/devices/{bus}/numa_node"] = f"{numa}\n"
+    texts |= {path.lstrip("/"): text for path, text in mig_node.files(facts).items()}
     for name, text in texts.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from gpuhook.vendors.nvidia import mig_profile
 from gpuhook.vendors.nvidia.nvml_words import ARCHITECTURES, BRANDS
+from tests.simulated import watch_profile
+from tests.simulated.mig_node import PROFILE_NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
 
 GPU_IS_LOST, NOT_SUPPORTED = 15, 3
 _MIG_MODES = {"unsupported": "-1", "disabled": "0", "enabled": "1"}
@@ -20,11 +23,11 @@ def text(node: Node) -> str:
         major, minor = node.driver.cuda.split(".")
         lines.append(f"cuda {int(major) * 1000 + int(minor) * 10}")
     for gpu in node.gpus:
-        lines += _gpu(gpu)
+        lines += _gpu(node, gpu)
     return "\n".join(lines) + "\n"
 
 
-def _gpu(gpu: Gpu) -> list[str]:
+def _gpu(node: Node, gpu: Gpu) -> list[str]:
     capability = gpu.compute_capability
     answers: dict[str, tuple[str, object]] = {
         "uuid": ("uuid", gpu.uuid),
@@ -43,7 +46,40 @@ def _gpu(gpu: Gpu) -> list[str]:
     for question, (key, value) in answers.items():
         unsupported = f"fail {question} {NOT_SUPPORTED}"
         lines.append(unsupported if value is None else f"{key} {value}")
+    lines += watch_profile.lines(node, gpu)
+    for instance in gpu.instances:
+        lines += _instance(gpu, instance)
     return lines
+
+
+def _instance(gpu: Gpu, instance: MigInstance) -> list[str]:
+    profile = mig_profile.parsed(instance.profile)
+    assert profile is not None, instance
+    memory = instance.memory_bytes or 0
+    attributes = (
+        instance.multiprocessors,
+        instance.copy_engines,
+        instance.decoders,
+        instance.encoders,
+        instance.jpegs,
+        instance.ofas,
+        instance.gpu_slices,
+        instance.compute_slices,
+        memory // 1024**2,
+    )
+    whole = mig_profile.Profile(
+        profile.gpu_slices, profile.gpu_slices, profile.memory_gib, profile.attributes
+    )
+    number, identity = PROFILE_NUMBERS[profile.gpu_slices, profile.attributes]
+    return [
+        f"instance {instance.index}",
+        f"uuid {instance.uuid}",
+        f"name {gpu.name} MIG {profile}",
+        f"memory {memory}",
+        f"ids {instance.gpu_instance} {instance.compute_instance}",
+        f"attributes {' '.join(map(str, attributes))}",
+        f"profile {number} {identity} MIG {whole}",
+    ]
 
 
 def _number(words: dict[int | None, str], word: str | None) -> int | None:

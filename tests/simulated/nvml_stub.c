@@ -11,7 +11,11 @@
  *   uuid GPU-...            and so on: name, minor, bus, brand, arch, cc ("7 5"), memory, mig
  *   fail uuid 15            this question fails with this nvmlReturn_t: handle, uuid, name, minor,
  *                           pci, brand, arch, cc, memory, mig
+ *   instance 2              a MIG device begins: nvml_stub_mig.c
  *   lost_after 3            after so many questions, every one fails with NVML_ERROR_GPU_IS_LOST
+ *
+ * nvml_stub_watch.c has the keys of a GPU that is watched: events, topology, use. A started library
+ * reads the profile again when it changes, and without a profile every question fails.
  *
  * Compiled with -DNVML_STUB_OLD it has only the names of a library from before 2014.
  */
@@ -26,9 +30,11 @@ enum {
 	UNINITIALIZED = 1,
 	INVALID_ARGUMENT = 2,
 	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
 	INSUFFICIENT_SIZE = 7,
 	DRIVER_NOT_LOADED = 9,
 	GPU_IS_LOST = 15,
+	UNKNOWN = 999,
 };
 
 enum question { HANDLE, UUID, NAME, MINOR, PCI, BRAND, ARCH, CC, MEMORY, MIG, QUESTIONS };
@@ -43,7 +49,7 @@ static const char *const question_names[QUESTIONS] = {
 struct gpu {
 	char uuid[TEXT], name[TEXT], bus[32];
 	int minor, brand, arch, cc_major, cc_minor, mig, lost_after, asked;
-	int fail[QUESTIONS];
+	int fail[QUESTIONS + 1]; /* the last: questions of nvml_stub_watch.c */
 	unsigned long long memory;
 };
 
@@ -52,11 +58,21 @@ static unsigned gpu_count;
 static char driver[TEXT];
 static int cuda, init_fails, started;
 
+/* In nvml_stub_watch.c. */
+static int watch_line(struct gpu *gpu, const char *key, const char *value);
+static int watch_nested(void);
+static int watch_left(void);
+static int watch_gone(void);
+static void watch_reset(void);
+static unsigned long long watch_used(const struct gpu *gpu);
+
 static void gpu_line(struct gpu *gpu, const char *key, const char *value)
 {
 	char word[16];
 	int number;
 
+	if (watch_line(gpu, key, value))
+		return;
 	if (!strcmp(key, "uuid"))
 		snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
 	else if (!strcmp(key, "name"))
@@ -83,6 +99,8 @@ static void gpu_line(struct gpu *gpu, const char *key, const char *value)
 				gpu->fail[i] = number;
 }
 
+#include "nvml_stub_mig.c"
+
 static void line_read(char *line)
 {
 	char *key = strtok(line, " \t\n"), *value = strtok(NULL, "\n");
@@ -99,39 +117,50 @@ static void line_read(char *line)
 		init_fails = atoi(value);
 	else if (!strcmp(key, "gpu") && gpu_count < MAX_GPUS)
 		gpus[gpu_count++] = (struct gpu){ .lost_after = -1 };
-	else if (gpu_count)
+	else if (gpu_count && !mig_line(&gpus[gpu_count - 1], key, value))
 		gpu_line(&gpus[gpu_count - 1], key, value);
 }
 
-static FILE *profile_open(void)
+static const char *profile_path(void)
 {
 	static int anchor;
+	static char path[4096];
 	const char *named = getenv("NVML_STUB_PROFILE");
-	char path[4096];
 	Dl_info info;
 	const char *slash;
 
 	if (named)
-		return fopen(named, "re");
+		return named;
 	if (!dladdr(&anchor, &info) || !(slash = strrchr(info.dli_fname, '/')))
-		return NULL;
+		return "";
 	snprintf(path, sizeof path, "%.*s/nvml-stub.profile", (int)(slash - info.dli_fname),
 		 info.dli_fname);
-	return fopen(path, "re");
+	return path;
 }
 
-static int start(void)
+static int profile_read(void)
 {
 	char line[256];
-	FILE *profile = profile_open();
+	FILE *profile = fopen(profile_path(), "re");
 
 	if (!profile)
 		return DRIVER_NOT_LOADED;
 	gpu_count = 0;
+	mig_count = 0;
 	init_fails = 0;
+	watch_reset();
 	while (fgets(line, sizeof line, profile))
 		line_read(line);
 	fclose(profile);
+	return SUCCESS;
+}
+
+static int start(void)
+{
+	if (started)
+		return watch_nested();
+	if (profile_read())
+		return DRIVER_NOT_LOADED;
 	started = !init_fails;
 	return init_fails;
 }
@@ -142,6 +171,10 @@ static int ask(const struct gpu *const_gpu, enum question question)
 
 	if (!started)
 		return UNINITIALIZED;
+	if (watch_gone())
+		return UNKNOWN;
+	if (mig_of(gpu))
+		return mig_ask(mig_of(gpu), question);
 	if (gpu < gpus || gpu >= gpus + gpu_count)
 		return INVALID_ARGUMENT;
 	if (gpu->lost_after >= 0 && gpu->asked++ >= gpu->lost_after)
@@ -159,6 +192,8 @@ static int text(const char *value, char *buffer, unsigned size)
 
 static int count(unsigned *number)
 {
+	if (started && watch_gone())
+		return UNKNOWN;
 	*number = gpu_count;
 	return started ? SUCCESS : UNINITIALIZED;
 }
@@ -268,6 +303,8 @@ int nvmlShutdown(void)
 {
 	int was = started;
 
+	if (watch_left())
+		return SUCCESS;
 	started = 0;
 	return was ? SUCCESS : UNINITIALIZED;
 }
@@ -307,6 +344,8 @@ int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *memory)
 {
 	int failed = ask(gpu, MEMORY);
 
-	*memory = (struct memory){ gpu->memory, gpu->memory, 0 };
+	*memory = (struct memory){ gpu->memory, gpu->memory - watch_used(gpu), watch_used(gpu) };
 	return failed;
 }
+
+#include "nvml_stub_watch.c"

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Gpu, Link, Node
+from tests.simulated import mig_node
 
 LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"
 
@@ -201,7 +203,64 @@ def lost_gpu() -> Node:
     )
 
 
-PROFILES = {"t4": t4, "h100x8": h100x8, "lost-gpu": lost_gpu}
+def a100_mig() -> Node:
+    """Return an A100 machine with MIG: seven alike, four of several sizes, and one GPU without.
+
+    The second GPU has no MIG device of index 3, and two in one GPU instance.
+    """
+    made = {
+        0: [(index, "1g.5gb", 7 + index, 0) for index in range(7)],
+        1: [
+            (0, "3g.20gb", 2, 0),
+            (1, "1c.2g.10gb", 3, 0),
+            (2, "1c.2g.10gb", 3, 1),
+            (4, "1g.5gb+me", 9, 0),
+        ],
+        2: [],
+    }
+    gpus = tuple(
+        Gpu(
+            index=index,
+            uuid=f"GPU-{identity}",
+            minor=minor,
+            pci_bus_id=f"00000000:{bus}:00.0",
+            name="NVIDIA A100-SXM4-40GB",
+            brand="nvidia",
+            architecture="ampere",
+            compute_capability="8.0",
+            memory_bytes=40960 * 1024**2,
+            numa_node=index // 2,
+            mig_mode="enabled" if made[index] else "disabled",
+            instances=tuple(
+                mig_node.instance(minor, number, _mig_uuid(index, number), profile, *ids)
+                for number, profile, *ids in made[index]
+            ),
+        )
+        for index, (bus, minor, identity) in enumerate(
+            (
+                ("07", 0, "8f5c2d19-4b7e-4a03-9d61-c2e80f7b35a4"),
+                ("0F", 2, "d94e07b3-61fa-4c28-8e5d-7a13b0c96f82"),
+                ("47", 1, "2b60f8ea-95d3-47c1-a7b4-0e5f9d1c8367"),
+            )
+        )
+    )
+    return _node(
+        "580.95.05",
+        "13.0",
+        gpus,
+        uvm_major=507,
+        boot_id="6a3d7c90-e15b-4f82-b9c4-58d1f20e7a36",
+        tree="1572993-96390392-1758622276000000000",
+        mig="5d2c9e41",
+    )
+
+
+def _mig_uuid(gpu: int, index: int) -> str:
+    """Return a UUID as the driver makes them for MIG devices: of names, version 5."""
+    return f"MIG-{uuid5(NAMESPACE_OID, f'gpuhook {gpu}:{index}')}"
+
+
+PROFILES = {"t4": t4, "h100x8": h100x8, "lost-gpu": lost_gpu, "a100-mig": a100_mig}
 
 
 def _node(
@@ -214,6 +273,7 @@ def _node(
     tree: str,
     sockets: tuple[str, ...] = (),
     has_xorg: bool = False,
+    mig: str = "",
 ) -> Node:
     majors = {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195}
     majors |= {"nvidia-caps": uvm_major - 1, "nvidia-uvm": uvm_major}
@@ -228,7 +288,7 @@ def _node(
         library_dirs=(LIBRARY_DIR,),
         majors=majors,
         masks_params=True,
-        fingerprint=f"boot={boot_id},driver={version},majors={in_fingerprint},mig=,tree={tree}",
+        fingerprint=f"boot={boot_id},driver={version},majors={in_fingerprint},mig={mig},tree={tree}",
         warnings=tuple(gpu.loss for gpu in gpus if gpu.loss),
     )
 
@@ -242,7 +302,8 @@ def _device_nodes(gpus: tuple[Gpu, ...], uvm_major: int) -> tuple[DeviceNode, ..
     ]
     minors = [gpu.minor for gpu in gpus if gpu.lost is None and gpu.minor is not None]
     numbers += [(f"/dev/nvidia{minor}", 195, minor) for minor in minors]
-    return tuple(DeviceNode(path, path, major, minor) for path, major, minor in numbers)
+    nodes = tuple(DeviceNode(path, path, major, minor) for path, major, minor in numbers)
+    return nodes + mig_node.device_nodes(gpus, uvm_major - 1)
 
 
 def _files(version: str, *, sockets: tuple[str, ...], has_xorg: bool) -> tuple[DriverFile, ...]:

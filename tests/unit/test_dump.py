@@ -77,7 +77,7 @@ def test_a_neither_file_nor_profile() -> None:
     with pytest.raises(GpuhookError) as caught:
         dump_file.load("t5")
     assert caught.value.code == "GH1500"
-    assert "h100x8, lost-gpu, t4" in caught.value.hint
+    assert "a100-mig, h100x8, lost-gpu, t4" in caught.value.hint
 
 
 def test_a_file_wins_over_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +122,7 @@ def test_not_a_mapping(content: bytes) -> None:
         ("/gpus/0/minor", "x", "/gpus/0/minor: expected a whole number or 'unknown', found 'x'"),
         ("/gpus/0/minor", [], "/gpus/0/minor: expected a whole number or a text, found []"),
         ("/gpus/0/mig_mode", "on", "/gpus/0/mig_mode: expected one of enabled, disabled"),
+        ("/gpus/0/instances", [{"index": 0}], "/gpus/0/instances/0: 'uuid' is missing"),
         ("/gpus/0/vram", 1, "/gpus/0: unknown key 'vram'"),
         ("/gpus", "none", "/gpus: expected a list, found 'none'"),
         ("/driver", {"version": "1.2"}, "/driver: 'module_version' is missing"),
@@ -148,6 +149,29 @@ def test_two_gpus_cannot_share(key: str) -> None:
     assert error.code == "GH1502"
     assert f"/gpus/4/{key}" in error.message
     assert "/gpus/1" in error.message
+
+
+@pytest.mark.parametrize(("key", "place"), [("index", "0/instances/5"), ("uuid", "1/instances/2")])
+def test_two_instances_cannot_share(key: str, place: str) -> None:
+    """Two MIG instances of one GPU with the same index, or any two with one UUID, are refused."""
+    document = dump.as_dict(dump_file.load("a100-mig"))
+    gpu, number = map(int, place.split("/instances/"))
+    document["gpus"][gpu]["instances"][number][key] = document["gpus"][0]["instances"][1][key]
+    if key == "index":
+        document["gpus"][1]["instances"][0]["index"] = 1  # of another GPU: this is allowed
+        document["gpus"][1]["instances"][1]["index"] = 7
+    error = refused(document)
+    assert error.code == "GH1502"
+    assert f"/gpus/{place}/{key}" in error.message
+    assert "/gpus/0/instances/1 already" in error.message
+
+
+def test_instances_are_in_the_dump_of_a_divided_gpu_alone() -> None:
+    """A GPU without MIG instances has no key for them; a whole instance has no trouble."""
+    divided, _, undivided = dump.as_dict(dump_file.load("a100-mig"))["gpus"]
+    assert "instances" not in undivided
+    assert len(divided["instances"]) == 7
+    assert "trouble" not in divided["instances"][0]
 
 
 def test_two_gpus_may_be_unknown() -> None:

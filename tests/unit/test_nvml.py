@@ -165,4 +165,4 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
 def test_questions_cover_the_facts() -> None:
     """Every fact of a GPU is asked of NVML, given by the kernel, or is the index or the loss."""
     fields = set(Gpu.__dataclass_fields__)
-    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost"}
+    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances"}

@@ -9,14 +9,16 @@ import click
 
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
+from gpuhook.programs.cli.tables import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
 
 HEADERS = (
     "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG", "STATE",
 )  # fmt: skip
+INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE")
 
 
 @click.command()
@@ -28,7 +30,7 @@ HEADERS = (
     help="A table of the GPUs, or all that is known as a dump for --inventory.",
 )
 def inventory(output: str, **options: Any) -> None:
-    """Show the driver and the GPUs of a node, and dump all of it.
+    """Show the driver, the GPUs and the MIG instances of a node, and dump all of it.
 
     A dump of a cluster's node can be studied anywhere: gpuhook generate-cdi --inventory FILE.
     """
@@ -47,17 +49,18 @@ def _table(node: Node) -> list[str]:
     head += f", CUDA {_shown(driver.cuda)}"
     if not node.gpus:
         return [head, "", "No GPUs."]
-    rows = [HEADERS, *(_row(gpu) for gpu in node.gpus)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return [head, "", *(line.rstrip() for line in padded)]
+    shown = [head, "", *_lines(HEADERS, [_row(gpu) for gpu in node.gpus])]
+    instances = [_instance(gpu, one) for gpu in node.gpus for one in gpu.instances]
+    if instances:
+        shown += ["", *_lines(INSTANCE_HEADERS, instances)]
+    return shown
+
+
+def _lines(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    return table(headers, rows).splitlines()
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:
-    memory = None if gpu.memory_bytes is None else f"{gpu.memory_bytes // 1024**2} MiB"
     facts = (
         gpu.index,
         gpu.name,
@@ -66,12 +69,31 @@ def _row(gpu: Gpu) -> tuple[str, ...]:
         gpu.pci_bus_id,
         gpu.architecture,
         gpu.compute_capability,
-        memory,
+        _mebibytes(gpu.memory_bytes),
         gpu.numa_node,
         gpu.mig_mode,
         f"LOST: {gpu.lost}" if gpu.lost else "ok",
     )
     return tuple(_shown(fact) for fact in facts)
+
+
+def _instance(gpu: Gpu, instance: MigInstance) -> tuple[str, ...]:
+    facts = (
+        f"{gpu.index}:{instance.index}",
+        instance.profile,
+        instance.uuid,
+        instance.gpu_instance,
+        instance.compute_instance,
+        _mebibytes(instance.memory_bytes),
+        instance.multiprocessors,
+        f"{_shown(instance.gpu_instance_minor)},{_shown(instance.compute_instance_minor)}",
+        f"BROKEN: {instance.trouble}" if instance.trouble else "ok",
+    )
+    return tuple(_shown(fact) for fact in facts)
+
+
+def _mebibytes(number: int | None) -> str | None:
+    return None if number is None else f"{number // 1024**2} MiB"
 
 
 def _shown(fact: object) -> str:

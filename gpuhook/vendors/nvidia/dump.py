@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.inventory import (
+    DeviceNode,
+    Driver,
+    DriverFile,
+    Gpu,
+    Link,
+    MigInstance,
+    Node,
+)
 
 SCHEMA = "gpuhook/inventory/v1"
 UNKNOWN = "unknown"
@@ -40,7 +48,7 @@ def from_dict(dump: dict[str, Any]) -> Node:
     """Return the node of a dump that fits the schema (see gpuhook.vendors.nvidia.dump_file)."""
     return Node(
         driver=Driver(**_facts(dump["driver"])),
-        gpus=tuple(Gpu(**_facts(gpu)) for gpu in dump["gpus"]),
+        gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),
         device_nodes=tuple(_read_device_node(device) for device in dump["device_nodes"]),
         files=tuple(DriverFile(**_with_host_path(f, "container_path")) for f in dump["files"]),
         links=tuple(Link(**link) for link in dump["links"]),
@@ -54,7 +62,7 @@ def from_dict(dump: dict[str, Any]) -> Node:
     )
 
 
-def _known(facts: Driver | Gpu) -> dict[str, Any]:
+def _known(facts: Driver | Gpu | MigInstance) -> dict[str, Any]:
     values = {field.name: getattr(facts, field.name) for field in fields(facts)}
     return {name: UNKNOWN if value is None else value for name, value in values.items()}
 
@@ -67,7 +75,24 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     dumped = _known(gpu)
     if gpu.lost is None:
         del dumped["lost"]
+    del dumped["instances"]
+    if gpu.instances:
+        dumped["instances"] = [_instance(instance) for instance in gpu.instances]
     return dumped
+
+
+def _instance(instance: MigInstance) -> dict[str, Any]:
+    dumped = _known(instance)
+    if instance.trouble is None:
+        del dumped["trouble"]
+    return dumped
+
+
+def _read_gpu(dumped: dict[str, Any]) -> Gpu:
+    instances = dumped.get("instances", ())
+    facts = _facts(dumped)
+    facts["instances"] = tuple(MigInstance(**_facts(instance)) for instance in instances)
+    return Gpu(**facts)
 
 
 def _device_node(device: DeviceNode) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _TYPES = {
 }
 _PATTERNS = {
     "^unknown$": "a whole number or 'unknown'",
+    "^(unknown)$": "true, false or 'unknown'",
     "^(unknown|[0-9]+(\\.[0-9]+)+)$": "a version like '580.95.05', or 'unknown'",
     "^[^\\u0000-\\u001f\\u007f]*$": "a text on one line",
     "^/[^\\u0000-\\u001f\\u007f]*$": "an absolute path",
@@ -87,6 +88,9 @@ def text(node: Node, form: str) -> str:
         return json.dumps(document, indent=2) + "\n"
     for key in ("device_nodes", "links", "files"):
         document[key] = [_OneLine(item) for item in document[key]]
+    for gpu in document["gpus"]:
+        if "instances" in gpu:
+            gpu["instances"] = [_OneLine(item) for item in gpu["instances"]]
     rendered: str = yaml.dump(
         document, Dumper=_Lines, sort_keys=False, allow_unicode=True, width=100_000
     )
@@ -151,15 +155,27 @@ def _in_words(error: ValidationError) -> str:
 
 
 def _twice(document: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the first value that two GPUs share though only one can have it."""
-    for key in ("index", "uuid", "minor", "pci_bus_id"):
-        seen: dict[object, int] = {}
-        for number, gpu in enumerate(document["gpus"]):
-            value = gpu.get(key, dump.UNKNOWN)
-            if value != dump.UNKNOWN and value in seen:
-                return (
-                    f"/gpus/{number}/{key}",
-                    f"{value!r} is that of /gpus/{seen[value]} already",
-                )
-            seen[value] = number
+    """Return the first value that two GPUs or MIG instances share though one alone can have it."""
+    gpus = {f"/gpus/{number}": gpu for number, gpu in enumerate(document["gpus"])}
+    instances: dict[str, dict[str, Any]] = {}
+    for place, gpu in gpus.items():
+        own = enumerate(gpu.get("instances", ()))
+        mine = {f"{place}/instances/{number}": instance for number, instance in own}
+        wrong = _shared(mine, "index")
+        if wrong is not None:
+            return wrong
+        instances |= mine
+    wrongs = [_shared(gpus, key) for key in ("index", "uuid", "minor", "pci_bus_id")]
+    wrongs.append(_shared(instances, "uuid"))
+    return next((wrong for wrong in wrongs if wrong is not None), None)
+
+
+def _shared(several: dict[str, dict[str, Any]], key: str) -> tuple[str, str] | None:
+    """Return the first place whose value of `key` another has already, and the sentence."""
+    seen: dict[object, str] = {}
+    for place, facts in several.items():
+        value = facts.get(key, dump.UNKNOWN)
+        if value != dump.UNKNOWN and value in seen:
+            return (f"{place}/{key}", f"{value!r} is that of {seen[value]} already")
+        seen[value] = place
     return None

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVML says of the driver and its GPUs, through pynvml on a library that the caller names.
 
-pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so its module variable
-is set to a library opened by full path. Every field that the GPU or an old library cannot tell is
-None; a GPU that is lost in the middle of it is listed with the reason. Source: nvml.h.
+pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so it is made to use a
+library opened by full path (see nvml_loaded.py). Every field that the GPU or an old library cannot
+tell is None; a GPU that is lost in the middle of it is listed with the reason. Source: nvml.h.
 """
 
 from __future__ import annotations
 
-import ctypes
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import pynvml
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nvml_words
+from gpuhook.vendors.nvidia import nvml_loaded, nvml_mig, nvml_words
 from gpuhook.vendors.nvidia.inventory import Gpu
 from gpuhook.vendors.nvidia.nvml_library import version_of
 
@@ -25,23 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a name was called in older libraries. The older PCI structures are the front part of
-# pynvml's, and an argument too many is not looked at by a C function.
-OLDER_NAMES = {
-    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
-    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
-    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
-    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
-    "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
-}
-
-# Errors after which nothing that the GPU says can be relied on: nvml.h, nvmlReturn_enum.
-_LOST = {
-    pynvml.NVML_ERROR_GPU_IS_LOST: "fallen off the bus or otherwise inaccessible",
-    pynvml.NVML_ERROR_RESET_REQUIRED: "needs a reset before it can be used again",
-    pynvml.NVML_ERROR_IRQ_ISSUE: "its interrupts do not arrive",
-    pynvml.NVML_ERROR_INSUFFICIENT_POWER: "its power cables are not properly attached",
-}
+# Errors after which nothing that the GPU says can be relied on.
+_LOST = nvml_words.LOSSES
 
 
 class Nvml(Protocol):
@@ -57,45 +41,27 @@ class Nvml(Protocol):
         """Return all GPUs by index, the lost ones too."""
 
 
-class Symbols:
-    """A loaded library in which a missing name is looked up under its older ones."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
-
-    def __getattr__(self, name: str) -> object:
-        names = (name, *OLDER_NAMES.get(name, ()))
-        present = next((known for known in names if hasattr(self._library, known)), name)
-        return getattr(self._library, present)
-
-
 @contextmanager
 def opened(path: str, module_version: str | None = None) -> Iterator[Nvml]:
     """Load the NVML library at `path`, start it, and shut it down at the end.
 
-    `module_version` (of the loaded kernel module) makes a mismatch understandable. Raises GH1202
-    to GH1206.
+    NVML counts its starts: opened within opened, in this thread or another, is one library that
+    stays started until the last of them ends. `module_version` (of the loaded kernel module) makes
+    a mismatch understandable. Raises GH1202 to GH1206.
     """
     try:
-        library = ctypes.CDLL(path)
+        library = nvml_loaded.load(path)
     except OSError as error:
         raise fault("GH1202", path=path, reason=error) from error
-    _use(library)
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise _start_fault(error, path, module_version) from error
-    try:
-        yield Library(path)
-    finally:
-        _shut_down()
-
-
-def _use(library: ctypes.CDLL) -> None:
-    """Make pynvml call `library`: it has no argument for that, only these two variables."""
-    pynvml.nvmlLib = Symbols(library)
-    functions: dict[str, object] = getattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    functions.clear()
+    with nvml_loaded.used(library):
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise _start_fault(error, path, module_version) from error
+        try:
+            yield Library(path)
+        finally:
+            _shut_down()
 
 
 def _shut_down() -> None:
@@ -160,6 +126,9 @@ def _gpu(index: int) -> Gpu:
     try:
         for name, question in _QUESTIONS.items():
             facts[name] = question(handle)
+        if facts["mig_mode"] == "enabled":
+            uuid, memory = facts["uuid"], facts["memory_bytes"]
+            facts["instances"] = nvml_mig.instances(handle, _asked, uuid, memory)
     except _LostError as error:
         facts["lost"] = str(error)
     return Gpu(index=index, **facts)

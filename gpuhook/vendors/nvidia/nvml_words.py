@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML's numbers for brands and architectures, as words. Source: nvml.h.
+"""NVML's numbers for brands, architectures and losses, as words. Source: nvml.h.
 
 The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
 """
@@ -36,4 +36,12 @@ ARCHITECTURES: dict[int | None, str] = {
     9: "hopper",
     10: "blackwell",
     13: "rubin",
+}
+
+# nvmlReturn_enum: errors after which nothing that a GPU says can be relied on.
+LOSSES: dict[int, str] = {
+    8: "its power cables are not properly attached",
+    11: "its interrupts do not arrive",
+    15: "fallen off the bus or otherwise inaccessible",
+    16: "needs a reset before it can be used again",
 }

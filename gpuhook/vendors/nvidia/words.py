@@ -169,6 +169,11 @@ def is_gpu_node(path: str) -> bool:
     return name.isdigit() or name.startswith("-caps/")
 
 
+def capability_node(minor: int) -> str:
+    """Return the path of the node that opens a MIG instance's capability."""
+    return f"/dev/nvidia-caps/nvidia-cap{minor}"
+
+
 def is_driver_file(path: str) -> bool:
     """Return whether `path` is named as a file of this vendor's driver is."""
     name = path.rpartition("/")[2]

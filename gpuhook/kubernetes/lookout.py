@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes the plugin take a turn by itself: files of the configuration, and the node's /proc.
+
+Files are watched by inotify. The kernel tells nobody of GPUs and instances that come and go, so
+that is looked at every few seconds, at the cost of a few small reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpuhook.kubernetes import config_source, node_look
+from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes.directory_watch import DirectoryWatch
+from gpuhook.kubernetes.triggers import Reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.triggers import Triggers
+
+_LONGEST = 60.0  # seconds between two looks for a driver that is not there
+
+
+class Lookout:
+    """Pulls the triggers of a plugin for what it sees."""
+
+    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+        self._launch = launch
+        self._triggers = triggers
+        self._seconds = Health().poll_seconds
+        self._last: Look = node_look.Look()
+        self._quiet = 0.0  # seconds since the driver was looked for in vain
+        self._patience = 0.0
+        self._polled: Callable[[], None] = _nobody
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch: DirectoryWatch | None = None
+
+    def start(self, polled: Callable[[], None]) -> None:
+        """Begin; `polled` is called at each look."""
+        self._polled = polled
+        directories = config_source.watched(self._launch.source)
+        if directories:
+            self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+        self._later()
+
+    def configured(self, seconds: float) -> None:
+        """Look every `seconds` from now on."""
+        if seconds != self._seconds:
+            self._seconds = seconds
+            if self._timer is not None:
+                self._timer.cancel()
+                self._later()
+
+    def looked(self, look: Look) -> None:
+        """Compare with this look at the node from now on."""
+        self._last = look
+        self._quiet = 0.0
+        if look.trouble is None:
+            self._patience = 0.0
+        else:
+            self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def stop(self) -> None:
+        """End, and leave nothing behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.close()
+
+    def _later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._poll)
+
+    def _poll(self) -> None:
+        self._later()
+        self._quiet += self._seconds
+        impatient = self._last.trouble is not None and self._quiet >= self._patience
+        if impatient or node_look.has_changed(self._last, self._launch):
+            self._triggers.pull(Reason.NODE)
+        if self._watch is not None:
+            self._watch.renew()
+        self._polled()
+
+    def _file_changed(self, _path: str | None, _made: bool) -> None:
+        """Have the configuration read: what is not new makes no difference."""
+        self._triggers.pull(Reason.CONFIGURATION)
+
+
+def _nobody() -> None:
+    return

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health of the node's GPUs, kept up to date: what the driver reports goes into the book.
+
+Everything here runs in the plugin's loop; the thread that waits for NVML posts to heard().
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from gpuhook.kubernetes import health_evidence, health_file
+from gpuhook.kubernetes.health import HealthBook
+from gpuhook.kubernetes.triggers import Reason
+from gpuhook.kubernetes.watcher import (
+    Actions,
+    Failed,
+    Message,
+    Reported,
+    Source,
+    Watcher,
+    Watching,
+    poster,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+    from gpuhook.kubernetes.configuration import Health
+    from gpuhook.kubernetes.devices import Device
+    from gpuhook.kubernetes.health import Ended
+    from gpuhook.kubernetes.news import News
+    from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.triggers import Triggers
+
+
+class Monitoring:
+    """Watches the GPUs of a node. `count_xid` is told each XID: the GPU's UUID, its number."""
+
+    def __init__(
+        self,
+        settings: Health,
+        host_root: str,
+        triggers: Triggers,
+        news: News,
+        count_xid: Callable[[str, int], None],
+    ) -> None:
+        self._host_root = host_root
+        self._triggers = triggers
+        self._news = news
+        self._count_xid = count_xid
+        evidence = health_evidence.read((), host_root)
+        self._book = HealthBook(settings, evidence, health_file.read())
+        self._version = self._book.version
+        self._watcher: Watcher | None = None
+        self._library: tuple[str, str | None] | None = None
+
+    def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
+        """Return the reasons of the devices that are not to be given away, by UUID."""
+        return self._book.unhealthy(devices)
+
+    def configured(self, settings: Health) -> None:
+        """Go by these settings from now on."""
+        self._told_ended(self._book.configured(settings))
+        self._changed()
+
+    def looked(self, look: Look, loop: asyncio.AbstractEventLoop) -> None:
+        """Take what was seen of the node, and watch the GPUs that are there."""
+        gpus = look.seen.gpus
+        self._told_ended(self._book.evidence(health_evidence.read(gpus, self._host_root)))
+        if look.trouble is not None:
+            self._book.driver_gone(f"the driver does not answer: {look.trouble.message}")
+        else:
+            self._book.driver_back()
+            for sentence in self._book.seen(gpus, time.time()):
+                self._news.bad("GpuLost", sentence)
+            uuids = [gpu.uuid for gpu in gpus if gpu.uuid and gpu.lost is None]
+            self._watch(look, uuids, loop)
+        self._changed()
+
+    def polled(self) -> None:
+        """Do what operators have asked for, and ask the driver about GPUs that are marked."""
+        for gpu, when in health_file.asked().items():
+            self._told_ended(self._book.cleared(gpu, when))
+            health_file.done(gpu)
+        marked = self._book.to_ask()
+        if marked and self._watcher is not None:
+            self._watcher.ask(marked)
+        self._changed()
+
+    def heard(self, message: Message) -> None:
+        """Take what the watching thread has posted."""
+        match message:
+            case Reported():
+                self._reported(message)
+            case Watching():
+                for uuid, reason in message.unwatched.items():
+                    self._news.log.warning("no events of a GPU", gpu=uuid, cause=str(reason))
+            case Failed():
+                self._failed(message)
+            case Actions():
+                for uuid, action in message.by_gpu.items():
+                    self._told_ended(self._book.action(uuid, action, time.time()))
+        self._changed()
+
+    def stop(self) -> None:
+        """End the watching thread, which takes as long as one wait."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
+        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+        if look.signature == ("inventory",):
+            return
+        if self._watcher is None or self._library != library:
+            from gpuhook.vendors.nvidia import nvml_events, recovery
+
+            if self._watcher is not None:
+                self._watcher.stop()
+            source = Source(partial(nvml_events.watched, *library), recovery.recovery_action)
+            self._watcher = Watcher(source, poster(loop, self.heard))
+            self._library = library
+            self._watcher.start(uuids)
+        else:
+            self._watcher.watch(uuids)
+
+    def _reported(self, report: Reported) -> None:
+        verdict = self._book.xid(report, report.action, time.time())
+        self._count_xid(report.uuid or "", report.xid)
+        label = self._book.label(report.uuid) if report.uuid else "a GPU"
+        told = self._news.log.warning if verdict.unhealthy else self._news.log.info
+        told(
+            f"{label}: {verdict.reason}",
+            gpu=report.uuid,
+            xid=report.xid,
+            times=report.count,
+            remedy=verdict.remedy,
+        )
+        if self._book.wants_probe:
+            self._triggers.pull(Reason.NODE)
+
+    def _failed(self, failed: Failed) -> None:
+        if failed.times == 1:
+            self._news.bad("WatchFailed", f"waiting for the driver's events: {failed.reason}")
+        else:
+            self._news.log.warning("no events yet", cause=failed.reason, retry=failed.pause)
+        self._triggers.pull(Reason.NODE)
+
+    def _told_ended(self, gone: Iterable[Ended]) -> None:
+        for one in gone:
+            message = f"{one.mark.label}: healthy again after {one.mark.source}: {one.evidence}"
+            self._news.good("GpuHealthy", message, one.mark.gpu)
+
+    def _changed(self) -> None:
+        """Keep the marks, and have the kubelet told, if there is something new in the book."""
+        if self._book.version == self._version:
+            return
+        self._version = self._book.version
+        try:
+            health_file.write(self._book.marks)
+        except OSError as error:
+            self._news.log.warning("the marks were not kept", cause=str(error))
+        self._triggers.pull(Reason.HEALTH)

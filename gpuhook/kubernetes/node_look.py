@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A look at the node: its GPUs, their links, and all that an allocation needs of it.
+
+This blocks for as long as NVML takes, so the plugin looks in a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.errors import DriverError, GpuhookError
+from gpuhook.kubernetes import host_paths
+from gpuhook.kubernetes.host_paths import Places
+from gpuhook.kubernetes.node_signature import signature
+from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.vendors.nvidia.topology import Topology
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.launch import Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there was to see. `seen` has paths as this process opens them, `node` the host's.
+
+    `trouble` is why the driver did not answer, or None; then there is nothing else. `signature`
+    tells, without NVML, whether it is time for another look.
+    """
+
+    node: Node = field(default_factory=lambda: Node(Driver()))
+    seen: Node = field(default_factory=lambda: Node(Driver()))
+    places: Places = field(default_factory=Places)
+    topology: Topology = field(default_factory=Topology)
+    signature: tuple[str, ...] = ()
+    trouble: GpuhookError | None = None
+
+
+def look(launch: Launch, configuration: Configuration) -> Look:
+    """Return what the node has now; a driver that is missing or broken is its `trouble`.
+
+    Raises GpuhookError for what is wrong with the options, and OSError.
+    """
+    if launch.inventory is not None:
+        from gpuhook.vendors.nvidia import dump_file
+
+        dumped = dump_file.load(launch.inventory)
+        return Look(dumped, dumped, signature=("inventory",))
+    places = host_paths.places(configuration.flags, launch)
+    try:
+        seen, topology = _asked(launch, places)
+    except DriverError as trouble:
+        return Look(places=places, signature=signature(launch.host_root, ""), trouble=trouble)
+    return Look(
+        node=host_paths.at_host(seen, places),
+        seen=seen,
+        places=places,
+        topology=topology,
+        signature=signature(launch.host_root, _libcuda(seen)),
+    )
+
+
+def has_changed(last: Look, launch: Launch) -> bool:
+    """Return whether the node is not what it was at the last look, as far as /proc can tell."""
+    if launch.inventory is not None:
+        return False
+    return signature(launch.host_root, _libcuda(last.seen)) != last.signature
+
+
+def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
+    from gpuhook.vendors.nvidia import gather, nvml, topology
+
+    seen = gather.node(
+        gather.Roots(places.driver, places.dev, launch.host_root),
+        nvml_library_path=launch.nvml_library,
+        library_search_paths=launch.library_search_path,
+        require_nodes=False,
+        require_files=False,
+        create_nodes=True,
+    )
+    with nvml.opened(str(seen.driver.nvml), seen.driver.module_version):
+        return seen, topology.links(seen.gpus)
+
+
+def _libcuda(seen: Node) -> str:
+    found = (file.host_path for file in seen.files if file.soname == "libcuda.so.1")
+    return next(found, "")

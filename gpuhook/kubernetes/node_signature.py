@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a node is still what it was when it was last asked: a look at /proc, without NVML.
+
+A driver that was upgraded, a GPU that came or went, and an instance that was made or destroyed all
+show in the file systems of the kernel. The numbers of their inodes tell an instance that was made
+anew from the one before it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.vendors.nvidia.freshness import fingerprint
+
+_DRIVER = "proc/driver/nvidia"
+
+
+def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
+    """Return what identifies the node; two signatures are equal when nothing has changed.
+
+    `libcuda` is the host path of the driver's libcuda file, "" where there is none.
+    """
+    driver = os.path.join(host_root, _DRIVER)
+    return (
+        fingerprint(host_root, libcuda),
+        *_entries(os.path.join(driver, "gpus")),
+        *_instances(os.path.join(driver, "capabilities")),
+    )
+
+
+def _instances(directory: str) -> list[str]:
+    """Return gpu0/mig/gi1/ci0 and so on, each with its inode."""
+    found = []
+    for gpu in _names(directory):
+        mig = os.path.join(directory, gpu, "mig")
+        for gi in _names(mig):
+            if gi.startswith("gi"):
+                found += _entries(os.path.join(mig, gi))
+    return found
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(f"{entry.path}#{entry.inode()}" for entry in entries)
+    except OSError:
+        return []
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device plugin: one process that offers the node's GPUs to the kubelet for as long as it runs.
+
+It takes turns. A turn reads what may have changed, the configuration or the node, works out what
+is on offer, and hands that to the servers; between turns nothing runs. What goes wrong in a turn
+leaves what was offered before as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import config_source, free_memory, node_look, working_out
+from gpuhook.kubernetes.answering import Answering, Known
+from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.context import with_health
+from gpuhook.kubernetes.labelling import Labelling
+from gpuhook.kubernetes.lookout import Lookout
+from gpuhook.kubernetes.metrics_source import MetricsSource
+from gpuhook.kubernetes.monitoring import Monitoring
+from gpuhook.kubernetes.mps_keeping import MpsKeeping
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.observations import Observations
+from gpuhook.kubernetes.observer import Log
+from gpuhook.kubernetes.observers import all_of
+from gpuhook.kubernetes.serving import Serving
+from gpuhook.kubernetes.triggers import Reason, Triggers
+from gpuhook.kubernetes.turn_news import TurnNews
+from gpuhook.kubernetes.working_out import Outcome
+from gpuhook.logs import logger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.config_source import Loaded
+    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.node_look import Look
+
+_LAST_NEWS_WITHIN = 1.0  # seconds
+
+
+def run(launch: Launch) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting, GpuhookError and OSError.
+
+    SIGHUP has the configuration and the node read anew.
+    """
+    asyncio.run(_served(launch))
+
+
+async def _served(launch: Launch) -> None:
+    log = logger()
+    connections = Connections(launch, log)
+    triggers = Triggers()
+    await connections.start(lambda: triggers.pull(Reason.CONFIGURATION))
+    try:
+        loaded = _loaded(launch, connections.label, "")
+        plugin = Plugin(launch, loaded, connections, triggers, News(log, connections.events))
+        try:
+            await plugin.keep()
+        finally:
+            await plugin.end()
+    finally:
+        await connections.end()
+
+
+def _loaded(launch: Launch, label: str | None, current: str) -> Loaded:
+    return config_source.load(
+        launch.source, launch.overrides, label, current=current, strict=launch.strict
+    )
+
+
+class Plugin:
+    """The turns, and what one leaves for the next: configuration, look at the node, outcome."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        loaded: Loaded,
+        connections: Connections,
+        triggers: Triggers,
+        news: News,
+    ) -> None:
+        own = loaded.configuration.own
+        self._launch = launch
+        self._loaded = loaded
+        self._connections = connections
+        self._triggers = triggers
+        self._news = news
+        self._look: Look = node_look.Look()
+        self._outcome = Outcome()
+        self._is_serving = False
+        self._mps = MpsKeeping()
+        self._observations = Observations()
+        self._told = TurnNews(news)
+        self._monitoring = Monitoring(
+            own.health, launch.host_root, triggers, news, self._observations.xid
+        )
+        self._answering = Answering(Known(self._look.topology), self._free_memory)
+        self._serving = Serving(
+            launch.plugin_directory,
+            launch.kubelet_socket,
+            self._answering,
+            all_of(Log(), self._observations),
+            pre_start=own.pre_start_check,
+        )
+        self._labelling = Labelling(launch, connections.server, news)
+        self._metrics = MetricsSource(self._observations, news)
+        self._lookout = Lookout(launch, triggers)
+
+    async def keep(self) -> None:
+        """Take a turn whenever there is a reason for one, until there is one to stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._triggers.pull, Reason.STOP)
+        anew = (Reason.CONFIGURATION, Reason.NODE)
+        loop.add_signal_handler(signal.SIGHUP, self._triggers.pull, *anew)
+        self._told.configured(self._loaded)
+        self._observations.configured(self._loaded.name, self._loaded.digest)
+        await self._turn(frozenset(anew))
+        self._lookout.start(self._polled)
+        while Reason.STOP not in (reasons := await self._triggers.next()):
+            await self._turn(reasons)
+
+    async def end(self) -> None:
+        """Withdraw what is offered, in order, and stop."""
+        self._lookout.stop()
+        self._monitoring.stop()
+        await self._serving.stop()
+        await self._labelling.end(self._loaded.configuration)
+        await self._metrics.end()
+        await self._news.end(_LAST_NEWS_WITHIN)
+
+    async def _turn(self, reasons: frozenset[Reason]) -> None:
+        if Reason.CONFIGURATION in reasons and self._is_serving:
+            self._reload()
+        if reasons - {Reason.HEALTH}:
+            try:
+                await self._work_out(reasons)
+            except (GpuhookError, OSError) as error:
+                if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
+                    raise
+                self._told.turn_failed(error)
+        await self._offer()
+        self._is_serving = True
+
+    def _reload(self) -> None:
+        """Take the configuration that there is now; a faulty one is refused, and the last stays."""
+        try:
+            loaded = _loaded(self._launch, self._connections.label, self._loaded.name)
+        except (GpuhookError, OSError) as error:
+            self._observations.reloaded("refused")
+            self._told.refused(error, self._loaded)
+            return
+        is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
+        self._observations.reloaded("applied" if is_new else "unchanged")
+        self._loaded = loaded
+        self._lookout.configured(loaded.configuration.own.health.poll_seconds)
+        if is_new:
+            self._told.configured(loaded)
+            self._observations.configured(loaded.name, loaded.digest)
+            self._monitoring.configured(loaded.configuration.own.health)
+            self._serving.pre_start = loaded.configuration.own.pre_start_check
+
+    async def _work_out(self, reasons: frozenset[Reason]) -> None:
+        """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
+        configuration = self._loaded.configuration
+        look = self._look
+        if reasons & {Reason.NODE, Reason.CONFIGURATION}:
+            look = await asyncio.to_thread(node_look.look, self._launch, configuration)
+            self._lookout.looked(look)
+            if look.trouble is not None:
+                self._driver_missing(look)
+                return
+            self._monitoring.looked(look, asyncio.get_running_loop())
+        outcome = await asyncio.to_thread(
+            working_out.worked_out, self._launch, configuration, look, self._mps
+        )
+        self._look, self._outcome = look, outcome
+        self._told.worked_out(outcome)
+
+    def _driver_missing(self, look: Look) -> None:
+        """Go on offering what there was, as unhealthy: a driver is often back in a moment.
+
+        Raises the trouble where nothing was offered yet and that is to be fatal.
+        """
+        trouble = look.trouble
+        if trouble is None:
+            return
+        if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
+            raise trouble
+        self._monitoring.looked(look, asyncio.get_running_loop())
+        self._told.turn_failed(trouble)
+
+    async def _offer(self) -> None:
+        """Hand what is on offer to the servers, with the health that the devices have now."""
+        configuration, outcome = self._loaded.configuration, self._outcome
+        offered = outcome.offer.resources
+        devices = {d.uuid: d for resource in offered for d in resource.devices}
+        book = self._monitoring.unhealthy(devices.values())
+        unhealthy = {**outcome.unusable, **book}
+        context = with_health(outcome.context, unhealthy)
+        self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
+        await self._serving.offer(offered, unhealthy)
+        self._told.offered(offered, unhealthy)
+        await self._metrics.offered(configuration.own.metrics, self._look, offered, unhealthy)
+        await self._labelling.offered(configuration, self._look, offered)
+
+    def _polled(self) -> None:
+        """Look at what tells of a change without being asked."""
+        self._monitoring.polled()
+        if self._mps.is_needed:
+            self._triggers.pull(Reason.DAEMON)
+
+    def _free_memory(self, uuid: str) -> int | None:
+        return free_memory.of(self._look, uuid)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a turn of the plugin tells people: what is new against the turn before, once."""
+
+from __future__ import annotations
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import holders, pod_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.kubernetes.config_source import Loaded
+    from gpuhook.kubernetes.devices import Device, Resource
+    from gpuhook.kubernetes.news import News
+    from gpuhook.kubernetes.working_out import Outcome
+
+
+class TurnNews:
+    """Remembers what was told."""
+
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._warnings: frozenset[str] = frozenset()
+        self._failure = ""
+        self._refused = ""
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._unhealthy: frozenset[str] = frozenset()
+
+    def configured(self, loaded: Loaded) -> None:
+        """Tell which configuration is in force, and what is doubtful in it."""
+        self._refused = ""
+        name = loaded.name or "without a name"
+        self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
+        for finding in loaded.findings:
+            self._news.log.warning(str(finding))
+
+    def refused(self, error: Exception, serving: Loaded) -> None:
+        """Tell that a configuration was not taken, and which one goes on."""
+        if str(error) == self._refused:
+            return
+        self._refused = str(error)
+        goes_on = serving.digest
+        if isinstance(error, GpuhookError):
+            self._news.fault("ConfigRefused", error, goes_on=goes_on)
+        else:
+            self._news.bad("ConfigRefused", str(error), goes_on=goes_on)
+
+    def turn_failed(self, error: Exception) -> None:
+        """Tell why there is nothing new to offer."""
+        if str(error) == self._failure:
+            return
+        self._failure = str(error)
+        if isinstance(error, GpuhookError):
+            self._news.fault("NotOffered", error)
+        else:
+            self._news.bad("NotOffered", str(error))
+
+    def worked_out(self, outcome: Outcome) -> None:
+        """Tell the warnings that were not there before."""
+        self._failure = ""
+        for warning in dict.fromkeys(outcome.warnings):
+            if warning not in self._warnings:
+                self._news.log.warning(warning)
+        self._warnings = frozenset(outcome.warnings)
+        for resource in outcome.mps.started:
+            self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
+
+    def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
+        """Tell how much is offered, which devices have become unhealthy, and whose they are."""
+        counts = {one.name: _count(one, unhealthy) for one in resources}
+        if counts != self._counts:
+            for name, (healthy, total) in counts.items():
+                if self._counts.get(name) != (healthy, total):
+                    self._news.log.info("offered", resource=name, healthy=healthy, total=total)
+            for name in self._counts.keys() - counts.keys():
+                self._news.log.info("offered", resource=name, healthy=0, total=0)
+            if not counts and self._counts:
+                self._news.bad("NothingOffered", "this node offers no GPU any more")
+        self._counts = counts
+        known = {d.uuid: d for resource in resources for d in resource.devices}
+        new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]
+        self._unhealthy = frozenset(unhealthy)
+        if new:
+            self._news.later(self._became_unhealthy(resources, new, unhealthy))
+
+    async def _became_unhealthy(
+        self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
+    ) -> None:
+        """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
+        holdings = await holders.ask()
+        held = {
+            unit: (holder.namespace, holder.pod, holder.container)
+            for unit, holder in holdings.holders.items()
+        }
+        by_gpu: dict[tuple[str, str], list[Device]] = {}
+        for device in new:
+            by_gpu.setdefault((device.gpu, unhealthy[device.uuid]), []).append(device)
+        for (gpu, reason), devices in by_gpu.items():
+            hits = pod_names.affected(resources, {device.uuid for device in devices})
+            units = [unit for hit in hits for unit in hit.units]
+            pods = None if holdings.reason else pod_names.pods(units, held)
+            label = f"GPU {devices[0].gpu_index} ({gpu}):"
+            sentence = pod_names.sentence(label, reason, hits, pods)
+            self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
+
+
+def _count(resource: Resource, unhealthy: Mapping[str, str]) -> tuple[int, int]:
+    healthy = sum(unit.device.uuid not in unhealthy for unit in resource.units)
+    return healthy, len(resource.units)
+
+
+def _listed(pods: Iterable[str] | None) -> list[str] | None:
+    return None if pods is None else list(pods)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a configuration and a look at the node to what is offered and how it is handed over.
+
+This writes the CDI specs and starts MPS daemons, so it blocks: the plugin calls it in a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.kubernetes import context, extra_devices, preferred, resources, spec_upkeep
+from gpuhook.kubernetes.context import Context
+from gpuhook.kubernetes.mps_keeping import MpsState
+from gpuhook.kubernetes.resources import Offer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.mps_keeping import MpsKeeping
+    from gpuhook.kubernetes.node_look import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID."""
+
+    offer: Offer = field(default_factory=lambda: Offer((), ()))
+    context: Context = field(default_factory=Context)
+    mps: MpsState = field(default_factory=MpsState)
+    unusable: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def worked_out(
+    launch: Launch, configuration: Configuration, look: Look, keeping: MpsKeeping
+) -> Outcome:
+    """Return what the node offers. Raises GpuhookError where the two contradict each other."""
+    if look.trouble is not None:
+        return Outcome()
+    offer = resources.offered(look.node, configuration)
+    extras = extra_devices.find(configuration, look.places)
+    specs = _specs(launch, configuration, look, extras)
+    mps = keeping.keep(offer.resources, configuration.flags.mps_root, look)
+    made = context.context(configuration, look.node, specs, extras, mps.given)
+    for resource in offer.resources:
+        preferred.prepare(resource, look.topology)
+    unusable = resources.unusable(look.node) | mps.unready
+    if made.blocked:
+        units = (unit for resource in offer.resources for unit in resource.units)
+        unusable |= {unit.device.uuid: made.blocked for unit in units}
+    warnings = (*look.node.warnings, *offer.warnings, *specs.warnings, *made.warnings)
+    return Outcome(offer, made, mps, unusable, warnings)
+
+
+def _specs(
+    launch: Launch,
+    configuration: Configuration,
+    look: Look,
+    extras: tuple[extra_devices.Extra, ...],
+) -> spec_upkeep.Specs:
+    """Write the CDI specs, if any strategy names devices by them."""
+    if not set(configuration.flags.plugin.device_list_strategy) & set(context.CDI_STRATEGIES):
+        return spec_upkeep.Specs()
+    hook = spec_upkeep.hook(configuration.flags)
+    return spec_upkeep.update(look.node, extras, hook, host_root=launch.host_root)

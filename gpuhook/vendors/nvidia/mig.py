@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG's access capabilities: what they are called, and which device nodes open them.
+
+A process may use a MIG device if it can open the node of the GPU instance's capability, and that
+of the compute instance's. Source: NVIDIA MIG User Guide, "Device Nodes and Capabilities".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAJOR_NAME = "nvidia-caps"  # in /proc/devices
+MINORS = "/proc/driver/nvidia-caps/mig-minors"
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+_MAX_MINOR = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """One capability: the minor of its node, and the mode the driver gives that, if it says so."""
+
+    minor: int
+    mode: int | None = None  # permission bits
+
+
+def old_uuid(gpu_uuid: str, gpu_instance: int, compute_instance: int) -> str:
+    """Return what drivers before 470 called a MIG device: MIG-GPU-<uuid>/<gi>/<ci>."""
+    return f"MIG-{gpu_uuid}/{gpu_instance}/{compute_instance}"
+
+
+def name(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> str:
+    """Return the name of an access capability as mig-minors has it: gpu0/gi1/ci0/access."""
+    compute = "" if compute_instance is None else f"/ci{compute_instance}"
+    return f"gpu{gpu_minor}/gi{gpu_instance}{compute}/access"
+
+
+def file(capability: str) -> str:
+    """Return the path in /proc of the file that describes an access capability."""
+    gpu, _, rest = capability.partition("/")
+    return f"{CAPABILITIES}/{gpu}/mig/{rest}"
+
+
+def parse_minors(text: str) -> dict[str, int]:
+    """Return the minor of each capability in the content of mig-minors; odd lines are left out."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2 and _is_minor(words[1]):
+            found[words[0]] = int(words[1])
+    return found
+
+
+def parse_file(text: str) -> Capability | None:
+    """Return the capability that its own file describes, None if that names no minor."""
+    pairs = (line.partition(":") for line in text.splitlines())
+    facts = {key.strip(): value.strip() for key, _, value in pairs}
+    minor, mode = facts.get("DeviceFileMinor", ""), facts.get("DeviceFileMode", "")
+    if not _is_minor(minor):
+        return None
+    is_mode = mode.isascii() and mode.isdigit() and int(mode) <= 0o777
+    return Capability(int(minor), int(mode) if is_mode else None)
+
+
+def _is_minor(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 7 and int(text) < _MAX_MINOR

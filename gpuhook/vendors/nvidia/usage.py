@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPU is used for right now, asked of the NVML that is open: memory, processes, time, mode.
+
+Memory and processes of a MIG instance are asked by the instance's own UUID. Source: nvml.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+import pynvml
+
+from gpuhook.vendors.nvidia import nvml_loaded
+from gpuhook.vendors.nvidia.nvml_asked import asked
+
+_MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
+_NO_INSTANCE = 0xFFFFFFFF
+_NO_MEMORY = 0xFFFFFFFFFFFFFFFF
+_TRIES = 4  # the list of processes grows between asking for its length and for itself
+_COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of memory. Without `reserved` (of the driver itself), that part is in `used`."""
+
+    total: int
+    used: int
+    free: int
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """A process on a GPU. `pid` is the host's, `kind` is "compute", "graphics" or "mps"."""
+
+    pid: int
+    memory_bytes: int | None
+    gpu_instance: int | None
+    compute_instance: int | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Percent of the last sample period in which the GPU, and its memory, had work."""
+
+    gpu: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUtilization:
+    """Percent of the GPU that a process had; `time` is in microseconds since the epoch."""
+
+    pid: int
+    time: int
+    multiprocessors: int
+    memory: int
+    encoder: int
+    decoder: int
+
+
+# nvmlProcessInfo_v1_t (pid, bytes) from before MIG, and v2 (pid, bytes, GPU and compute
+# instance), which _v3 fills in too.
+_VERSIONS = (("_v3", Struct("@IQII")), ("_v2", Struct("@IQII")), ("", Struct("@IQ")))
+_KINDS = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+    "mps": "nvmlDeviceGetMPSComputeRunningProcesses",
+}
+
+
+def memory(uuid: str) -> Memory | None:
+    """Return the memory of a GPU or MIG instance, None where NVML cannot tell."""
+    return asked(uuid, _memory_v2) or asked(uuid, _memory_v1)
+
+
+def _memory_v2(handle: Any) -> Memory:
+    said = pynvml.nvmlDeviceGetMemoryInfo(handle, _MEMORY_V2)
+    return Memory(int(said.total), int(said.used), int(said.free), int(said.reserved))
+
+
+def _memory_v1(handle: Any) -> Memory:
+    said = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return Memory(int(said.total), int(said.used), int(said.free))
+
+
+def processes(uuid: str) -> tuple[ProcessUse, ...] | None:
+    """Return the processes of a GPU or MIG instance, None where NVML cannot tell.
+
+    A process that computes and draws is there once for each kind.
+    """
+    handle = asked(uuid, lambda handle: handle)
+    if handle is None:
+        return None
+    found = [_processes_of_kind(handle, kind) for kind in _KINDS]
+    if all(of_kind is None for of_kind in found):
+        return None
+    return tuple(process for of_kind in found for process in of_kind or ())
+
+
+def _processes_of_kind(handle: Any, kind: str) -> list[ProcessUse] | None:
+    for suffix, layout in _VERSIONS:
+        try:
+            function = nvml_loaded.function(_KINDS[kind] + suffix)
+        except pynvml.NVMLError:
+            continue  # this library is older
+        filled = _filled(function, handle, layout.size)
+        return None if filled is None else [_process(kind, *e) for e in layout.iter_unpack(filled)]
+    return None
+
+
+def _filled(function: Any, handle: Any, size: int) -> bytes | None:
+    """Return what `function` wrote: so many structures of `size` bytes, None if it failed."""
+    count = ctypes.c_uint(0)
+    room = None
+    for _ in range(_TRIES):
+        code = function(handle, ctypes.byref(count), room)
+        if code == pynvml.NVML_SUCCESS:
+            return b"" if room is None else room.raw[: count.value * size]
+        if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            return None
+        count.value = count.value * 2 + 5
+        room = ctypes.create_string_buffer(count.value * size)
+    return None
+
+
+def _process(
+    kind: str,
+    pid: int,
+    used: int,
+    gpu_instance: int = _NO_INSTANCE,
+    compute_instance: int = _NO_INSTANCE,
+) -> ProcessUse:
+    return ProcessUse(
+        pid=pid,
+        memory_bytes=None if used == _NO_MEMORY else used,
+        gpu_instance=_instance(gpu_instance),
+        compute_instance=_instance(compute_instance),
+        kind=kind,
+    )
+
+
+def _instance(number: int) -> int | None:
+    return None if number == _NO_INSTANCE else number
+
+
+def utilization(uuid: str) -> Utilization | None:
+    """Return how busy a GPU is, None where NVML cannot tell: a MIG instance, a GPU in MIG mode."""
+    rates = asked(uuid, pynvml.nvmlDeviceGetUtilizationRates)
+    return None if rates is None else Utilization(int(rates.gpu), int(rates.memory))
+
+
+def process_utilization(uuid: str, since: int = 0) -> tuple[ProcessUtilization, ...]:
+    """Return the samples of the GPU's processes that are newer than `since`, in microseconds.
+
+    There are none of idle processes, in MIG mode and where NVML cannot tell.
+    """
+    samples = asked(uuid, lambda handle: pynvml.nvmlDeviceGetProcessUtilization(handle, since))
+    return tuple(
+        ProcessUtilization(
+            pid=int(sample.pid),
+            time=int(sample.timeStamp),
+            multiprocessors=int(sample.smUtil),
+            memory=int(sample.memUtil),
+            encoder=int(sample.encUtil),
+            decoder=int(sample.decUtil),
+        )
+        for sample in samples or ()
+    )
+
+
+def compute_mode(uuid: str) -> str | None:
+    """Return "default", "exclusive-process", "prohibited", or None where NVML cannot tell.
+
+    In "exclusive-process", a second process cannot use the GPU: sharing it is of no use.
+    """
+    mode = asked(uuid, pynvml.nvmlDeviceGetComputeMode)
+    return None if mode is None else _COMPUTE_MODES.get(mode)
+
+
+def display_active(uuid: str) -> bool | None:
+    """Return whether a display is driven by the GPU, None where NVML cannot tell."""
+    active = asked(uuid, pynvml.nvmlDeviceGetDisplayActive)
+    return None if active is None else bool(active)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""containerd as a kubelet speaks to it: pods and containers over the CRI's socket.
+
+The pods are on the host's network, as this needs no CNI plugin. Their one image has the probe and a
+shell; the sandbox is made of it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import grpc
+
+from gpuhook.kubernetes.allocation import Allocation
+from tests.contract import images, roots
+from tests.contract.kept import CHECKOUT
+from tests.contract.runtimes import SECONDS, Result
+
+IMAGE = "gpuhook.test/probe:1"
+_HOST_NETWORK = {"namespace_options": {"network": "NODE"}}
+_EXITED = 2
+
+
+def _interface() -> tuple[Any, Any]:
+    """Return the messages and the services of cri.proto."""
+    before = Path.cwd()
+    os.chdir(CHECKOUT)  # protoc looks for the file from here
+    try:
+        return grpc.protos_and_services("tests/contract/cri.proto")
+    finally:
+        os.chdir(before)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A running pod sandbox."""
+
+    id: str
+    config: Any
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container that was started."""
+
+    id: str
+    log: Path
+
+
+@dataclass(frozen=True)
+class Cri:
+    """A containerd with CRI; its state is in `place`."""
+
+    place: Path
+    messages: Any
+    runtime: Any
+
+    def pod(self, name: str, handler: str, namespace: str = "default") -> Pod:
+        """Run the sandbox of a pod whose runtimeClass names `handler`."""
+        config = self.messages.PodSandboxConfig(
+            metadata={"name": name, "uid": uuid4().hex, "namespace": namespace},
+            log_directory=str(self.place / "logs" / name),
+            labels={
+                "io.kubernetes.pod.name": name,
+                "io.kubernetes.pod.namespace": namespace,
+            },
+            linux={"cgroup_parent": "/gpuhook-tests", "security_context": _HOST_NETWORK},
+        )
+        Path(config.log_directory).mkdir(parents=True, exist_ok=True)
+        request = self.messages.RunPodSandboxRequest(config=config, runtime_handler=handler)
+        answer = self.runtime.RunPodSandbox(request, timeout=SECONDS)
+        return Pod(answer.pod_sandbox_id, config)
+
+    def container(
+        self,
+        pod: Pod,
+        command: list[str],
+        given: Allocation,
+        env: Mapping[str, str] | None = None,
+        name: str = "main",
+    ) -> Container:
+        """Create and start a container with `given`, as the kubelet hands an allocation on."""
+        envs = {**(env or {}), **given.envs}
+        config = self.messages.ContainerConfig(
+            metadata={"name": name},
+            image={"image": IMAGE},
+            command=command,
+            envs=[{"key": key, "value": value} for key, value in envs.items()],
+            mounts=[
+                {
+                    "container_path": mount.container_path,
+                    "host_path": mount.host_path,
+                    "readonly": mount.read_only,
+                }
+                for mount in given.mounts
+            ],
+            devices=[
+                {
+                    "container_path": device.container_path,
+                    "host_path": device.host_path,
+                    "permissions": device.permissions,
+                }
+                for device in given.devices
+            ],
+            labels={
+                **dict(pod.config.labels),
+                "io.kubernetes.container.name": name,
+            },
+            annotations=given.annotations,
+            log_path=f"{name}.log",
+            linux={"security_context": _HOST_NETWORK},
+            CDI_devices=[{"name": device} for device in given.cdi_devices],
+        )
+        request = self.messages.CreateContainerRequest(
+            pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config
+        )
+        made = self.runtime.CreateContainer(request, timeout=SECONDS)
+        self.runtime.StartContainer(made, timeout=SECONDS)
+        return Container(made.container_id, Path(pod.config.log_directory, f"{name}.log"))
+
+    def ended(self, container: Container) -> Result:
+        """Wait until the container has exited and return how, and what it wrote."""
+        request = self.messages.ContainerRequest(container_id=container.id)
+        for _ in range(SECONDS * 10):
+            status = self.runtime.ContainerStatus(request, timeout=SECONDS).status
+            if status.state == _EXITED:
+                return _result(status.exit_code, container.log)
+            time.sleep(0.1)
+        raise TimeoutError(f"container {container.id} is still running")
+
+    def remove(self, pod: Pod) -> None:
+        """Stop and remove the pod with all of its containers."""
+        request = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
+        self.runtime.StopPodSandbox(request, timeout=SECONDS)
+        self.runtime.RemovePodSandbox(request, timeout=SECONDS)
+
+
+def _result(code: int, log: Path) -> Result:
+    """Return what the log says: each line is `<time> <stream> <F or P> <text>`, P: to go on."""
+    streams = {"stdout": "", "stderr": ""}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        _, stream, part, text = line.split(" ", 3)
+        streams[stream] += text + ("\n" if part == "F" else "")
+    return Result(code, streams["stdout"], streams["stderr"])
+
+
+@contextmanager
+def cri(place: Path, handlers: Mapping[str, Path | str]) -> Iterator[Cri]:
+    """Give a containerd with CRI whose runtimes are `handlers`: name to the program it calls."""
+    place.mkdir(parents=True, exist_ok=True)
+    config = place / "config.toml"
+    config.write_text(_config(place, handlers), encoding="utf-8")
+    socket = place / "sock"
+    messages, services = _interface()
+    with (place / "log").open("w", encoding="utf-8") as log:
+        server = subprocess.Popen(["containerd", "--config", str(config)], stdout=log, stderr=log)
+        channel = grpc.insecure_channel(f"unix://{socket}")
+        try:
+            _wait(server, socket, place / "log")
+            _import(place, socket)
+            yield Cri(place, messages, services.RuntimeServiceStub(channel))
+        finally:
+            channel.close()
+            server.terminate()
+            server.wait(SECONDS)
+
+
+def _wait(server: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    """Wait until ctr gets an answer."""
+    command = ["ctr", "--address", str(socket), "version"]
+    for _ in range(SECONDS * 10):
+        if server.poll() is not None:
+            break
+        if (
+            socket.exists()
+            and subprocess.run(command, capture_output=True, check=False).returncode == 0
+        ):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(log.read_text(encoding="utf-8"))
+
+
+def _import(place: Path, socket: Path) -> None:
+    """Give containerd its one image, in the kubelet's namespace."""
+    root = roots.copy("musl", place / "image/root")
+    archive = images.archive(place / "image", root, IMAGE, ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
+    command = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
+    subprocess.run([*command, "images", "import", str(archive)], check=True, capture_output=True)
+
+
+def _config(place: Path, handlers: Mapping[str, Path | str]) -> str:
+    plugin = 'plugins."io.containerd.grpc.v1.cri"'
+    lines = [
+        "version = 2",
+        f'root = "{place}/root"',
+        f'state = "{place}/state"',
+        "[grpc]",
+        f'address = "{place}/sock"',
+        "[ttrpc]",
+        f'address = "{place}/sock.ttrpc"',
+        f"[{plugin}]",
+        f'sandbox_image = "{IMAGE}"',
+        "restrict_oom_score_adj = true",  # this may run without CAP_SYS_RESOURCE
+        "disable_apparmor = true",
+        "[" + plugin + ".cni]",
+        f'bin_dir = "{place}/cni/bin"',
+        f'conf_dir = "{place}/cni/net.d"',
+        f"[{plugin}.containerd]",
+        'snapshotter = "native"',
+        f'default_runtime_name = "{next(iter(handlers))}"',
+    ]
+    for name, program in handlers.items():
+        runtime = f"{plugin}.containerd.runtimes.{name}"
+        lines += [f"[{runtime}]", 'runtime_type = "io.containerd.runc.v2"']
+        lines += [f"[{runtime}.options]", f'BinaryName = "{program}"']
+    return "\n".join(lines) + "\n"

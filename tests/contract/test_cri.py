@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod and its containers over the CRI, as the kubelet starts them, with gpuhook-runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kubernetes.allocation import Allocation
+from tests.contract.cri import Cri, cri
+from tests.contract.product import CONTROL, Product
+from tests.contract.runtimes import launcher
+from tests.contract.views import questions, view
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cri, Product]]:
+    """Give a containerd whose handler `nvidia` is gpuhook-runtime on a node with eight GPUs."""
+    place = tmp_path_factory.mktemp("cri")
+    made = node8.apart(place / "product")
+    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
+    with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
+        yield containerd, made
+
+
+def test_pod_gets_its_replica(node: tuple[Cri, Product], tmp_path: Path) -> None:
+    containerd, made = node
+    uuid = made.gpu(1).uuid
+    given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(uuid), "GPUHOOK_REPLICAS": f"{uuid}::2"})
+    pod = containerd.pod("sliced", "nvidia")
+    try:
+        seen = containerd.ended(containerd.container(pod, ["/probe", *questions()], given))
+        assert seen.rc == 0, seen.stderr
+        nodes = view(seen.stdout).gpus()
+        assert set(nodes) == {*CONTROL, made.device(1)}
+        assert all(entry.allowed for entry in nodes.values())
+        sleeping = containerd.container(pod, ["/bin/sleep", "600"], given, name="sleeper")
+        held = [holder for holder in made.holders() if holder["id"] == sleeping.id]
+        assert [holder["replicas"] for holder in held] == [[f"{uuid}::2"]]
+    finally:
+        containerd.remove(pod)
+
+
+def test_pod_without_a_request_gets_none(node: tuple[Cri, Product]) -> None:
+    containerd, _ = node
+    pod = containerd.pod("plain", "nvidia")
+    try:
+        seen = containerd.ended(containerd.container(pod, ["/probe", *questions()], Allocation()))
+        assert seen.rc == 0, seen.stderr
+        assert view(seen.stdout).gpus() == {}
+    finally:
+        containerd.remove(pod)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG's capabilities and profiles, as texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.vendors.nvidia import mig, mig_profile
+from gpuhook.vendors.nvidia.mig import Capability
+from gpuhook.vendors.nvidia.mig_profile import Profile
+
+
+def test_mig_minors() -> None:
+    """Every line of mig-minors is a capability and its minor; what is none is left out."""
+    text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\nodd\nodd x\na 1 2\n"
+    text += "big 1048576\nbigger 99999999999999999999\n"
+    found = {"config": 1, "monitor": 2, "gpu0/gi1/access": 12, "gpu0/gi1/ci0/access": 13}
+    assert mig.parse_minors(text) == found
+    assert mig.parse_minors("") == {}
+
+
+def test_names_and_files_of_capabilities() -> None:
+    """A capability is called as in mig-minors, and described in the tree of /proc."""
+    assert mig.name(2, 9) == "gpu2/gi9/access"
+    assert mig.name(2, 9, 0) == "gpu2/gi9/ci0/access"
+    top = "/proc/driver/nvidia/capabilities"
+    assert mig.file("gpu2/gi9/access") == f"{top}/gpu2/mig/gi9/access"
+    assert mig.file("gpu2/gi9/ci0/access") == f"{top}/gpu2/mig/gi9/ci0/access"
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("DeviceFileMinor: 66\nDeviceFileMode: 292\nDeviceFileModify: 1\n", Capability(66, 0o444)),
+        ("DeviceFileMinor:66\n", Capability(66)),
+        ("DeviceFileMinor: 66\nDeviceFileMode: 99999\n", Capability(66)),
+        ("DeviceFileMinor: 66\nDeviceFileMode: rw\n", Capability(66)),
+        ("DeviceFileMinor: none\n", None),
+        ("DeviceFileMinor: ²\n", None),
+        ("", None),
+    ],
+)
+def test_a_capability_by_its_file(text: str, capability: Capability | None) -> None:
+    """The file names the minor, and the mode as a decimal number."""
+    assert mig.parse_file(text) == capability
+
+
+@pytest.mark.parametrize(
+    ("text", "profile"),
+    [
+        ("1g.5gb", Profile(1, 1, 5)),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Profile(1, 1, 5)),
+        ("MIG 1g.5gb+me", Profile(1, 1, 5, "+me")),
+        ("NVIDIA A100 MIG 1c.3g.20gb", Profile(1, 3, 20)),
+        ("1g.24gb+me.all", Profile(1, 1, 24, "+me.all")),
+        ("1g.24gb-me", Profile(1, 1, 24, "-me")),
+        ("2g.48gb+gfx", Profile(2, 2, 48, "+gfx")),
+        ("1c.2g.10gb+me", Profile(1, 2, 10, "+me")),
+    ],
+)
+def test_profiles_in_parts_and_whole(text: str, profile: Profile) -> None:
+    """A profile's name is read out of NVML's name of a device, and written as it was."""
+    assert mig_profile.parsed(text) == profile
+    assert str(profile) == text.rpartition(" ")[2]
+
+
+@pytest.mark.parametrize("text", [None, "", "NVIDIA A100-SXM4-40GB", "MIG", "1g", "1g.5", "g.5gb"])
+def test_no_profile(text: str | None) -> None:
+    """The name of a GPU, and anything else, has no profile."""
+    assert mig_profile.parsed(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "graphics"), [("+gfx", True), ("+me,gfx", True), ("+me", False), ("-gfx", False)]
+)
+def test_graphics(text: str, graphics: bool) -> None:
+    """An instance can draw if its profile has the attribute, not if it is taken out."""
+    assert Profile(1, 1, 5, text).has_graphics is graphics
+
+
+@pytest.mark.parametrize(
+    ("mib", "total_mib", "gib"),
+    [
+        (4864, 40960, 5),
+        (4864, 40536, 5),
+        (9856, 40536, 10),
+        (20096, 40536, 20),
+        (40192, 40536, 40),
+        (9728, 81920, 10),
+        (9728, 81559, 10),
+        (19968, 81920, 20),
+        (40448, 81559, 40),
+        (5952, 24576, 6),
+        (12032, 24258, 12),
+        (16384, 143771, 18),
+        (33280, 143771, 35),
+    ],
+)
+def test_the_memory_in_a_name(mib: int, total_mib: int, gib: int) -> None:
+    """An eighth of the GPU's memory, or several, in whole GiB: as NVIDIA names A100, H100, A30."""
+    assert mig_profile.memory_gib(mib, total_mib * 1024**2) == gib

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells the plugin, without NVML, that a node has to be asked again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kubernetes.node_signature import signature
+from tests.simulated.node import SimulatedNode, make_node
+
+CAPABILITIES = "proc/driver/nvidia/capabilities/gpu0/mig"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    made = make_node(tmp_path / "node", "h100x8", real_nodes=False)
+    Path(made.host_root, CAPABILITIES, "gi1/ci0").mkdir(parents=True)
+    return made
+
+
+def _signature(node: SimulatedNode) -> tuple[str, ...]:
+    libcuda = next(f.host_path for f in node.node.files if f.soname == "libcuda.so.1")
+    return signature(node.host_root, libcuda)
+
+
+def test_same_node_has_the_same_signature(node: SimulatedNode) -> None:
+    assert _signature(node) == _signature(node)
+
+
+@pytest.mark.parametrize("name", ["gi2/ci0", "gi1/ci1"])
+def test_new_instance_shows(node: SimulatedNode, name: str) -> None:
+    before = _signature(node)
+    Path(node.host_root, CAPABILITIES, name).mkdir(parents=True)
+    assert _signature(node) != before
+
+
+def test_instance_made_anew_shows(node: SimulatedNode) -> None:
+    before = _signature(node)
+    instance = Path(node.host_root, CAPABILITIES, "gi1/ci0")
+    instance.with_name("other").mkdir()  # takes the next inode
+    instance.rmdir()
+    instance.with_name("other").rename(instance)
+    assert _signature(node) != before
+
+
+def test_gpu_that_went_shows(node: SimulatedNode) -> None:
+    before = _signature(node)
+    gpus = Path(node.host_root, "proc/driver/nvidia/gpus")
+    gone = next(iter(gpus.iterdir()))
+    gone.rename(gpus.parent / "gone")
+    assert _signature(node) != before
+
+
+def test_driver_upgrade_shows(node: SimulatedNode) -> None:
+    before = _signature(node)
+    Path(node.host_root, "sys/module/nvidia/version").write_text("590.10\n")
+    assert _signature(node) != before
+
+
+def test_node_without_a_driver_has_a_signature(tmp_path: Path) -> None:
+    assert signature(str(tmp_path), "") == signature(str(tmp_path), "")

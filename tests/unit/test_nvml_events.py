@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watching GPUs: XIDs, storms, failing waits, lost GPUs, on a small real libnvidia-ml.so.1."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import nvml, nvml_loaded
+from gpuhook.vendors.nvidia.nvml_events import EventWatch, Unwatched, XidEvent, watched
+from tests.simulated import build, stub_events
+from tests.simulated.node import SimulatedNode, make_node
+
+SOON = 20_000  # milliseconds; what is there comes at once
+FALLEN = "fallen off the bus or otherwise inaccessible"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path, "lost-gpu", real_nodes=False)
+
+
+@pytest.fixture
+def t4(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path, "t4", real_nodes=False)
+
+
+def uuids(node: SimulatedNode) -> list[str]:
+    return [gpu.uuid for gpu in node.node.gpus if gpu.uuid and not gpu.lost]
+
+
+def failure(watch: EventWatch) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught:
+        watch.wait(SOON)
+    return caught.value
+
+
+def make_old(node: SimulatedNode) -> None:
+    library = Path(node.nvml_library)
+    library.unlink()
+    library.write_bytes(build.nvml_stub(old=True).read_bytes())
+
+
+def test_an_xid_names_its_gpu(node: SimulatedNode) -> None:
+    """Each event says which GPU it is of, and of which MIG instance if it is of one."""
+    first, second, _ = uuids(node)
+    with watched(node.nvml_library) as watch:
+        assert watch.register(uuids(node)) == {}
+        stub_events.inject_xid(node, second, 79)
+        stub_events.inject_xid(node, first, 31, (3, 0))
+        assert watch.wait(SOON) == XidEvent(second, 79)
+        assert watch.wait(SOON) == XidEvent(first, 31, 3, 0)
+        assert watch.wait(0) is None
+
+
+def test_an_event_wakes_the_waiting_thread(t4: SimulatedNode) -> None:
+    """An event that comes during the wait ends it."""
+    seen: list[XidEvent | None] = []
+    with watched(t4.nvml_library) as watch:
+        watch.register(uuids(t4))
+        thread = threading.Thread(target=lambda: seen.append(watch.wait(SOON)))
+        thread.start()
+        stub_events.inject_xid(t4, uuids(t4)[0], 48)
+        thread.join()
+    assert seen == [XidEvent(uuids(t4)[0], 48)]
+
+
+def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
+    """A thousand XIDs at once are a thousand events, in their order."""
+    gpu = uuids(t4)[0]
+    with watched(t4.nvml_library) as watch:
+        watch.register([gpu])
+        stub_events.inject_xid(t4, gpu, 31, count=999)
+        stub_events.inject_xid(t4, gpu, 79)
+        events = [watch.wait(SOON) for _ in range(1000)]
+        assert watch.wait(0) is None
+    assert events == [XidEvent(gpu, 31)] * 999 + [XidEvent(gpu, 79)]
+
+
+def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
+    """A bit error ends the wait with nothing."""
+    with watched(t4.nvml_library) as watch:
+        watch.register(uuids(t4))
+        stub_events.inject_ecc(t4, uuids(t4)[0], "double")
+        stub_events.inject_xid(t4, uuids(t4)[0], 94)
+        assert watch.wait(SOON) is None
+        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 94)
+
+
+def test_a_gpu_that_nvml_cannot_name(t4: SimulatedNode) -> None:
+    """An event of an unknown device says so."""
+    with watched(t4.nvml_library) as watch:
+        watch.register(uuids(t4))
+        stub_events.inject_xid(t4, None, 79)
+        assert watch.wait(SOON) == XidEvent(None, 79)
+
+
+def test_a_gpu_that_is_lost_by_its_xid_is_named(node: SimulatedNode) -> None:
+    """The GPU that reports XID 79 answers nothing any more, and still the event has its UUID."""
+    gone = uuids(node)[1]
+    with watched(node.nvml_library) as watch:
+        watch.register(uuids(node))
+        stub_events.say(node, gone, "lost_after 0")
+        stub_events.inject_xid(node, gone, 79)
+        assert watch.wait(SOON) == XidEvent(gone, 79)
+        assert watch.lost() == {gone: FALLEN}
+
+
+def test_an_old_library_knows_no_instances(t4: SimulatedNode) -> None:
+    """Events of a library from before MIG are of no instance, not of instance 0."""
+    make_old(t4)
+    with watched(t4.nvml_library) as watch:
+        assert watch.register(uuids(t4)) == {}
+        stub_events.inject_xid(t4, uuids(t4)[0], 62, (1, 1))
+        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 62)
+
+
+@pytest.mark.parametrize(
+    ("line", "unwatched"),
+    [
+        ("events 0", Unwatched("the GPU has no events")),
+        ("events 3", Unwatched("the GPU has no events")),
+        ("fail events 3", Unwatched("the GPU has no events")),
+        ("fail register 3", Unwatched("the GPU has no events")),
+        ("fail register 999", Unwatched("NVML says: Unknown Error")),
+        ("fail events 15", Unwatched(FALLEN, is_lost=True)),
+        ("lost_after 0", Unwatched(FALLEN, is_lost=True)),
+        ("fail handle 16", Unwatched("needs a reset before it can be used again", is_lost=True)),
+    ],
+)
+def test_gpus_that_cannot_be_watched(node: SimulatedNode, line: str, unwatched: Unwatched) -> None:
+    """A GPU without events is told from a lost one, and the others are watched."""
+    first, second, third = uuids(node)
+    stub_events.say(node, second, line)
+    with watched(node.nvml_library) as watch:
+        assert watch.register(uuids(node)) == {second: unwatched}
+        stub_events.inject_xid(node, second, 79)
+        stub_events.inject_xid(node, third, 48)
+        assert watch.wait(SOON) == XidEvent(third, 48)
+        assert watch.register([first]) == {}
+
+
+def test_a_gpu_with_xids_only(t4: SimulatedNode) -> None:
+    """A GPU without ECC is watched for what it has."""
+    stub_events.say(t4, uuids(t4)[0], "events 8")
+    with watched(t4.nvml_library) as watch:
+        assert watch.register(uuids(t4)) == {}
+        stub_events.inject_xid(t4, uuids(t4)[0], 79)
+        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 79)
+
+
+def test_a_gpu_that_nvml_does_not_know(t4: SimulatedNode) -> None:
+    """A UUID from before a hot plug is a lost GPU."""
+    with watched(t4.nvml_library) as watch:
+        assert watch.register(["GPU-0"]) == {
+            "GPU-0": Unwatched("NVML no longer knows it", is_lost=True)
+        }
+
+
+def test_a_failing_wait_names_the_lost_gpu(node: SimulatedNode) -> None:
+    """Waiting that fails because a GPU is lost says which; the others go on being watched."""
+    first, second, _ = uuids(node)
+    with watched(node.nvml_library) as watch:
+        watch.register(uuids(node))
+        stub_events.lose(node, second)
+        error = failure(watch)
+        assert error.code == "GH1240"
+        assert f"{second} ({FALLEN})" in error.message
+        assert first not in error.message
+        assert watch.lost() == {second: FALLEN}
+        stub_events.inject_xid(node, first, 48)
+        assert watch.wait(SOON) == XidEvent(first, 48)
+        stub_events.find(node, second)
+        assert watch.lost() == {}
+
+
+def test_a_wait_that_fails_for_no_gpu(node: SimulatedNode) -> None:
+    """A failing wait without a lost GPU gives NVML's words, each time until it works again."""
+    with watched(node.nvml_library) as watch:
+        watch.register(uuids(node))
+        stub_events.fail_wait(node, 999, always=True)
+        assert [failure(watch).code for _ in range(5)] == ["GH1241"] * 5
+        assert "Unknown Error" in failure(watch).message
+    with watched(node.nvml_library) as watch:
+        assert failure(watch).code == "GH1241"
+        stub_events.mend_wait(node)
+        assert watch.wait(0) is None
+
+
+def test_nvml_gone_and_back(t4: SimulatedNode) -> None:
+    """A driver that goes away fails the wait and the next start; once back, all is as before."""
+    with watched(t4.nvml_library) as watch:
+        watch.register(uuids(t4))
+        stub_events.take_away(t4)
+        assert failure(watch).code == "GH1241"
+        assert watch.lost() == {}
+    with pytest.raises(GpuhookError) as caught, watched(t4.nvml_library):
+        pass
+    assert caught.value.code == "GH1204"
+    stub_events.bring_back(t4)
+    with watched(t4.nvml_library) as watch:
+        assert watch.register(uuids(t4)) == {}
+        stub_events.inject_xid(t4, uuids(t4)[0], 79)
+        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 79)
+
+
+def test_a_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An NVML that makes no event set is refused with its words, and shut down."""
+
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlEventSetCreate", refuse)
+    with pytest.raises(GpuhookError) as caught, watched(t4.nvml_library):
+        pass
+    assert caught.value.code == "GH1242"
+    assert t4.nvml_library in caught.value.message
+    with pytest.raises(pynvml.NVMLError):
+        nvml_loaded.current()
+
+
+def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
+    """Asking the whole node in other threads leaves the watch started and its library in place."""
+    asked: list[int] = []
+
+    def ask() -> None:
+        for _ in range(20):
+            with nvml.opened(node.nvml_library) as answering:
+                asked.append(len(answering.gpus()))
+
+    with watched(node.nvml_library) as watch:
+        watch.register(uuids(node))
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(50):
+            stub_events.inject_xid(node, uuids(node)[0], number)
+            assert watch.wait(SOON) == XidEvent(uuids(node)[0], number)
+        for thread in threads:
+            thread.join()
+    assert asked == [4] * 80
+
+
+def test_another_library_is_asked_during_a_watch(tmp_path: Path) -> None:
+    """A new driver's library answers for itself while the old one's is still watched."""
+    old = make_node(tmp_path / "old", "t4", real_nodes=False)
+    new = make_node(tmp_path / "new", "h100x8", real_nodes=False)
+    with watched(old.nvml_library) as watch:
+        watch.register(uuids(old))
+        with nvml.opened(new.nvml_library) as answering:
+            assert len(answering.gpus()) == 8
+            stub_events.inject_xid(old, uuids(old)[0], 79)
+            assert watch.wait(SOON) == XidEvent(uuids(old)[0], 79)
+            assert len(answering.gpus()) == 8
+        stub_events.inject_xid(old, uuids(old)[0], 48)
+        assert watch.wait(SOON) == XidEvent(uuids(old)[0], 48)
+
+
+def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
+    """A thread that opened another library waits in the watch's own."""
+    first = make_node(tmp_path / "first", "t4", real_nodes=False)
+    other = make_node(tmp_path / "other", "h100x8", real_nodes=False)
+    seen: list[object] = []
+
+    def wait(watch: EventWatch) -> None:
+        with nvml.opened(other.nvml_library):
+            seen.append(watch.wait(SOON))
+
+    with watched(first.nvml_library) as watch:
+        watch.register(uuids(first))
+        stub_events.inject_xid(first, uuids(first)[0], 79)
+        thread = threading.Thread(target=wait, args=(watch,))
+        thread.start()
+        thread.join()
+    assert seen == [XidEvent(uuids(first)[0], 79)]
+
+
+def test_a_mig_instance_has_no_events_of_its_own(tmp_path: Path) -> None:
+    """Instances are watched by their GPU: its events say which instance they are of."""
+    node = make_node(tmp_path, "a100-mig", real_nodes=False)
+    gpu = next(gpu for gpu in node.node.gpus if gpu.instances)
+    instance = gpu.instances[0]
+    ids = (instance.gpu_instance, instance.compute_instance)
+    with watched(node.nvml_library) as watch:
+        unwatched = watch.register([str(gpu.uuid), instance.uuid])
+        assert unwatched == {instance.uuid: Unwatched("the GPU has no events")}
+        stub_events.inject_xid(node, str(gpu.uuid), 45, ids)
+        assert watch.wait(SOON) == XidEvent(gpu.uuid, 45, *ids)

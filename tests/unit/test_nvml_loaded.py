@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which NVML library answers, when there are several or the file is another by now."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file, nvml, nvml_loaded
+from tests.simulated import build, nvml_profile
+
+
+def put(directory: Path, profile: str, *, old: bool = False) -> str:
+    """Put a stub with `profile` into `directory` as a file of its own; return its path."""
+    directory.mkdir(exist_ok=True)
+    library = directory / "libnvidia-ml.so.1"
+    new = directory / "new"
+    shutil.copy(build.nvml_stub(old=old), new)
+    new.rename(library)
+    (directory / "nvml-stub.profile").write_text(profile, encoding="utf-8")
+    return str(library)
+
+
+def test_a_file_is_loaded_once(tmp_path: Path) -> None:
+    """The same file gives the same library."""
+    path = put(tmp_path, "driver 1.2\n")
+    assert nvml_loaded.load(path) is nvml_loaded.load(path)
+
+
+def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
+    """Another file under the same path is another library, each time it is replaced."""
+    path = put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)
+    found = []
+    for old in (True, False, True, False):
+        put(tmp_path, "driver 1.2\ncuda 12000\n", old=old)
+        with nvml.opened(path) as answering:
+            found.append(answering.cuda_version())  # the old stub hasn't got the question
+    assert found == [None, "12.0", None, "12.0"]
+
+
+def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
+    """Whoever opened the library before the upgrade still talks to that one."""
+    path = put(tmp_path, "driver 1.2\ncuda 12000\n")
+    with nvml.opened(path) as before:
+        put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)
+        with nvml.opened(path) as after:
+            assert after.cuda_version() is None
+        assert before.cuda_version() == "12.0"
+
+
+def test_opened_within_opened_stays_open(tmp_path: Path) -> None:
+    """The end of the inner one doesn't shut the outer one down."""
+    path = put(tmp_path, nvml_profile.text(dump_file.load("t4")))
+    with nvml.opened(path) as outer:
+        with nvml.opened(path) as inner:
+            assert len(inner.gpus()) == 1
+        assert len(outer.gpus()) == 1
+    with pytest.raises(pynvml.NVMLError) as caught:
+        pynvml.nvmlDeviceGetCount()
+    assert caught.value.value == pynvml.NVML_ERROR_UNINITIALIZED
+
+
+def test_a_thread_without_a_library_talks_to_the_last_opened(tmp_path: Path) -> None:
+    """Code that opened nothing gets answers while any other code has NVML open."""
+    t4 = put(tmp_path / "t4", nvml_profile.text(dump_file.load("t4")))
+    h100 = put(tmp_path / "h100", nvml_profile.text(dump_file.load("h100x8")))
+    counts: list[int] = []
+
+    def count() -> None:
+        thread = threading.Thread(target=lambda: counts.append(pynvml.nvmlDeviceGetCount()))
+        thread.start()
+        thread.join()
+
+    with nvml.opened(t4):
+        count()
+        with nvml.opened(h100):
+            count()
+        count()
+    assert counts == [1, 8, 1]
+
+
+def test_gpus_plugged_in_later_need_a_new_start(tmp_path: Path) -> None:
+    """What a started library says changes, but for the number of GPUs: it has counted them."""
+    gpu = "gpu\nuuid GPU-1\nname A\n"
+    path = put(tmp_path, "driver 1.2\n" + gpu)
+    with nvml.opened(path) as outer:
+        (tmp_path / "nvml-stub.profile").write_text("driver 1.2\n" + gpu.replace("A", "BB") * 2)
+        with nvml.opened(path) as inner:
+            assert [gpu.name for gpu in inner.gpus()] == ["BB"]
+        assert [gpu.name for gpu in outer.gpus()] == ["BB"]
+    with nvml.opened(path) as fresh:
+        assert [gpu.name for gpu in fresh.gpus()] == ["BB", "BB"]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver recommends for a GPU, on a small real libnvidia-ml.so.1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuhook.vendors.nvidia import nvml, recovery
+from gpuhook.vendors.nvidia.recovery import RowRemapping
+from tests.simulated import build, stub_events
+from tests.simulated.node import SimulatedNode, make_node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path, "h100x8", real_nodes=False)
+
+
+def first(node: SimulatedNode) -> str:
+    return str(node.node.gpus[0].uuid)
+
+
+@pytest.mark.parametrize(
+    ("number", "action"),
+    [
+        (0, "none"),
+        (1, "reset"),
+        (2, "reboot"),
+        (3, "drain-p2p"),
+        (4, "drain-and-reset"),
+        (5, "recover-imex"),
+        (7, "system-reboot"),
+        (9, "action 9"),
+    ],
+)
+def test_each_action_has_its_word(node: SimulatedNode, number: int, action: str) -> None:
+    """The recommended action is a word; one that is newer than this is not taken for none."""
+    stub_events.say(node, first(node), f"recovery {number}")
+    with nvml.opened(node.nvml_library):
+        assert recovery.recovery_action(first(node)) == action
+
+
+def test_the_numbers_are_those_of_nvml() -> None:
+    """The numbers written down are those that pynvml has names for."""
+    assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == recovery._FIELD
+    names = {
+        "none": "NONE",
+        "reset": "GPU_RESET",
+        "reboot": "NODE_REBOOT",
+        "drain-p2p": "DRAIN_P2P",
+        "drain-and-reset": "DRAIN_AND_RESET",
+        "recover-imex": "RECOVER_IMEX_DOMAIN",
+        "bus-reset": "BUS_RESET",
+        "system-reboot": "SYSTEM_REBOOT",
+    }
+    for number, action in enumerate(recovery._ACTIONS):
+        assert getattr(pynvml, f"NVML_GPU_RECOVERY_ACTION_{names[action]}") == number
+
+
+def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
+    """The action that a GPU needs after its XID is asked anew each time."""
+    with nvml.opened(node.nvml_library):
+        assert recovery.recovery_action(first(node)) == "none"
+        stub_events.say(node, first(node), "recovery 1")
+        assert recovery.recovery_action(first(node)) == "reset"
+
+
+@pytest.mark.parametrize("line", ["recovery -1", "fail recovery 13", "lost_after 0"])
+def test_no_action_is_known(node: SimulatedNode, line: str) -> None:
+    """A driver without the field, a library without the question and a lost GPU tell nothing."""
+    stub_events.say(node, first(node), line)
+    with nvml.opened(node.nvml_library):
+        assert recovery.recovery_action(first(node)) is None
+
+
+def test_remapped_rows(node: SimulatedNode) -> None:
+    """Rows that were replaced, that wait for a reset, and that could not be replaced."""
+    with nvml.opened(node.nvml_library):
+        assert recovery.row_remapping(first(node)) == RowRemapping(
+            0, 0, is_pending=False, has_failed=False
+        )
+        stub_events.say(node, first(node), "remapped 3 1 1 0")
+        assert recovery.row_remapping(first(node)) == RowRemapping(
+            3, 1, is_pending=True, has_failed=False
+        )
+        stub_events.unsay(node, first(node), "remapped")
+        assert recovery.row_remapping(first(node)) is None
+
+
+def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
+    """A library without these questions leaves both unknown."""
+    library = Path(node.nvml_library)
+    library.unlink()
+    library.write_bytes(build.nvml_stub(old=True).read_bytes())
+    with nvml.opened(node.nvml_library):
+        assert recovery.recovery_action(first(node)) is None
+        assert recovery.row_remapping(first(node)) is None
+
+
+def test_nothing_is_known_without_nvml(node: SimulatedNode) -> None:
+    """Asked while no NVML is open, all is unknown."""
+    assert recovery.recovery_action(first(node)) is None
