@@ -637,6 +637,41 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     # GH1800 to GH1819: its configuration.
     # GH1820 to GH1839: registration, serving, the kubelet.
     # GH1840 to GH1849: resources and preferred allocation.
+    "GH1840": (
+        FileError,
+        "migStrategy single needs GPUs that are alike: MIG mode is on at {divided}, off at {whole}",
+        "switch MIG mode to the same on all, set gpuhook.excludeDevices, or migStrategy to mixed",
+    ),
+    "GH1841": (
+        FileError,
+        "migStrategy single needs instances on every GPU in MIG mode: {gpus} has none",
+        "make some by nvidia-smi mig -cgi, set gpuhook.excludeDevices, or migStrategy to mixed",
+    ),
+    "GH1842": (
+        FileError,
+        "migStrategy single needs instances of one profile: {profiles}",
+        "make all instances alike, set gpuhook.excludeDevices, or migStrategy to mixed",
+    ),
+    "GH1843": (
+        RequestError,
+        "{resource} has no device {name}, which the preferred allocation must include",
+        "the list of devices has changed since the kubelet read it: let the pod be made anew",
+    ),
+    "GH1844": (
+        RequestError,
+        "{resource}: the kubelet names device {name} twice in {where}",
+        "each device id may be there once",
+    ),
+    "GH1845": (
+        RequestError,
+        "{resource}: a preferred allocation of {size} devices must include {required}",
+        "the size is that of the whole allocation, the devices it must include among them",
+    ),
+    "GH1846": (
+        RequestError,
+        "{resource}: {size} devices are wanted, and {known} of the {named} available are its own",
+        "wait until other containers have ended, or ask for less",
+    ),
     # GH1850 to GH1859: allocation, CDI specs.
     # GH1860 to GH1869: health, the API server.
     # GH1870 to GH1879: MPS.

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of preferred allocation, against brute force up to eight GPUs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuhook.errors import RequestError
+from gpuhook.kubernetes import aligned
+from gpuhook.kubernetes.devices import Resource
+from gpuhook.kubernetes.preferred import preferred
+from tests.unit.choosing import NO_LINKS, Table, best_by_force, ids, mig, shared, whole
+
+POLICY = st.sampled_from(["distributed", "packed"])
+NUMA = st.sampled_from([None, 0, 1])
+SHARED = st.one_of(
+    st.lists(st.integers(1, 6), min_size=1, max_size=6).map(lambda counts: shared(*counts)),
+    st.builds(
+        lambda parts, replicas: mig(*parts, replicas=replicas),
+        st.lists(st.integers(1, 7), min_size=1, max_size=4),
+        st.integers(1, 3),
+    ),
+)
+
+
+@st.composite
+def machines(draw: st.DrawFn, most: int = 8) -> tuple[Resource, Table]:
+    """Return whole GPUs with any links, of few levels often, so that there are ties."""
+    count = draw(st.integers(1, most))
+    level = draw(st.sampled_from([1, 3, 1860]))
+    pairs = list(combinations(range(count), 2))
+    scores = draw(st.lists(st.integers(0, level), min_size=len(pairs), max_size=len(pairs)))
+    numa = draw(st.lists(NUMA, min_size=count, max_size=count))
+    return whole(count, tuple(numa)), Table(dict(zip(pairs, scores, strict=True)))
+
+
+@st.composite
+def questions(draw: st.DrawFn, resource: Resource) -> tuple[list[str], list[str], int]:
+    """Return (available, must include, size) that can be answered."""
+    available = draw(st.lists(st.sampled_from(ids(resource)), unique=True, min_size=1))
+    required = draw(st.lists(st.sampled_from(available), unique=True, max_size=3))
+    return available, required, draw(st.integers(len(required), len(available)))
+
+
+def _score(resource: Resource, chosen: list[str], links: Table) -> int:
+    return aligned.total([unit.device for unit in resource.units if unit.id in chosen], links)
+
+
+@given(st.data(), machines())
+def test_whole_gpus_are_the_best_of_all_sets(
+    data: st.DataObject, machine: tuple[Resource, Table]
+) -> None:
+    resource, links = machine
+    available, required, size = data.draw(questions(resource))
+    chosen = preferred(resource, available, required, size, policy="distributed", topology=links)
+    assert chosen == best_by_force(resource, available, required, size, links)
+
+
+@settings(max_examples=50)
+@given(st.data(), machines())
+def test_more_gpus_than_a_table_holds_get_a_set_of_the_right_form(
+    data: st.DataObject, machine: tuple[Resource, Table]
+) -> None:
+    # And one GPU or a pair is the best one of all.
+    small, links = machine
+    resource = whole(aligned.EXACT + len(small.units))
+    available, required, size = data.draw(questions(resource))
+    chosen = preferred(resource, available, required, size, policy="distributed", topology=links)
+    assert len(set(chosen)) == size
+    assert set(required) <= set(chosen) <= set(available)
+    if size <= 2 and len(available) > aligned.EXACT:
+        best = best_by_force(resource, available, required, size, links)
+        assert _score(resource, chosen, links) == _score(resource, best, links)
+
+
+@given(st.data(), SHARED, POLICY)
+def test_units_are_the_right_ones_in_number_and_kind(
+    data: st.DataObject, resource: Resource, policy: str
+) -> None:
+    available, required, size = data.draw(questions(resource))
+    chosen = preferred(resource, available, required, size, policy=policy, topology=NO_LINKS)
+    assert len(set(chosen)) == len(chosen) == size
+    assert set(required) <= set(chosen) <= set(available)
+    assert chosen == [name for name in ids(resource) if name in chosen]
+    shuffled = data.draw(st.permutations(available))
+    again = preferred(resource, shuffled, required[::-1], size, policy=policy, topology=NO_LINKS)
+    assert again == chosen
+
+
+@given(st.data(), SHARED, POLICY)
+def test_units_are_on_as_many_gpus_as_possible(
+    data: st.DataObject, resource: Resource, policy: str
+) -> None:
+    available, required, size = data.draw(questions(resource))
+    chosen = preferred(resource, available, required, size, policy=policy, topology=NO_LINKS)
+    gpu = {unit.id: unit.device.gpu for unit in resource.units}
+    fixed = {gpu[name] for name in required}
+    others = {gpu[name] for name in available} - fixed
+    possible = len(fixed) + min(len(others), size - len(required))
+    assert len({gpu[name] for name in chosen}) == possible
+
+
+@given(st.data(), SHARED, POLICY)
+def test_one_unit_goes_where_the_policy_says(
+    data: st.DataObject, resource: Resource, policy: str
+) -> None:
+    available, _, _ = data.draw(questions(resource))
+    (chosen,) = preferred(resource, available, [], 1, policy=policy, topology=NO_LINKS)
+    parts = {}
+    for gpu in {unit.device.gpu for unit in resource.units}:
+        units = [unit.id for unit in resource.units if unit.device.gpu == gpu]
+        free = [name for name in units if name in available]
+        if free:
+            parts[gpu] = 1 - len(free) / len(units)
+    own = next(unit.device.gpu for unit in resource.units if unit.id == chosen)
+    wanted = min(parts.values()) if policy == "distributed" else max(parts.values())
+    assert abs(parts[own] - wanted) < 1e-9
+
+
+@given(
+    SHARED | machines().map(lambda machine: machine[0]),
+    st.data(),
+    st.integers(-(2**31), 2**31 - 1),
+    POLICY | st.text(max_size=3),
+)
+def test_no_question_does_worse_than_a_refusal(
+    resource: Resource, data: st.DataObject, size: int, policy: str
+) -> None:
+    names = st.lists(st.sampled_from(ids(resource)) | st.text(max_size=5), max_size=12)
+    size = data.draw(st.integers(-2, 12) | st.just(size))
+    try:
+        chosen = preferred(
+            resource, data.draw(names), data.draw(names), size, policy=policy, topology=NO_LINKS
+        )
+    except RequestError:
+        return
+    assert len(chosen) == size

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which units the kubelet is told to prefer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from gpuhook.errors import RequestError
+from gpuhook.kubernetes import aligned
+from gpuhook.kubernetes.configuration import SharedResource
+from gpuhook.kubernetes.devices import Resource
+from gpuhook.kubernetes.preference_words import explanation
+from gpuhook.kubernetes.preferred import preferred, prepare
+from tests.unit import offering
+from tests.unit.choosing import NO_LINKS, Table, ids, mig, shared, taken, whole
+
+# An eight-GPU machine of two halves: NVLink pairs, then one PCIe switch for four, then the rest.
+PAIRS = {(0, 1): 250, (2, 3): 250, (4, 5): 250, (6, 7): 250}
+HALVES = {(a, b): 50 for half in (0, 4) for a in range(half, half + 4) for b in range(half, a)}
+EIGHT = Table({**HALVES, **PAIRS}, other=10)
+
+
+def choose(
+    resource: Resource,
+    available: list[str] | None = None,
+    required: list[str] | None = None,
+    size: int = 1,
+    policy: str = "distributed",
+    links: aligned.Scores = NO_LINKS,
+    unhealthy: tuple[str, ...] = (),
+) -> str:
+    """Return the preferred ids without their first word, "0::1 2::0"."""
+    chosen = preferred(
+        resource,
+        ids(resource) if available is None else available,
+        required or [],
+        size,
+        policy=policy,
+        topology=links,
+        unhealthy=unhealthy,
+    )
+    return " ".join(name.partition("-")[2] for name in chosen)
+
+
+@pytest.mark.parametrize(
+    ("free", "required", "size", "chosen"),
+    [
+        ("01234567", "", 0, ""),
+        ("01234567", "", 1, "0"),
+        ("01234567", "", 2, "0 1"),
+        ("01234567", "", 4, "0 1 2 3"),
+        ("01234567", "", 8, "0 1 2 3 4 5 6 7"),
+        ("12345", "", 2, "4 5"),  # those that are left are of one half
+        ("1267", "", 1, "1"),
+        ("0167", "", 1, "0"),
+        ("12367", "", 1, "1"),  # no pair is torn
+        ("2367", "7", 2, "6 7"),
+        ("01367", "3", 3, "0 1 3"),
+        ("03467", "", 2, "6 7"),
+        ("1357", "", 2, "1 3"),  # no pair is left whole: at least one switch
+    ],
+)
+def test_whole_gpus_go_by_their_links(free: str, required: str, size: int, chosen: str) -> None:
+    available = [f"GPU-{index}" for index in free]
+    fixed = [f"GPU-{index}" for index in required]
+    assert choose(whole(8), available, fixed, size, links=EIGHT) == chosen
+
+
+def test_what_remains_keeps_its_links() -> None:
+    # 0-1 and 1-2 and 2-3 are all as good; taking the middle would leave nothing.
+    chain = Table({(0, 1): 5, (1, 2): 5, (2, 3): 5})
+    assert choose(whole(4), size=2, links=chain) == "0 1"
+    chain = Table({(3, 0): 5, (0, 1): 5, (1, 2): 5})
+    assert choose(whole(4), size=2, links=chain) == "0 3"
+    # One GPU: the one that nobody is linked with.
+    assert choose(whole(4), size=1, links=Table({(0, 1): 5, (0, 2): 5, (1, 2): 5})) == "3"
+
+
+def test_equal_links_leave_it_to_numa_nodes() -> None:
+    resource = whole(8, (0, 0, 0, 0, 1, 1, 1, 1))
+    switch = Table(other=118)
+    assert choose(resource, size=4, links=switch) == "0 1 2 3"
+    free = [f"GPU-{index}" for index in (0, 1, 2, 4, 5, 6, 7)]
+    assert choose(resource, free, size=4, links=switch) == "4 5 6 7"
+    assert choose(resource, free, size=2, links=switch) == "0 1"  # leaves four on one node
+    assert choose(resource, free, ["GPU-6"], 3, links=switch) == "4 5 6"
+    better = Table({(0, 4): 119}, other=118)
+    assert choose(resource, size=2, links=better) == "0 4"
+
+
+def test_a_gpu_without_links_is_no_trouble() -> None:
+    links = Table({pair: score for pair, score in PAIRS.items() if 0 not in pair}, other=0)
+    assert choose(whole(8), size=1, links=links) == "0"
+    assert choose(whole(8), size=8, links=links) == "0 1 2 3 4 5 6 7"
+
+
+def test_sixteen_gpus_are_chosen_exactly() -> None:
+    pairs = Table({(index, 15 - index): 100 for index in range(8)}, other=1)
+    resource = whole(16)
+    prepare(resource, pairs)
+    assert choose(resource, size=2, links=pairs) == "0 15"
+    free = [name for name in ids(resource) if name not in ("GPU-0", "GPU-3")]
+    assert choose(resource, free, size=4, links=pairs) == "1 2 13 14"
+    assert choose(resource, free, ["GPU-15"], 3, links=pairs) == "1 14 15"
+
+
+def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
+    pairs = Table({(index, 19 - index): 100 for index in range(10)}, other=1)
+    resource = whole(20, tuple(index % 2 for index in range(20)))
+    assert choose(resource, size=2, links=pairs) == "0 19"
+    assert choose(resource, size=4, links=pairs) == "0 1 18 19"
+    assert choose(resource, None, ["GPU-4"], 2, links=pairs) == "4 15"
+    few = [f"GPU-{index}" for index in (1, 4, 5, 15)]
+    assert choose(resource, few, size=2, links=pairs) == "4 15"
+    assert choose(resource, size=20, links=pairs) == " ".join(map(str, range(20)))
+    assert choose(resource, size=2) == "0 2"
+
+
+@pytest.mark.parametrize(
+    ("used", "size", "distributed", "packed"),
+    [
+        ((0, 0), 1, "0::0", "0::0"),
+        ((0, 0), 2, "0::0 1::0", "0::0 1::0"),
+        ((1, 0), 1, "1::0", "0::1"),
+        ((0, 2), 1, "0::0", "1::2"),
+        ((0, 2), 2, "0::0 1::2", "0::0 1::2"),  # both on one GPU with the reference
+        ((0, 3), 2, "0::0 1::3", "0::0 1::3"),
+        ((0, 3), 3, "0::0 0::1 1::3", "0::0 0::1 1::3"),
+        ((0, 4), 2, "0::0 0::1", "0::0 0::1"),
+        ((1, 3), 4, "0::1 0::2 0::3 1::3", "0::1 0::2 0::3 1::3"),
+        ((0, 2), 3, "0::0 0::1 1::2", "0::0 1::2 1::3"),
+        ((3, 4), 1, "0::3", "0::3"),
+    ],
+)
+def test_replicas_of_one_request_go_to_distinct_gpus(
+    used: tuple[int, int], size: int, distributed: str, packed: str
+) -> None:
+    resource = shared(4, 4)
+    free = taken(resource, *used)
+    assert choose(resource, free, size=size) == distributed
+    assert choose(resource, free, size=size, policy="packed") == packed
+
+
+def test_what_must_be_included_counts_as_picked() -> None:
+    resource = shared(4, 4)
+    free = taken(resource, 1, 3)
+    for policy in ("distributed", "packed"):
+        assert choose(resource, free, ["GPU-0::2"], 2, policy) == "0::2 1::3"
+        assert choose(resource, free, ["GPU-0::2", "GPU-1::3"], 2, policy) == "0::2 1::3"
+    # The required unit need not be named as available.
+    assert choose(resource, ["GPU-1::0"], ["GPU-0::3"], 2) == "0::3 1::0"
+
+
+def test_gpus_with_different_numbers_of_replicas_are_compared_by_the_part_taken() -> None:
+    resource = shared(4, 2)
+    assert choose(resource, taken(resource, 1, 1), size=1) == "0::1"
+    assert choose(resource, taken(resource, 1, 1), size=1, policy="packed") == "1::1"
+    assert choose(resource, taken(resource, 2, 1), size=1) == "0::2"
+
+
+def test_instances_are_chosen_on_distinct_gpus_then_by_load() -> None:
+    resource = mig(3, 3)
+    assert choose(resource, size=2) == "0-0 1-0"
+    assert choose(resource, taken(resource, 2, 1), size=1) == "1-1"
+    assert choose(resource, taken(resource, 2, 1), size=1, policy="packed") == "0-2"
+    assert choose(resource, taken(resource, 0, 3), size=2) == "0-0 0-1"
+
+
+def test_replicas_of_instances_are_chosen_on_distinct_instances() -> None:
+    resource = mig(2, replicas=2)
+    assert choose(resource, size=2) == "0-0::0 0-1::0"
+    free = taken(resource, 1)
+    assert choose(resource, free, size=1) == "0-1::0"
+    assert choose(resource, free, size=1, policy="packed") == "0-0::1"
+    assert choose(resource, free, size=2, policy="packed") == "0-0::1 0-1::0"
+
+
+def test_ten_developers_spread_over_four_gpus_with_three_replicas() -> None:
+    node = offering.with_gpus(offering.H100, *offering.H100.gpus[:4])
+    (resource,) = offering.offer(node, SharedResource("nvidia.com/gpu", 3)).resources
+    gpus = {unit.id: unit.device.index for unit in resource.units}
+    free = ids(resource)
+    assert len(free) == 12
+    seats = []
+    for _ in range(10):
+        (seat,) = preferred(resource, free, [], 1, policy="distributed", topology=NO_LINKS)
+        free.remove(seat)
+        seats.append(gpus[seat])
+    assert seats == ["0", "1", "2", "3", "0", "1", "2", "3", "0", "1"]
+    # The one who asks for two gets two GPUs, of those that have most left.
+    two = preferred(resource, free, [], 2, policy="distributed", topology=NO_LINKS)
+    assert [gpus[seat] for seat in two] == ["2", "3"]
+
+
+def test_packed_fills_one_gpu_after_the_other() -> None:
+    resource = shared(3, 3)
+    free = ids(resource)
+    order = []
+    for _ in range(6):
+        (unit,) = preferred(resource, free, [], 1, policy="packed", topology=NO_LINKS)
+        free.remove(unit)
+        order.append(unit)
+    assert order == ids(resource)
+
+
+def test_two_services_share_the_one_card() -> None:
+    resource = shared(2)
+    first = choose(resource)
+    assert (first, choose(resource, ["GPU-0::1"])) == ("0::0", "0::1")
+
+
+def test_unhealthy_devices_are_the_last_resort() -> None:
+    resource = shared(2, 2)
+    assert choose(resource, unhealthy=("GPU-0",)) == "1::0"
+    assert choose(resource, size=3, unhealthy=("GPU-0",)) == "0::0 0::1 1::0"
+    assert choose(resource, None, ["GPU-0::1"], 2, unhealthy=("GPU-0",)) == "0::1 1::0"
+    gpus = whole(4)
+    assert choose(gpus, size=2, links=Table({(0, 1): 9}), unhealthy=("GPU-1",)) == "0 2"
+    # What is not available because it is broken isn't taken: of instance 0:0 nothing counts.
+    parts = mig(2, 2)
+    broken = ["MIG-0-1", "MIG-1-0", "MIG-1-1"]
+    assert choose(parts, broken, unhealthy=("MIG-0-0",)) == "0-1"
+    assert choose(parts, broken) == "1-0"
+
+
+@pytest.mark.parametrize("resource", [whole(4), shared(2, 2), mig(2, 2)])
+def test_malformed_questions_are_answered_with_a_sentence(resource: Resource) -> None:
+    names = ids(resource)
+
+    def ask(available: list[str], required: list[str], size: int) -> str:
+        with pytest.raises(RequestError) as raised:
+            choose(resource, available, required, size)
+        assert raised.value.message.startswith(resource.name)
+        return raised.value.code
+
+    assert ask(names, ["GPU-9"], 1) == "GH1843"
+    assert ask(names, [""], 1) == "GH1843"
+    assert ask([*names, names[1]], [], 1) == "GH1844"
+    assert ask(names, [names[0], names[0]], 2) == "GH1844"
+    assert ask(names, names[:2], 1) == "GH1845"
+    assert ask(names, [], -1) == "GH1845"
+    assert ask(names, [], 5) == "GH1846"
+    assert ask([], [], 1) == "GH1846"
+    assert ask([names[0], "GPU-9"], [], 2) == "GH1846"
+
+
+def test_ids_of_an_older_list_do_not_fail_a_pod() -> None:
+    assert choose(shared(2), ["GPU-0::7", "GPU-0::1", "\x00"]) == "0::1"
+
+
+def test_the_answer_does_not_depend_on_the_order_of_the_question() -> None:
+    resource = shared(4, 4, 4)
+    free = taken(resource, 1, 0, 2)
+    assert choose(resource, free, size=5) == choose(resource, free[::-1], size=5)
+    chosen = choose(whole(8), ids(whole(8))[::-1], size=3, links=EIGHT)
+    assert chosen == choose(whole(8), size=3, links=EIGHT)
+
+
+def test_a_mixture_of_shared_and_whole_gpus_goes_by_what_is_taken() -> None:
+    resource = Resource(
+        "nvidia.com/gpu", (*shared(2).units, *whole(3).units[1:]), sharing="time-slicing"
+    )
+    free = taken(resource, 1, 0, 0)
+    assert choose(resource, free) == "1"
+    assert choose(resource, free, size=3) == "0::1 1 2"
+
+
+def test_more_replicas_than_gpus_are_dealt_evenly() -> None:
+    resource = shared(8, 8, 8)
+    chosen = choose(resource, taken(resource, 4, 0, 2), size=7).split()
+    assert Counter(name[0] for name in chosen) == {"0": 2, "1": 3, "2": 2}
+
+
+def test_why_replicas_were_preferred_is_told_with_the_counts_before() -> None:
+    resource = shared(4, 4, 4)
+    free = taken(resource, 1, 2, 0)
+    said = explanation(
+        resource, free, ["GPU-2::0"], policy="distributed", topology=NO_LINKS, unhealthy=()
+    )
+    assert said == (
+        "nvidia.com/gpu: GPU-2::0 by policy distributed, on GPU 2 (0 of 4 taken); "
+        "not on GPU 0 (1 of 4 taken), GPU 1 (2 of 4 taken)"
+    )
+    said = explanation(
+        shared(1, 1),
+        ["GPU-1::0"],
+        ["GPU-1::0"],
+        policy="packed",
+        topology=NO_LINKS,
+        unhealthy=["GPU-0"],
+    )
+    assert said == (
+        "nvidia.com/gpu: GPU-1::0 by policy packed, on GPU 1 (0 of 1 taken); "
+        "not on GPU 0 (unhealthy)"
+    )
+
+
+def test_why_gpus_were_preferred_is_told_with_their_links() -> None:
+    resource = whole(8, (0, 0, 0, 0, 1, 1, 1, 1))
+    free = [f"GPU-{index}" for index in (0, 4, 5, 6)]
+    said = explanation(resource, free, ["GPU-4", "GPU-5"], policy="packed", topology=EIGHT)
+    assert said == (
+        "nvidia.com/gpu: GPU 4, 5 of 4 available: links between them score 250, on NUMA node 1; "
+        "those left score 10"
+    )
+    said = explanation(whole(1), [], ["GPU-0"], policy="packed", topology=EIGHT)
+    assert said == (
+        "nvidia.com/gpu: GPU 0 of 1 available: links between them score 0; none is left"
+    )
+    said = explanation(resource, free, [], policy="packed", topology=EIGHT)
+    assert said == "nvidia.com/gpu: no device was asked for"
