@@ -635,6 +635,37 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "it says what the container was granted: put it right, or start the container anew",
     ),
     # GH1800 to GH1819: its configuration.
+    "GH1800": (
+        FileError,
+        "the configuration has {count}: {first}",
+        "`gpuhook device-plugin --validate {path}` shows all that is wrong with the file",
+    ),
+    "GH1801": (
+        FileError,
+        "the configuration cannot be read from {path}: {reason}",
+        "see whether the ConfigMap is mounted there, in the plugin's own namespace",
+    ),
+    "GH1802": (
+        FileError,
+        "no configuration of {directory} can be chosen: {reason}; it has {known}",
+        "set --default-config, a node label, or --fallback-strategies named,single,empty",
+    ),
+    "GH1803": (RequestError, "{source}: {reason}", "{hint}"),
+    "GH1804": (
+        RequestError,
+        "the file {file} and the directory {directory} are both given for the configuration",
+        "give one of CONFIG_FILE (--config-file) and CONFIG_FILE_SRCDIR (--config-dir)",
+    ),
+    "GH1805": (
+        HostError,
+        "the device plugin needs the Python package {package}, which is not installed",
+        "install gpuhook with what the plugin needs: pip install 'gpuhook[plugin]'",
+    ),
+    "GH1806": (
+        HostError,
+        "this process cannot be called {name}: {reason}",
+        "choose a name of at most {most} bytes, or start it without --process-name",
+    ),
     # GH1820 to GH1839: registration, serving, the kubelet.
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (

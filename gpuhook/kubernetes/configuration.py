@@ -101,12 +101,29 @@ class Imex:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at."""
+    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at.
+
+    What is enabled wins over what is ignored, and that over the table; `rule` is the order.
+    """
 
     critical_xids: frozenset[int] | None = None  # None: the table of gpuhook
     ignored_xids: frozenset[int] = frozenset()
     ask_driver: bool = True  # for the recovery action, where the driver has the field
     poll_seconds: float = 10.0  # lost and re-appeared GPUs, MIG changes
+    enabled_xids: frozenset[int] = frozenset()  # DP_ENABLE_HEALTHCHECKS
+    enables_all: bool = False
+    ignores_all: bool = False  # DP_DISABLE_HEALTHCHECKS=all or xids
+
+    def rule(self, xid: int) -> bool | None:
+        """Return whether an XID is unhealthy by configuration, None if the configuration is silent.
+
+        None means: what the driver recommends, where it is asked, else the table of gpuhook.
+        """
+        if self.enables_all or xid in self.enabled_xids:
+            return True
+        if self.ignores_all or xid in self.ignored_xids:
+            return False
+        return None if self.critical_xids is None else xid in self.critical_xids
 
 
 @dataclass(frozen=True, slots=True)

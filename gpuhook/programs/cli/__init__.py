@@ -23,6 +23,7 @@ COMMANDS = {
     "cdi": "gpuhook.programs.cli.cdi:cdi",
     "config": "gpuhook.programs.cli.config:config",
     "detach": "gpuhook.programs.cli.detach:detach",
+    "device-plugin": "gpuhook.programs.cli.device_plugin:device_plugin",
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contradictions of a configuration: what each value alone does not show.
+
+What only the node's hardware can contradict is not here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+from gpuhook.kubernetes.config_build import STRATEGIES
+from gpuhook.kubernetes.config_names import ALL, LONGEST_NAME, is_index
+from gpuhook.kubernetes.findings import ERROR, WARNING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.config_document import Document
+
+SHARED = ".shared"
+_MPS_CLIENTS = 48  # that one GPU's MPS server takes, since Volta
+_HOOK_OF_THE_REFERENCE = ("nvidia-ctk", "nvidia-cdi-hook")
+
+
+def check(document: Document) -> None:
+    """Add what contradicts itself in a document to its findings."""
+    sharing = document.get("sharing")
+    strategies = [key for key in STRATEGIES if isinstance(sharing, dict) and key in sharing]
+    if len(strategies) > 1:
+        document.add(
+            ERROR,
+            "sharing.mps",
+            "timeSlicing and mps are both given, and a device is shared in one way only",
+            "remove one of the two",
+        )
+    if "mps" in strategies:
+        _check_mps(document)
+    for key in strategies:
+        _check_strategy(document, f"sharing.{key}")
+    _check_host(document)
+
+
+def final_name(entry: dict[str, Any], *, by_default: bool) -> str:
+    """Return what the resource of a sharing entry is called once it is shared."""
+    renamed = entry["name"] + (SHARED if by_default else "")
+    return cast("str", entry.get("rename") or renamed)
+
+
+def _check_mps(document: Document) -> None:
+    roots = [path for path in ("flags.mpsRoot", "mps.root") if document.get(path)]
+    if not roots:
+        document.add(
+            ERROR,
+            "sharing.mps",
+            "MPS needs the directory of its daemons on the host, and none is given",
+            "set flags.mpsRoot or --mps-root, usually /run/nvidia/mps",
+        )
+    strategy = document.get("flags.migStrategy")
+    if strategy == "mixed":
+        document.add(
+            ERROR,
+            "flags.migStrategy",
+            'the strategy "mixed" is not supported with MPS',
+            'share by timeSlicing, or set migStrategy to "none"',
+        )
+    elif strategy == "single":
+        document.add(
+            WARNING, "flags.migStrategy", "MPS does not share MIG instances, only whole GPUs"
+        )
+    if document.get("sharing.mps.failRequestsGreaterThanOne") is False:
+        document.add(
+            WARNING,
+            "sharing.mps.failRequestsGreaterThanOne",
+            "has no effect: with MPS a container never gets more than one replica",
+        )
+    for index, entry in enumerate(_entries(document, "sharing.mps.resources")):
+        if entry is not None and entry["replicas"] > _MPS_CLIENTS:
+            document.add(
+                WARNING,
+                f"sharing.mps.resources[{index}].replicas",
+                f"a GPU takes {_MPS_CLIENTS} MPS clients or fewer: the others will not start",
+            )
+
+
+def _check_strategy(document: Document, path: str) -> None:
+    """Check that entries neither share a device twice nor end up with one name for two things."""
+    by_default = document.get(f"{path}.renameByDefault") is True
+    earlier: list[tuple[int, dict[str, Any]]] = []
+    for index, entry in enumerate(_entries(document, f"{path}.resources")):
+        if entry is None:
+            continue
+        here = f"{path}.resources[{index}]"
+        name = final_name(entry, by_default=by_default)
+        if len(name) > LONGEST_NAME:
+            document.add(
+                ERROR,
+                f"{here}.name",
+                f"{name} would be {len(name)} characters long, {LONGEST_NAME} is the most",
+                "give it another name with `rename`",
+            )
+        for number, other in earlier:
+            there = f"{path}.resources[{number}]"
+            if other["name"] == entry["name"]:
+                _check_overlap(document, here, entry, there, other)
+            elif final_name(other, by_default=by_default) == name:
+                document.add(
+                    ERROR, here, f"would be called {name}, as {there} is: a name is one resource's"
+                )
+        _check_named_elsewhere(document, here, entry["name"], name)
+        earlier.append((index, entry))
+
+
+def _check_overlap(
+    document: Document, here: str, entry: dict[str, Any], there: str, other: dict[str, Any]
+) -> None:
+    shared = overlap(other.get("devices", ALL), entry.get("devices", ALL))
+    if shared is None:
+        return
+    document.add(
+        ERROR,
+        here,
+        f"duplicate: {entry['name']} is shared by {there} already, for {shared}",
+        "several entries of one resource need `devices` that have none in common",
+    )
+
+
+def overlap(one: Any, other: Any) -> str | None:
+    """Return in words what two values of `devices` surely have in common, None if nothing.
+
+    An index and a UUID may be the same device: only the node knows.
+    """
+    if ALL in (one, other):
+        return "all of its devices" if one == other else "some of the same devices"
+    if isinstance(one, int) and isinstance(other, int):
+        return "the same first devices"
+    if isinstance(one, int) or isinstance(other, int):
+        count, names = (one, other) if isinstance(one, int) else (other, one)
+        both = [name for name in names if is_index(name) and ":" not in name and int(name) < count]
+    else:
+        both = [name for name in one if name in other]
+    return ("device " + ", ".join(both)) if both else None
+
+
+def _check_named_elsewhere(document: Document, here: str, before: str, name: str) -> None:
+    """Check that a renamed resource does not take the name of another one."""
+    if name == before:
+        return
+    others = {
+        entry["name"]
+        for kind in ("gpus", "mig")
+        for entry in _entries(document, f"resources.{kind}")
+        if entry is not None and entry["name"] != before
+    }
+    sharing = document.get(here[: here.rindex("[")])
+    if isinstance(sharing, list):
+        others -= {entry["name"] for entry in sharing if entry is not None}
+    if name in others:
+        document.add(ERROR, here, f"would be called {name}, which is a name of `resources` already")
+
+
+def _check_host(document: Document) -> None:
+    """Check what the file, the command line and the environment say of the host."""
+    one, two = document.get("flags.mpsRoot"), document.get("mps.root")
+    if one and two and one != two and not isinstance(document.places["flags.mpsRoot"], str):
+        document.add(ERROR, "mps.root", f"is {two}, and flags.mpsRoot is {one}", "keep one of them")
+    hook = document.get("flags.plugin.nvidiaCTKPath")
+    if isinstance(hook, str) and os.path.basename(hook) in _HOOK_OF_THE_REFERENCE:
+        flags: Any = document.get("flags.plugin")
+        document.add(
+            WARNING,
+            "flags.plugin.nvidiaCTKPath",
+            f"{os.path.basename(hook)} is ignored: the hook of gpuhook's CDI specs is gpuhook-hook",
+            "give the path of gpuhook-hook on the host, or nothing",
+        )
+        del flags["nvidiaCTKPath"]
+    if document.get("flags.useNodeFeatureAPI") is True:
+        document.add(
+            WARNING,
+            "flags.useNodeFeatureAPI",
+            "has no effect: gpuhook writes its labels to the file flags.gfd.outputFile",
+        )
+
+
+def _entries(document: Document, path: str) -> list[dict[str, Any] | None]:
+    found = document.get(path)
+    return found if isinstance(found, list) else []

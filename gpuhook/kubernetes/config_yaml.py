@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML or JSON text as nodes with lines and columns, whatever the text is, in bounded time.
+
+What comes out is a tree that may be walked whole: it is not deep, and aliases do not make it large.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from yaml.constructor import SafeConstructor
+
+from gpuhook.errors import printable
+
+LARGEST = 256 << 10  # bytes; a ConfigMap's limit is 1 MiB for all of its files
+DEEPEST = 32
+MOST_NODES = 20_000  # aliases expanded
+_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_CONSTRUCTOR = SafeConstructor()
+MERGE = _TAG + "merge"
+
+
+class NotReadableError(Exception):
+    """A text that is not one document of YAML or JSON; line and column count from 1."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+
+def compose(content: bytes) -> yaml.Node | None:
+    """Return the root node of a document, None for an empty one; raises NotReadableError."""
+    if len(content) > LARGEST:
+        raise NotReadableError(f"is larger than {LARGEST >> 10} KiB")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotReadableError("is not UTF-8 text", line) from error
+    if text.lstrip().startswith("{"):
+        text = text.replace("\t", " ")  # JSON may be indented with tabs, and has none in its texts
+    try:
+        _measure(text)
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+        raise NotReadableError(
+            error.problem or "is not YAML", line, column, _hint(text, line)
+        ) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise NotReadableError("has a character that YAML does not allow", line) from error
+
+
+def plain(node: yaml.Node) -> object:
+    """Return the plain data of a node; texts like 1:2, which YAML 1.1 takes for a number, as text.
+
+    Raises NotReadableError for tags that are not of the core schema.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        return [plain(item) for item in node.value]
+    if isinstance(node, yaml.MappingNode):
+        return {}  # no kind of value is a mapping: it is only told that this is one
+    assert isinstance(node, yaml.ScalarNode)  # noqa: S101 # there is no fourth kind of node
+    if not node.tag.startswith(_TAG):
+        mark = node.start_mark
+        raise NotReadableError(
+            f"the tag {printable(node.tag, 80)} has no meaning here", mark.line + 1, mark.column + 1
+        )
+    return _scalar(node)
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    text: str = node.value
+    tag = node.tag.removeprefix(_TAG)
+    if tag == "null":
+        return None
+    if tag == "bool":
+        return SafeConstructor.bool_values.get(text.lower(), text)
+    try:
+        if tag == "int" and ":" not in text:
+            return int(_CONSTRUCTOR.construct_yaml_int(node))
+        if tag == "float" and ":" not in text:
+            return float(_CONSTRUCTOR.construct_yaml_float(node))
+    except (ValueError, ArithmeticError, IndexError):
+        return text  # !!int "", or more digits than Python converts
+    return text
+
+
+class _Measure:
+    """How large and how deep a document is with its aliases expanded."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self.open: list[tuple[str | None, int]] = []  # anchor, nodes before it
+        self.sizes: dict[str, int | None] = {}  # of what an anchor names; None while it is open
+
+    def take(self, event: yaml.Event) -> None:
+        """Count one event; raises NotReadableError past a limit."""
+        if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            anchor, before = self.open.pop()
+            if anchor is not None:
+                self.sizes[anchor] = self.nodes - before
+            return
+        if isinstance(event, yaml.AliasEvent):
+            size = self.sizes.get(event.anchor or "", 1)  # an unknown one is the composer's to tell
+            if size is None:
+                raise _at(event, f"*{event.anchor} stands in what it stands for")
+            self.nodes += size
+        elif isinstance(event, yaml.NodeEvent):
+            self._begin(event)
+        if self.nodes > MOST_NODES:
+            raise _at(event, f"has more than {MOST_NODES} values, aliases included")
+
+    def _begin(self, event: yaml.NodeEvent) -> None:
+        self.nodes += 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            self.open.append((event.anchor, self.nodes - 1))
+            if event.anchor is not None:
+                self.sizes[event.anchor] = None
+            if len(self.open) > DEEPEST:
+                raise _at(event, f"is nested more than {DEEPEST} levels deep")
+        elif event.anchor is not None:
+            self.sizes[event.anchor] = 1
+
+
+def _measure(text: str) -> None:
+    """Raise NotReadableError for a document that is too deep or, aliases expanded, too large."""
+    measure = _Measure()
+    for event in yaml.parse(text, Loader=_Loader):
+        measure.take(event)
+
+
+def _at(event: yaml.Event, message: str) -> NotReadableError:
+    mark = event.start_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    return NotReadableError(message, line, column)
+
+
+def _hint(text: str, line: int) -> str:
+    lines = text.splitlines()
+    if 0 < line <= len(lines) and "\t" in lines[line - 1]:
+        return "YAML is indented with spaces, and this line has a tab"
+    return ""

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the device plugin is started with: all that does not change while it runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import options
+from gpuhook.kubernetes.config_source import ConfigSource
+from gpuhook.kubernetes.findings import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.config_file import Override
+    from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.given import Given
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The options of a start. Paths are as this process sees them."""
+
+    source: ConfigSource = field(default_factory=ConfigSource)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+    strict: bool = False
+    kubelet_socket: str = options.DEFAULT_SOCKET  # "": serve without registering
+    plugin_directory: str = os.path.dirname(options.DEFAULT_SOCKET)
+    node_name: str = ""
+    node_label: str = options.DEFAULT_LABEL
+    pod_name: str = ""
+    namespace: str = ""
+    process_name: str = ""  # "": as it is
+    inventory: str | None = None  # a dump or a profile, instead of this machine
+    node_driver_root: str | None = None  # None: see driver_root
+    node_dev_root: str | None = None
+    host_root: str = "/"
+    nvml_library: str | None = None
+    library_search_path: tuple[str, ...] = ()
+
+    def driver_root(self, configuration: Configuration) -> str:
+        """Return where this process has the driver's user space."""
+        flags = configuration.flags
+        for place in (self.node_driver_root, flags.plugin.container_driver_root):
+            if place is not None and (place == self.node_driver_root or os.path.isdir(place)):
+                return place
+        return flags.driver_root
+
+
+def launch(given: Given) -> Launch:
+    """Return what the command line and the environment ask for.
+
+    Raises GH1803 for a value that does not fit and GH1804 for options that exclude each other.
+    """
+    wrong = errors(tuple(given.findings))
+    if wrong:
+        first = wrong[0]
+        raise fault(
+            "GH1803",
+            source=first.source,
+            reason=first.message,
+            hint=first.hint or "`gpuhook device-plugin --help` says what it takes",
+        )
+    values: dict[str, Any] = dict(given.launch)
+    source = _source(values)
+    socket = cast("str", values.setdefault("kubelet_socket", options.DEFAULT_SOCKET))
+    values.setdefault("plugin_directory", os.path.dirname(socket or options.DEFAULT_SOCKET))
+    values["strict"] = values.pop("strict_config", False)
+    return Launch(source=source, overrides=dict(given.overrides), **values)
+
+
+def _source(values: dict[str, Any]) -> ConfigSource:
+    """Take what is about the source out of `values`."""
+    named = {
+        "file": values.pop("config_file", ""),
+        "directory": values.pop("config_dir", ""),
+        "name_file": values.pop("config_name_file", ""),
+        "default_name": values.pop("default_config", ""),
+        "fallbacks": values.pop("fallback_strategies", ConfigSource().fallbacks),
+    }
+    if named["file"] and named["directory"]:
+        raise fault("GH1804", file=named["file"], directory=named["directory"])
+    return ConfigSource(**named)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook device-plugin`: serves the kubelet, or says what is wrong with a configuration."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from typing import Any
+
+import click
+import yaml
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import config_build, config_file, config_schema, config_source, findings
+from gpuhook.kubernetes.config_values import Boolean
+from gpuhook.kubernetes.given import Given, given
+from gpuhook.kubernetes.launch import Launch, launch
+from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.programs.cli import parameters
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.findings import Finding
+    from gpuhook.kubernetes.options import Option
+
+SCHEMA = "gpuhook/device-plugin-findings/v1"
+_PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
+
+
+class _PluginOption(click.Option):
+    """An option whose variables are read with the table of options, not by click.
+
+    A fault can then name the one variable of several that has it.
+    """
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002 # click's
+        """Return nothing."""
+        return None
+
+
+def _decorator(option: Option) -> Callable[[Any], Any]:
+    """Return the decorator for one option of the table; a boolean may stand without a value."""
+    names = [f"--{name}" for name in (option.name, *option.aliases)]
+    alone: dict[str, Any] = {}
+    if isinstance(option.kind, Boolean):
+        alone = {"is_flag": False, "flag_value": "true"}
+    return click.option(
+        *names,
+        option.field,
+        cls=_PluginOption,
+        multiple=True,
+        metavar=option.kind.metavar,
+        **alone,
+        envvar=list(option.variables),
+        show_envvar=True,
+        help=option.about,
+    )
+
+
+def _plugin_options(command: Any) -> Any:
+    for option in reversed(OPTIONS):
+        command = _decorator(option)(command)
+    return command
+
+
+@click.command(name="device-plugin")
+@_plugin_options
+@click.option(
+    "--validate",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Say all that is wrong with a configuration file, and end: 1 if there are errors.",
+)
+@click.option(
+    "--print-config", is_flag=True, help="Print the configuration that counts, as YAML, and end."
+)
+@click.option("--print-schema", is_flag=True, help="Print the JSON schema of the file, and end.")
+@parameters.output("text", "json", help="What --validate prints.")
+@click.pass_context
+def device_plugin(
+    ctx: click.Context,
+    /,
+    validate: str | None,
+    print_config: bool,
+    print_schema: bool,
+    output: str,
+    **command_line: tuple[str, ...],
+) -> None:
+    """Offer the GPUs of this node to its kubelet.
+
+    Each option counts more than its variable, and that more than the configuration file. Lists have
+    commas between their words.
+    """
+    if print_schema:
+        click.echo(config_schema.text(), nl=False)
+        return
+    said = given({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
+    if validate is not None:
+        ctx.exit(_validate(validate, said, output, print_config=print_config))
+    chosen = launch(said)
+    if print_config:
+        found = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
+        _warn((*said.findings, *found.findings))
+        click.echo(_text(found.configuration), nl=False)
+        return
+    _warn(tuple(said.findings))
+    _run(ctx, chosen)
+
+
+def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int:
+    """Print what is found in a file, and return the exit status."""
+    strict = said.launch.get("strict_config") is True
+    with open(path, "rb") as stream:
+        content = stream.read(config_source.LARGEST_READ)
+    reading = config_file.read(content, path, said.overrides, strict=strict)
+    found = (*said.findings, *reading.findings)
+    failed = bool(findings.errors(found))
+    if output == "json":
+        click.echo(json.dumps(_document(path, found, valid=not failed), indent=2))
+    else:
+        for finding in found:
+            click.echo(str(finding), err=print_config)
+            if finding.hint:
+                click.echo(f"  hint: {finding.hint}", err=print_config)
+        if print_config and reading.configuration is not None:
+            click.echo(_text(reading.configuration), nl=False)
+        elif not failed:
+            click.echo(f"{path}: valid", err=print_config)
+    return 1 if failed else 0
+
+
+def _document(path: str, found: tuple[Finding, ...], *, valid: bool) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": path,
+        "valid": valid,
+        "findings": [
+            {
+                "severity": finding.severity,
+                "path": finding.path,
+                "source": finding.source,
+                "line": finding.line or None,
+                "column": finding.column or None,
+                "message": finding.message,
+                "hint": finding.hint or None,
+            }
+            for finding in found
+        ],
+    }
+
+
+def _text(configuration: Configuration) -> str:
+    """Return a configuration as the YAML of a file that says all of it."""
+    text: str = yaml.safe_dump(config_build.document(configuration), sort_keys=False)
+    return text
+
+
+def _warn(found: tuple[Finding, ...]) -> None:
+    for finding in found:
+        click.echo(str(finding), err=True)
+
+
+def _run(ctx: click.Context, chosen: Launch) -> None:
+    """Serve until the plugin is told to end, and exit with its status; GH1805 without grpcio."""
+    try:
+        plugin = importlib.import_module("gpuhook.kubernetes.plugin")
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise fault("GH1805", package=package) from error
+    if chosen.process_name:
+        from gpuhook.kernel import process_name
+
+        process_name.rename(chosen.process_name)
+    from gpuhook import logs
+
+    main = ctx.find_root().params
+    logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))
+    ctx.exit(plugin.run(chosen))
