@@ -82,7 +82,7 @@ class _Reader:
         """Return the values of a mapping, without what is wrong in it."""
         self._place(path, node)
         if _is_null(node):
-            node = yaml.MappingNode(node.tag, [], node.start_mark, node.end_mark)
+            node = yaml.MappingNode(config_yaml.MAP, [], node.start_mark, node.end_mark)
         if not isinstance(node, yaml.MappingNode):
             self._error(path, f"must be a mapping, found {_found(node)}")
             return {}
@@ -155,7 +155,7 @@ class _Reader:
 
     def _pairs(self, node: yaml.MappingNode, path: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
         """Return name, key and value of a mapping; what it merges (<<) comes where it has none."""
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag != config_yaml.MAP:
             self._error(path, f"the tag {printable(node.tag, 80)} has no meaning here")
         own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpuhook.errors import printable
 from gpuhook.kubernetes.config_values import Kind, UnfitError, shown, split
 
 TYPE_CHECKING = False
@@ -67,7 +68,7 @@ class Devices(Kind):
         if isinstance(value, str):
             raise UnfitError(
                 f'must be "all", a count or a list, found {shown(value)}',
-                f'one device is a list of one: devices: ["{value}"]',
+                f'one device is a list of one: devices: ["{printable(value, 80)}"]',
             )
         if isinstance(value, list):
             return _names(value)
@@ -161,8 +162,8 @@ class Channels(Kind):
     def of(self, value: object) -> tuple[int, ...]:
         if isinstance(value, list) and value in ([], [0]) and not any(v is False for v in value):
             return tuple(value)
-        found = f"[{', '.join(map(str, value))[:40]}]" if isinstance(value, list) else shown(value)
-        raise UnfitError(f"must be [] or [0], found {found}")
+        listed = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else shown(value)
+        raise UnfitError(f"must be [] or [0], found {printable(listed, 40)}")
 
     def of_text(self, text: str) -> tuple[int, ...]:
         return self.of([_number(word) for word in split(text)])

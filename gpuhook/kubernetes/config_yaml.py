@@ -19,7 +19,8 @@ MOST_NODES = 20_000  # aliases expanded
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _CONSTRUCTOR = SafeConstructor()
-MERGE = _TAG + "merge"
+MERGE, MAP = _TAG + "merge", _TAG + "map"
+_SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "value", "merge")
 
 
 class NotReadableError(Exception):
@@ -51,7 +52,7 @@ def compose(content: bytes) -> yaml.Node | None:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
         raise NotReadableError(
-            error.problem or "is not YAML", line, column, _hint(text, line)
+            printable(error.problem or "is not YAML"), line, column, _hint(text, line)
         ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -68,7 +69,7 @@ def plain(node: yaml.Node) -> object:
     if isinstance(node, yaml.MappingNode):
         return {}  # no kind of value is a mapping: it is only told that this is one
     assert isinstance(node, yaml.ScalarNode)  # noqa: S101 # there is no fourth kind of node
-    if not node.tag.startswith(_TAG):
+    if node.tag.removeprefix(_TAG) not in _SCALARS:
         mark = node.start_mark
         raise NotReadableError(
             f"the tag {printable(node.tag, 80)} has no meaning here", mark.line + 1, mark.column + 1
@@ -111,7 +112,7 @@ class _Measure:
         if isinstance(event, yaml.AliasEvent):
             size = self.sizes.get(event.anchor or "", 1)  # an unknown one is the composer's to tell
             if size is None:
-                raise _at(event, f"*{event.anchor} stands in what it stands for")
+                raise _at(event, f"*{printable(event.anchor, 80)} stands in what it stands for")
             self.nodes += size
         elif isinstance(event, yaml.NodeEvent):
             self._begin(event)

@@ -1,0 +1,853 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device plugin's configuration file: what it says, and all that can be wrong with it."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+from gpuhook.kubernetes import config_yaml
+from gpuhook.kubernetes.config_file import Override, Reading, read
+from gpuhook.kubernetes.configuration import (
+    Configuration,
+    Flags,
+    Health,
+    Imex,
+    LabelFlags,
+    Metrics,
+    Naming,
+    Own,
+    PluginFlags,
+    SharedResource,
+    Sharing,
+)
+
+# The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
+SEED = """\
+version: v1
+flags:
+  migStrategy: none
+sharing:
+  timeSlicing:
+    resources:
+    - name: {name}
+      replicas: 4
+"""
+HERE = "plugin.yaml"
+MPS_ROOT = {"flags.mpsRoot": Override("/run/nvidia/mps", "--mps-root")}
+
+
+def parsed(text: str, *, strict: bool = False) -> Reading:
+    return read(textwrap.dedent(text).encode(), "plugin.yaml", strict=strict)
+
+
+def lines(reading: Reading) -> list[str]:
+    """Return the findings as they are printed, without the file, hints after an arrow."""
+    found = [f"{found} -> {found.hint}" if found.hint else f"{found}" for found in reading.findings]
+    return [line.removeprefix(f"{HERE}:") for line in found]
+
+
+def good(text: str) -> Configuration:
+    reading = parsed(text)
+    assert reading.findings == ()
+    assert reading.configuration is not None
+    return reading.configuration
+
+
+def sharing(text: str, strategy: str = "timeSlicing") -> str:
+    """Return a file that shares by `strategy` what `text` says, one key a line."""
+    return f"sharing:\n  {strategy}:\n" + textwrap.indent(textwrap.dedent(text), "    ")
+
+
+def one(text: str) -> str:
+    """Return a file with one entry that has the keys of `text`, in flow style."""
+    return sharing(f"resources:\n- {{{text}}}\n")
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", '"nvidia.com/gpu"'])
+def test_the_config_map_of_the_gpu_operator(name: str) -> None:
+    """The YAML of the operator's ConfigMap gives four replicas of each GPU."""
+    made = good(SEED.format(name=name))
+    assert made.flags.mig_strategy == "none"
+    assert made.sharing == Sharing(
+        strategy="time-slicing", resources=(SharedResource("nvidia.com/gpu", 4),)
+    )
+    assert made == Configuration(flags=made.flags, sharing=made.sharing)
+
+
+@pytest.mark.parametrize("strategy", ["single", "mixed"])
+def test_the_samples_of_the_gpu_operator(strategy: str) -> None:
+    """The commented samples beside it load, too."""
+    made = good(f"version: v1\nflags:\n  migStrategy: {strategy}\n")
+    assert made == Configuration(flags=Flags(mig_strategy=strategy))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "---\n", "null", "{}", "version: v1\n", "flags:\n"]
+)
+def test_nothing_said_is_the_defaults(text: str) -> None:
+    """An empty file, or empty keys, are the default configuration."""
+    assert good(text) == Configuration()
+
+
+WHOLE = """\
+version: v1
+flags:
+  migStrategy: mixed
+  failOnInitError: false
+  nvidiaDriverRoot: /run/nvidia/driver
+  nvidiaDevRoot: /dev-root
+  gdrcopyEnabled: true
+  gdsEnabled: true
+  mofedEnabled: true
+  mpsRoot: /run/mps
+  deviceDiscoveryStrategy: nvml
+  useNodeFeatureAPI: false
+  plugin:
+    passDeviceSpecs: true
+    deviceListStrategy: [envvar, cdi-cri, host-files]
+    deviceIDStrategy: index
+    cdiAnnotationPrefix: cdi.example.com/
+    nvidiaCTKPath: /opt/gpuhook-hook
+    containerDriverRoot: /driver
+    sharedDevicesAllocationPolicy: packed
+  gfd:
+    oneshot: true
+    noTimestamp: true
+    sleepInterval: infinite
+    outputFile: ""
+    machineTypeFile: /machine
+resources:
+  gpus:
+  - {pattern: "Tesla T4", name: t4}
+  - {pattern: "*", name: nvidia.com/gpu}
+  mig:
+  - {pattern: "1g.*", name: small}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources:
+    - {name: gpu, replicas: 1}
+    - {name: t4, rename: t4-shared, devices: [0, "0:1", 1:2, GPU-1a, "Tesla T4"], replicas: 3}
+    - {name: t4, rename: t4-twice, devices: [7], replicas: 2}
+    - {name: small, devices: 2, replicas: 2}
+imex: {channelIDs: [0], required: true}
+gpuhook:
+  excludeDevices: [3, GPU-dead, "00000000:00:1e.0"]
+  preStartCheck: true
+  minFreeMemory: 512Mi
+  hostFilesPath: /opt/nvidia
+  labels: true
+  removeLabelsOnExit: false
+  health:
+    criticalXids: [48, 79]
+    ignoredXids: [13]
+    enabledXids: [31]
+    askDriver: false
+    pollInterval: 1m30s
+  metrics: {address: ""}
+"""
+
+
+def test_every_key_reaches_the_configuration() -> None:
+    """A file with all keys gives a configuration that differs from the defaults everywhere."""
+    assert good(WHOLE) == Configuration(
+        flags=Flags(
+            mig_strategy="mixed",
+            fail_on_init_error=False,
+            driver_root="/run/nvidia/driver",
+            dev_root="/dev-root",
+            gdrcopy_enabled=True,
+            gds_enabled=True,
+            mofed_enabled=True,
+            mps_root="/run/mps",
+            device_discovery_strategy="nvml",
+            plugin=PluginFlags(
+                pass_device_specs=True,
+                device_list_strategy=("envvar", "cdi-cri", "host-files"),
+                device_id_strategy="index",
+                cdi_annotation_prefix="cdi.example.com/",
+                cdi_hook_path="/opt/gpuhook-hook",
+                container_driver_root="/driver",
+                shared_devices_allocation_policy="packed",
+            ),
+            gfd=LabelFlags(
+                oneshot=True,
+                no_timestamp=True,
+                sleep_interval=None,
+                output_file="",
+                machine_type_file="/machine",
+            ),
+        ),
+        gpus=(Naming("Tesla T4", "nvidia.com/t4"), Naming("*", "nvidia.com/gpu")),
+        mig=(Naming("1g.*", "nvidia.com/small"),),
+        sharing=Sharing(
+            strategy="time-slicing",
+            rename_by_default=True,
+            refuses_more_than_one=True,
+            resources=(
+                SharedResource("nvidia.com/gpu", 1),
+                SharedResource(
+                    "nvidia.com/t4",
+                    3,
+                    "nvidia.com/t4-shared",
+                    ("0", "0:1", "1:2", "GPU-1a", "Tesla T4"),
+                ),
+                SharedResource("nvidia.com/t4", 2, "nvidia.com/t4-twice", ("7",)),
+                SharedResource("nvidia.com/small", 2, None, 2),
+            ),
+        ),
+        imex=Imex((0,), required=True),
+        own=Own(
+            exclude_devices=("3", "GPU-dead", "00000000:00:1e.0"),
+            pre_start_check=True,
+            min_free_memory=512 << 20,
+            host_files_path="/opt/nvidia",
+            labels=True,
+            remove_labels_on_exit=False,
+            health=Health(frozenset({48, 79}), frozenset({13}), False, 90.0, frozenset({31})),
+            metrics=Metrics(""),
+        ),
+    )
+
+
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}])
+def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
+    """The same file as JSON, however it is laid out, gives the same; lines count there, too."""
+    document = {
+        "version": "v1",
+        "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
+    }
+    text = json.dumps(document, **layout)  # type: ignore[arg-type]
+    assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 4),)
+    reading = parsed(text.replace("4", "0"))
+    assert [f.message for f in reading.findings] == ["must be 1 or more, found 0"]
+    assert reading.findings[0].line == (8 if "indent" in layout else 1)
+
+
+ENTRY = "sharing.timeSlicing.resources[0]"
+FORMAT_HINT = "a name has lower-case letters, digits, '-' and '.', as nvidia.com/gpu has"
+DEVICE_HINT = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
+
+# What NVIDIA's plugin does with each of these is in its own words; ours are exact here.
+TABLE: dict[str, tuple[str, list[str]]] = {
+    "replicas 0": (
+        one("name: gpu, replicas: 0"),
+        [f"4:29: error: {ENTRY}.replicas: must be 1 or more, found 0"],
+    ),
+    "replicas -3": (
+        one("name: gpu, replicas: -3"),
+        [f"4:29: error: {ENTRY}.replicas: must be 1 or more, found -3"],
+    ),
+    "replicas far too many": (
+        one("name: gpu, replicas: 1000000000"),
+        [f"4:29: error: {ENTRY}.replicas: must be 4096 or less, found 1000000000"],
+    ),
+    "replicas as a text": (
+        one('name: gpu, replicas: "4"'),
+        [f'4:29: error: {ENTRY}.replicas: must be an integer, found the text "4"'],
+    ),
+    "replicas 2.5": (
+        one("name: gpu, replicas: 2.5"),
+        [f"4:29: error: {ENTRY}.replicas: must be an integer, found 2.5"],
+    ),
+    "replicas true": (
+        one("name: gpu, replicas: true"),
+        [f"4:29: error: {ENTRY}.replicas: must be an integer, found true"],
+    ),
+    "replicas missing": (
+        one("name: gpu"),
+        [f"4:7: error: {ENTRY}.replicas: is missing"],
+    ),
+    "replicas empty": (
+        one("name: gpu, replicas: "),
+        [f"4:7: error: {ENTRY}.replicas: is missing"],
+    ),
+    "name missing": (
+        one("replicas: 2"),
+        [f"4:7: error: {ENTRY}.name: is missing"],
+    ),
+    "resources empty": (
+        sharing("resources: []\n"),
+        ["3:16: error: sharing.timeSlicing.resources: lists no resource"],
+    ),
+    "resources missing": (
+        sharing("renameByDefault: true\n"),
+        ["3:5: error: sharing.timeSlicing.resources: is missing"],
+    ),
+    "timeSlicing null": (
+        "sharing:\n  timeSlicing: null\n",
+        ["2:16: error: sharing.timeSlicing.resources: is missing"],
+    ),
+    "timeSlicing {}": (
+        "sharing:\n  timeSlicing: {}\n",
+        ["2:16: error: sharing.timeSlicing.resources: is missing"],
+    ),
+    "resources in another case": (
+        sharing("Resources: [{name: gpu, replicas: 2}]\n"),
+        [
+            (
+                "3:5: error: sharing.timeSlicing.Resources: unknown key; upper and lower case "
+                "matter -> did you mean sharing.timeSlicing.resources?"
+            )
+        ],
+    ),
+    "timeSlicing in another case": (
+        sharing("resources: [{name: gpu, replicas: 2}]\n", "timeslicing"),
+        [
+            (
+                "2:3: error: sharing.timeslicing: unknown key; upper and lower case matter -> "
+                "did you mean sharing.timeSlicing?"
+            )
+        ],
+    ),
+    "name $invalid$": (
+        one("name: $invalid$, replicas: 2"),
+        [
+            (
+                f"4:14: error: {ENTRY}.name: incorrect format for a resource name: the text "
+                f'"$invalid$" -> {FORMAT_HINT}'
+            )
+        ],
+    ),
+    "name of another vendor": (
+        one("name: amd.com/gpu, replicas: 2"),
+        [
+            (
+                f"4:14: error: {ENTRY}.name: is a resource of amd.com: only those of "
+                "nvidia.com/ can be offered -> write nvidia.com/gpu, or gpu"
+            )
+        ],
+    ),
+    "name too long": (
+        one(f"name: {'a' * 53}, replicas: 2"),
+        [(f"4:14: error: {ENTRY}.name: is 64 characters long with nvidia.com/, 63 is the most")],
+    ),
+    "name too long when it is shared": (
+        sharing(f"renameByDefault: true\nresources:\n- {{name: {'a' * 50}, replicas: 2}}\n"),
+        [
+            (
+                f"5:14: error: {ENTRY}.name: nvidia.com/{'a' * 50}.shared would be 68 "
+                "characters long, 63 is the most -> give it another name with `rename`"
+            )
+        ],
+    ),
+    "the same name twice": (
+        sharing("resources:\n- {name: gpu, replicas: 4}\n- {name: nvidia.com/gpu, replicas: 2}\n"),
+        [
+            (
+                "5:7: error: sharing.timeSlicing.resources[1]: duplicate: nvidia.com/gpu is "
+                "shared by sharing.timeSlicing.resources[0] already, for all of its devices -> "
+                "several entries of one resource need `devices` that have none in common"
+            )
+        ],
+    ),
+    "devices some": (
+        one("name: gpu, devices: some, replicas: 2"),
+        [
+            (
+                f'4:28: error: {ENTRY}.devices: must be "all", a count or a list, found the '
+                'text "some" -> one device is a list of one: devices: ["some"]'
+            )
+        ],
+    ),
+    "devices none": (
+        one("name: gpu, devices: [], replicas: 2"),
+        [
+            (
+                f"4:28: error: {ENTRY}.devices: lists no device -> leave it away for all "
+                'devices, or write "all"'
+            )
+        ],
+    ),
+    "devices 0": (
+        one("name: gpu, devices: 0, replicas: 2"),
+        [f"4:28: error: {ENTRY}.devices: must be 1 to 4096 as a count, found 0"],
+    ),
+    "devices with what is none": (
+        one("name: gpu, devices: [0, true], replicas: 2"),
+        [
+            (
+                f"4:32: error: {ENTRY}.devices[1]: must be an index, a UUID or a model, found "
+                f"true -> {DEVICE_HINT}"
+            )
+        ],
+    ),
+    "version v2": (
+        "version: v2\n",
+        ['1:10: error: version: must be "v1", found the text "v2"'],
+    ),
+    "migStrategy": (
+        "flags: {migStrategy: both}\n",
+        [
+            (
+                "1:22: error: flags.migStrategy: must be one of none, single, mixed, found "
+                'the text "both"'
+            )
+        ],
+    ),
+    "deviceListStrategy": (
+        "flags: {plugin: {deviceListStrategy: [envvar, file]}}\n",
+        [
+            (
+                "1:47: error: flags.plugin.deviceListStrategy[1]: must be one of envvar, "
+                'volume-mounts, cdi-annotations, cdi-cri, host-files, found the text "file"'
+            )
+        ],
+    ),
+    "deviceListStrategy empty": (
+        "flags: {plugin: {deviceListStrategy: []}}\n",
+        [
+            (
+                "1:38: error: flags.plugin.deviceListStrategy: names nothing: must be one or "
+                "several of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
+            )
+        ],
+    ),
+    "deviceIDStrategy": (
+        "flags: {plugin: {deviceIDStrategy: name}}\n",
+        [
+            (
+                "1:36: error: flags.plugin.deviceIDStrategy: must be one of uuid, index, "
+                'found the text "name"'
+            )
+        ],
+    ),
+    "policy": (
+        "flags: {plugin: {sharedDevicesAllocationPolicy: random}}\n",
+        [
+            (
+                "1:49: error: flags.plugin.sharedDevicesAllocationPolicy: must be one of "
+                'distributed, packed, found the text "random"'
+            )
+        ],
+    ),
+    "bool as a text": (
+        'flags: {failOnInitError: "true"}\n',
+        [('1:26: error: flags.failOnInitError: must be true or false, found the text "true"')],
+    ),
+    "imex [1]": (
+        "imex: {channelIDs: [1]}\n",
+        ["1:20: error: imex.channelIDs: must be [] or [0], found [1]"],
+    ),
+    "a pattern without a name": (
+        "resources: {gpus: [{pattern: '*'}]}\n",
+        ["1:20: error: resources.gpus[0].name: is missing"],
+    ),
+    "a key twice": (
+        "flags: {}\nversion: v1\nflags: {}\n",
+        ["3:1: error: flags: is there twice, first in line 1"],
+    ),
+    "a section that is none": (
+        "flags: [migStrategy]\n",
+        ["1:8: error: flags: must be a mapping, found a list"],
+    ),
+    "a list that is none": (
+        "sharing: {timeSlicing: {resources: {name: gpu, replicas: 2}}}\n",
+        [
+            (
+                "1:36: error: sharing.timeSlicing.resources: must be a list, found a mapping "
+                "-> begin each entry with '- '"
+            )
+        ],
+    ),
+    "an empty entry": (
+        "sharing: {timeSlicing: {resources: [null]}}\n",
+        [f"1:37: error: {ENTRY}: must be a mapping, found nothing"],
+    ),
+    "a text": ("nothing\n", ['1:1: error: must be a mapping, found the text "nothing"']),
+    "a ConfigMap": (
+        "kind: ConfigMap\n",
+        [
+            (
+                "1:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
+                "the text that is below `data` in a ConfigMap"
+            )
+        ],
+    ),
+    "a foreign tag": (
+        "version: !!binary v1\n",
+        ["1:10: error: version: the tag tag:yaml.org,2002:binary has no meaning here"],
+    ),
+    "a tag of one's own": (
+        "version: !v v1\n",
+        ["1:10: error: version: the tag !v has no meaning here"],
+    ),
+    "a duration that is none": (
+        "flags: {gfd: {sleepInterval: 1 minute}}\n",
+        [
+            (
+                '1:30: error: flags.gfd.sleepInterval: must be a duration or "infinite", '
+                'found the text "1 minute" -> write it like 90s, 1m30s or 500ms; a number is '
+                "nanoseconds"
+            )
+        ],
+    ),
+    "seconds that are nanoseconds": (
+        "gpuhook: {health: {pollInterval: 60}}\n",
+        [
+            (
+                "1:34: error: gpuhook.health.pollInterval: must be 0.1s or longer, found 60 "
+                "-> a number without a unit is nanoseconds: write 60s"
+            )
+        ],
+    ),
+    "an amount that is none": (
+        "gpuhook: {minFreeMemory: 512 MB}\n",
+        [
+            (
+                "1:26: error: gpuhook.minFreeMemory: must be an amount of memory, found the "
+                'text "512 MB" -> write it like 512Mi or 2Gi'
+            )
+        ],
+    ),
+    "an XID that is none": (
+        "gpuhook: {health: {criticalXids: [79, -1]}}\n",
+        [("1:39: error: gpuhook.health.criticalXids[1]: must be the number of an XID, found -1")],
+    ),
+    "an address without a port": (
+        "gpuhook: {metrics: {address: localhost}}\n",
+        [
+            (
+                "1:30: error: gpuhook.metrics.address: must be an address with a port, found "
+                'the text "localhost" -> write it like 127.0.0.1:9395; an empty one turns the '
+                "endpoint off"
+            )
+        ],
+    ),
+    "a path that is relative": (
+        "flags: {nvidiaDriverRoot: driver}\n",
+        [
+            (
+                "1:27: error: flags.nvidiaDriverRoot: must be an absolute path, found the "
+                'text "driver"'
+            )
+        ],
+    ),
+    "indentation with a tab": (
+        "flags:\n\tmigStrategy: none\n",
+        [
+            (
+                "2:1: error: found character that cannot start any token -> YAML is indented "
+                "with spaces, and this line has a tab"
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
+    """Every wrong input is refused with the place, the key, what it must be and what was found."""
+    text, wanted = TABLE[case]
+    reading = parsed(text)
+    assert lines(reading) == wanted
+    assert reading.configuration is None
+
+
+def test_all_errors_are_told_at_once() -> None:
+    """One reading names each error, in the order of the file."""
+    reading = parsed(
+        """\
+        version: v2
+        flags:
+          migStrategy: 1
+          failOnInitError: 2
+        sharing:
+          timeSlicing:
+            resources:
+            - {name: gpu, replicas: 0}
+            - {name: gpu}
+        """
+    )
+    assert [(found.line, found.path) for found in reading.findings] == [
+        (1, "version"),
+        (3, "flags.migStrategy"),
+        (4, "flags.failOnInitError"),
+        (8, "sharing.timeSlicing.resources[0].replicas"),
+        (9, "sharing.timeSlicing.resources[1].replicas"),
+    ]
+
+
+UNKNOWN = [
+    ("flags: {renameByDefault: true}", "did you mean sharing.timeSlicing.renameByDefault?"),
+    ("flags: {passDeviceSpecs: true}", "did you mean flags.plugin.passDeviceSpecs?"),
+    ("flags: {mig-strategy: none}", "did you mean flags.migStrategy?"),
+    ("flags: {migStrategie: none}", "did you mean flags.migStrategy?"),
+    ("timeSlicing: {}", "did you mean sharing.timeSlicing?"),
+    ("sharing: {timeSlice: {}}", "did you mean sharing.timeSlicing?"),
+    ("zzz: 1", "known here are version, flags, resources, sharing, imex, mps, gpuhook"),
+]
+
+
+@pytest.mark.parametrize(("text", "hint"), UNKNOWN)
+def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> None:
+    """A key that nobody reads is a warning with the path that was meant, and strictly an error."""
+    reading = parsed(text)
+    (found,) = reading.findings
+    assert (found.severity, found.message, found.hint) == ("warning", "unknown key, ignored", hint)
+    assert reading.configuration == Configuration()
+    strict = parsed(text, strict=True)
+    assert [f.severity for f in strict.findings] == ["error"]
+    assert strict.configuration is None
+
+
+@pytest.mark.parametrize("text", [one("name: gpu, replicas: 1"), one("name: gpu, replicas: 01")])
+def test_one_replica_is_not_shared(text: str) -> None:
+    """`replicas: 1` is fine, where the reference refuses it."""
+    assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
+
+
+DEVICES = [
+    ("all", "all", "all of its devices"),
+    ("[0]", "all", "some of the same devices"),
+    ("2", "3", "the same first devices"),
+    ("2", "[1, 5]", "device 1"),
+    ("2", "[2]", None),
+    ("[0, 1]", "[1, 2]", "device 1"),
+    ("[0]", "[1]", None),
+    ("[GPU-1]", "[GPU-1, GPU-2]", "device GPU-1"),
+    ("[0]", "[GPU-1]", None),  # only the node knows whether they are one
+    ("['0:1']", "['1:1']", None),
+    ("1", "['0:1']", None),
+    ("[Tesla T4]", "[Tesla T4]", "device Tesla T4"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "common"), DEVICES)
+def test_entries_of_one_resource_have_no_device_in_common(
+    first: str, second: str, common: str | None
+) -> None:
+    """Several entries may divide a resource's devices, and not share one twice."""
+    reading = parsed(
+        sharing(
+            f"resources:\n- {{name: gpu, devices: {first}, replicas: 2}}\n"
+            f"- {{name: gpu, devices: {second}, replicas: 3}}\n"
+        )
+    )
+    if common is None:
+        assert reading.findings == ()
+        return
+    (found,) = reading.findings
+    assert (found.severity, found.line) == ("error", 5)
+    assert found.message.endswith(f"already, for {common}")
+
+
+COLLISIONS = [
+    (
+        "- {name: gpu, rename: x, replicas: 2}\n- {name: t4, rename: x, replicas: 2}\n",
+        (
+            "would be called nvidia.com/x, as sharing.timeSlicing.resources[0] is: a name is one "
+            "resource's"
+        ),
+    ),
+    (
+        "- {name: gpu, replicas: 2}\n- {name: t4, rename: gpu, replicas: 2}\n",
+        (
+            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
+            "resource's"
+        ),
+    ),
+    (
+        "- {name: gpu, rename: other, replicas: 2}\n",
+        "would be called nvidia.com/other, which is a name of `resources` already",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entries", "message"), COLLISIONS)
+def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
+    """Two resources never end up with one name."""
+    naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
+    reading = parsed(naming + sharing("resources:\n" + entries))
+    assert [found.message for found in reading.findings] == [message]
+    assert reading.configuration is None
+
+
+def test_one_resource_may_be_divided_under_one_name() -> None:
+    """Entries of one resource with other devices may be renamed alike."""
+    good(
+        sharing(
+            "resources:\n- {name: gpu, rename: x, devices: [0], replicas: 2}\n"
+            "- {name: gpu, rename: x, devices: [1], replicas: 3}\n"
+        )
+    )
+
+
+MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
+
+
+def test_mps_with_its_root() -> None:
+    """MPS is read with its root from any of its places, and refuses more than one replica."""
+    for root in ("flags: {mpsRoot: /mps}\n", "mps: {root: /mps}\n"):
+        made = good(root + MPS)
+        assert (made.sharing.strategy, made.flags.mps_root) == ("mps", "/mps")
+        assert made.sharing.refuses_more_than_one
+    reading = read(("mps: {root: /mps}\n" + MPS).encode(), HERE, MPS_ROOT)
+    assert reading.configuration is not None
+    assert reading.configuration.flags.mps_root == "/run/nvidia/mps"
+    assert reading.findings == ()
+
+
+MPS_WRONG = [
+    (
+        MPS,
+        (
+            "3:5: error: sharing.mps: MPS needs the directory of its daemons on the host, "
+            "and none is given -> set flags.mpsRoot or --mps-root, usually /run/nvidia/mps"
+        ),
+    ),
+    (
+        "flags: {mpsRoot: /mps, migStrategy: mixed}\n" + MPS,
+        (
+            '1:37: error: flags.migStrategy: the strategy "mixed" is not supported with '
+            'MPS -> share by timeSlicing, or set migStrategy to "none"'
+        ),
+    ),
+    (
+        "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
+        ("1:37: warning: flags.migStrategy: MPS does not share MIG instances, only whole GPUs"),
+    ),
+    (
+        "flags: {mpsRoot: /mps}\nmps: {root: /other}\n" + MPS,
+        ("2:13: error: mps.root: is /other, and flags.mpsRoot is /mps -> keep one of them"),
+    ),
+    (
+        "mps: {root: /mps}\n" + MPS.replace("2}", "99}"),
+        (
+            "5:29: warning: sharing.mps.resources[0].replicas: a GPU takes 48 MPS clients "
+            "or fewer: the others will not start"
+        ),
+    ),
+    (
+        "mps: {root: /mps}\n" + MPS + "    failRequestsGreaterThanOne: false\n",
+        (
+            "6:33: warning: sharing.mps.failRequestsGreaterThanOne: has no effect: with "
+            "MPS a container never gets more than one replica"
+        ),
+    ),
+    (
+        "mps: {root: /mps}\n" + one("name: gpu, replicas: 2") + MPS.removeprefix("sharing:\n"),
+        (
+            "7:5: error: sharing.mps: timeSlicing and mps are both given, and a device is "
+            "shared in one way only -> remove one of the two"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), MPS_WRONG)
+def test_what_mps_does_not_go_with(text: str, line: str) -> None:
+    """MPS without its root, with MIG or beside time slicing is told at load."""
+    reading = parsed(text)
+    assert lines(reading) == [line]
+    assert (reading.configuration is None) == (": error: " in line)
+
+
+def test_a_contradiction_names_the_option_that_makes_it() -> None:
+    """What the command line says over a file is told as the command line's."""
+    overrides = MPS_ROOT | {"flags.migStrategy": Override("mixed", "--mig-strategy")}
+    (line,) = lines(read(MPS.encode(), HERE, overrides))
+    assert line.startswith('--mig-strategy: error: flags.migStrategy: the strategy "mixed"')
+
+
+def test_the_hook_of_the_reference_is_not_ours() -> None:
+    """A path of NVIDIA's hook, as the operator sets it, stays out of our CDI specs."""
+    reading = parsed("flags: {plugin: {nvidiaCTKPath: /usr/bin/nvidia-ctk}}")
+    assert reading.configuration == Configuration()
+    assert lines(reading) == [
+        (
+            "1:33: warning: flags.plugin.nvidiaCTKPath: nvidia-ctk is ignored: the hook of "
+            "gpuhook's CDI specs is gpuhook-hook -> give the path of gpuhook-hook on the host, or "
+            "nothing"
+        )
+    ]
+
+
+def test_labels_go_to_a_file() -> None:
+    """Who wants the NodeFeature API is told that it isn't used."""
+    (line,) = lines(parsed("flags: {useNodeFeatureAPI: true}"))
+    assert "has no effect" in line
+
+
+def test_aliases_and_merges_are_yaml() -> None:
+    """Anchors, aliases and merge keys count, and what is written out wins over what is merged."""
+    made = good(
+        """\
+        sharing:
+          timeSlicing:
+            resources:
+            - &first {name: gpu, replicas: 4, devices: [0]}
+            - {<<: *first, devices: [1]}
+            - {<<: [*first, {rename: x}], name: t4}
+        """
+    )
+    assert made.sharing.resources == (
+        SharedResource("nvidia.com/gpu", 4, None, ("0",)),
+        SharedResource("nvidia.com/gpu", 4, None, ("1",)),
+        SharedResource("nvidia.com/t4", 4, "nvidia.com/x", ("0",)),
+    )
+    assert lines(parsed("<<: 1")) == ["1:1: error: << takes a mapping, or a list of mappings"]
+
+
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+HOSTILE = [
+    (BOMB.encode(), 5, "has more than 20000 values, aliases included"),
+    (b"flags: &f {plugin: *f}", 1, "*f stands in what it stands for"),
+    (b"[" * 200_000, 1, "is nested more than 32 levels deep"),
+    (b"{a: " * 50_000, 1, "is nested more than 32 levels deep"),
+    (b"- " * 100_000, 1, "is nested more than 32 levels deep"),
+    (b"a: 1\n" * 60_000, 1, "is larger than 256 KiB"),
+    (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
+    (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
+    (b"a: *b", 1, "found undefined alias"),
+    (b"version: v1\n---\nversion: v1\n", 2, "but found another document"),
+    (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
+    (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
+]
+
+
+@pytest.mark.parametrize("loader", ["C", "Python"])
+@pytest.mark.parametrize(("content", "line", "message"), HOSTILE)
+def test_hostile_files_are_one_finding(
+    content: bytes, line: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bombs, depth and size end in a finding; so they do where PyYAML has no C parser."""
+    if loader == "Python":
+        import yaml
+
+        monkeypatch.setattr(config_yaml, "_Loader", yaml.SafeLoader)
+    reading = read(content, HERE)
+    (found,) = reading.findings
+    assert (found.severity, found.line) == ("error", line)
+    assert found.message.startswith(message) or loader == "Python"
+    assert reading.configuration is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version: 2024-01-01",
+        "version: !!int ''",
+        "version: !!int " + "9" * 5000,
+        "version: !!bool maybe",
+        "version: !!float x",
+        "? [a]\n: b",
+        "{? {a: b} : c}",
+        "flags: !x {a: b}",
+        "1: 2",
+        'version: "\\ud800"',
+    ],
+)
+def test_odd_scalars_are_findings(text: str) -> None:
+    """Whatever YAML makes of a scalar, it is refused in words that can be printed."""
+    reading = parsed(text)
+    assert reading.findings
+    assert all(str(found).isprintable() for found in reading.findings)
+    assert "\n".join(lines(reading)).encode()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of values of the device plugin's configuration, each by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.kubernetes.config_names import Address, Channels, DeviceNames, ResourceName, Xids
+from gpuhook.kubernetes.config_values import (
+    PATH,
+    Boolean,
+    Choices,
+    Duration,
+    Kind,
+    Quantity,
+    UnfitError,
+)
+from gpuhook.kubernetes.configuration import Health
+
+DURATION = Duration(may_be_infinite=True)
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_true_as_go_spells_it(text: str) -> None:
+    """Each spelling of Go's strconv.ParseBool is true."""
+    assert Boolean().of_text(text) is True
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_false_as_go_spells_it(text: str) -> None:
+    """Each spelling of Go's strconv.ParseBool is false."""
+    assert Boolean().of_text(text) is False
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("60s", 60.0),
+        ("1m30s", 90.0),
+        ("1.5h", 5400.0),
+        ("500ms", 0.5),
+        ("1h2m3s4ms5us6ns", 3723.004005006),
+        (".5s", 0.5),
+        ("1.s", 1.0),
+        ("200000µs", 0.2),
+        (60_000_000_000, 60.0),
+        ("infinite", None),
+    ],
+)
+def test_durations_as_go_writes_them(value: object, seconds: float | None) -> None:
+    """Durations are Go's, integers are nanoseconds, and what is shown is read back."""
+    assert DURATION.of(value) == seconds
+    assert DURATION.of(DURATION.plain(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "s", "1", "-1s", "1 s", "1d", "1s2", True, None, 1.5, [], "1ms", 5, "9" * 20 + "h", 2**63],
+)
+def test_what_is_no_duration(value: object) -> None:
+    """Other texts and types, and what is too short or too long, are refused."""
+    with pytest.raises(UnfitError):
+        DURATION.of(value)
+
+
+def test_only_some_durations_are_infinite() -> None:
+    """Infinite is a duration only where it means something; a number may be a text."""
+    with pytest.raises(UnfitError, match="must be a duration, found"):
+        Duration().of("infinite")
+    assert Duration().of_text("1000000000") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (0, 0),
+        ("512Mi", 512 << 20),
+        ("1Gi", 1 << 30),
+        ("1.5G", 1_500_000_000),
+        ("2k", 2000),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1E", 10**18),
+        ("0.5", 1),
+        (4096, 4096),
+    ],
+)
+def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
+    """Binary and decimal suffixes count, and parts of a byte round up."""
+    assert Quantity().of(value) == count
+
+
+@pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
+def test_what_is_no_quantity(value: object) -> None:
+    """What Kubernetes would not take, and what no memory has, is refused."""
+    with pytest.raises(UnfitError):
+        Quantity().of(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Choices(("a", "b")), " b, a,b", ("b", "a")),
+        (Xids(), "79, 48", frozenset({79, 48})),
+        (Xids(may_be_all=True), "79,xids", "all"),
+        (Channels(), "0", (0,)),
+        (Channels(), "", ()),
+        (DeviceNames(), "0,GPU-1, Tesla T4", ("0", "GPU-1", "Tesla T4")),
+        (Address(), "[::1]:9395", "[::1]:9395"),
+        (Address(), ":80", ":80"),
+        (PATH, "/a b", "/a b"),
+        (ResourceName(), "mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.me"),
+    ],
+)
+def test_texts_of_the_command_line(kind: Kind, text: str, value: object) -> None:
+    """A list is a text with commas."""
+    assert kind.of_text(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Choices(("a", "b")), ""),
+        (Choices(("a", "b")), "a,c"),
+        (Xids(), "all"),
+        (Xids(), "0"),
+        (Channels(), "1"),
+        (Channels(), "x"),
+        (Address(), "localhost:99999"),
+        (Address(), "a b:1"),
+        (PATH, "/a\nb"),
+        (ResourceName(), "GPU"),
+        (ResourceName(), ""),
+        (ResourceName(), "nvidia.com/"),
+    ],
+)
+def test_texts_that_do_not_fit(kind: Kind, text: str) -> None:
+    """What a key cannot have is refused from a text as from a file."""
+    with pytest.raises(UnfitError):
+        kind.of_text(text)
+
+
+@pytest.mark.parametrize(
+    ("health", "xid", "rule"),
+    [
+        (Health(), 79, None),
+        (Health(critical_xids=frozenset({48})), 48, True),
+        (Health(critical_xids=frozenset({48})), 79, False),
+        (Health(ignored_xids=frozenset({79})), 79, False),
+        (Health(ignored_xids=frozenset({79})), 48, None),
+        (Health(ignores_all=True), 79, False),
+        (Health(ignores_all=True, enabled_xids=frozenset({79})), 79, True),
+        (Health(ignores_all=True, enabled_xids=frozenset({79})), 48, False),
+        (Health(ignored_xids=frozenset({79}), enabled_xids=frozenset({79})), 79, True),
+        (Health(enables_all=True), 13, True),
+    ],
+)
+def test_what_is_enabled_wins(health: Health, xid: int, rule: bool | None) -> None:
+    """Enabled XIDs win over ignored ones, these over the critical ones; else nothing is said."""
+    assert health.rule(xid) is rule
