@@ -119,6 +119,7 @@ _OWN = (
     _set("gpuhook.hostFilesPath", "host-files-path", "GPUHOOK_HOST_FILES_PATH"),
     _set("gpuhook.labels", "labels", "GPUHOOK_LABELS"),
     _set("gpuhook.removeLabelsOnExit", "remove-labels-on-exit", "GPUHOOK_REMOVE_LABELS_ON_EXIT"),
+    _set("gpuhook.acceleratorLabel", "accelerator-label", "GPUHOOK_ACCELERATOR_LABEL"),
     _set(
         "gpuhook.health.criticalXids",
         "health-critical-xids",

@@ -27,6 +27,7 @@ COMMANDS = {
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
+    "labels": "gpuhook.programs.cli.labels:command",
     "ps": "gpuhook.programs.cli.ps:ps",
     "repair": "gpuhook.programs.cli.repair:repair",
 }
