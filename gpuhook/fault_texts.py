@@ -334,13 +334,13 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1511": (
         RequestError,
-        "--device-id {value}: this node has no such GPU; it has {have}",
-        "name a GPU by its index, UUID or PCI bus id, or `all`",
+        "--device-id {value}: this node has no such GPU or MIG instance; it has {have}",
+        "name a GPU by its index, UUID or PCI bus id, an instance like 0:1 or by UUID, or `all`",
     ),
     "GH1512": (
         RequestError,
-        "--device-id {value}: this GPU cannot be used: {reason}",
-        "choose another GPU, or leave --device-id out: such a GPU is skipped then",
+        "--device-id {value} cannot be used: {reason}",
+        "choose another one, or leave --device-id out: what cannot be used is skipped then",
     ),
     "GH1513": (
         DriverError,
@@ -667,6 +667,31 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "choose a name of at most {most} bytes, or start it without --process-name",
     ),
     # GH1820 to GH1839: registration, serving, the kubelet.
+    "GH1820": (
+        RequestError,
+        "{method} got {size} bytes that are no {message}",
+        "call it as the device plugin API v1beta1 of the kubelet has it",
+    ),
+    "GH1821": (
+        HostError,
+        "cannot serve {resource} on {path}: {reason}",
+        "the plugin directory must be the kubelet's own, mounted writable",
+    ),
+    "GH1822": (
+        HostError,
+        "{directory} is too long a path: a socket in it would have more than {limit} bytes",
+        "mount the kubelet's plugin directory at a shorter path in the plugin's container",
+    ),
+    "GH1823": (
+        HostError,
+        "the kubelet at {socket} did not register {resource}: {reason}",
+        "see the kubelet's log; its device plugin API must be v1beta1",
+    ),
+    "GH1824": (
+        HostError,
+        "another process serves {resource} on {path}",
+        "run one device plugin for each node: this one waits until the socket is free",
+    ),
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (
         FileError,
@@ -704,7 +729,77 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "wait until other containers have ended, or ask for less",
     ),
     # GH1850 to GH1859: allocation, CDI specs.
+    "GH1850": (
+        RequestError,
+        "{resource} has no device {id}; the nearest are {nearest}",
+        "the kubelet's list is older than this one: create the pod anew",
+    ),
+    "GH1851": (
+        DriverError,
+        "device {id} of {resource} is unhealthy: {reason}",
+        "create the pod anew, and the scheduler looks for another device",
+    ),
+    "GH1852": (
+        RequestError,
+        "a container asks for {count} of {resource}, and may have one: it is shared",
+        "replicas of one GPU don't add up to more of it: ask for 1",
+    ),
+    "GH1853": (
+        DriverError,
+        "no device of {resource} can be handed to a container: {reason}",
+        "complete the driver's installation, or add envvar to deviceListStrategy",
+    ),
+    "GH1854": (
+        HostError,
+        "{resource} is shared by MPS, and its control daemon is not there",
+        "see the log of the MPS daemon",
+    ),
+    "GH1855": (
+        DriverError,
+        "no CDI spec describes {name}",
+        "the plugin's log has a warning that says why it was left out",
+    ),
+    "GH1856": (
+        HostError,
+        "the IMEX channel {channel} is required and {path} is not there",
+        "make the channel with nvidia-modprobe, or set imex.required to false",
+    ),
+    "GH1857": (
+        DriverError,
+        "the container may not start: its device {id} is unhealthy: {reason}",
+        "delete the pod; what creates it anew gets another device",
+    ),
+    "GH1858": (
+        HostError,
+        "the container may not start: {uuid} has {free} MiB of memory free, and {needed} are due",
+        "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
+    ),
     # GH1860 to GH1869: health, the API server.
+    "GH1860": (
+        RequestError,
+        "{name} is not the UUID of a GPU",
+        "name the GPU as `gpuhook health show` does, or `all`",
+    ),
+    "GH1861": (
+        RequestError,
+        "no GPU that is marked as unhealthy is called {name}",
+        "see `gpuhook health show`; the beginning of a UUID does if it is one GPU's",
+    ),
+    "GH1862": (
+        HostError,
+        "the API server at {where} cannot be spoken to: {reason}",
+        "it is tried again; see whether the pod's network and its service account are in order",
+    ),
+    "GH1863": (
+        RefusedError,
+        "the API server lets this service account not {verb} {resource}: off are {feature}",
+        'give its ClusterRole a rule: apiGroups [""], resources ["{resource}"], verbs ["{verb}"]',
+    ),
+    "GH1864": (
+        HostError,
+        "the API server would not {verb} {resource} for {feature}: {status} {reason}",
+        "it is tried again at the next occasion; 401 means that the token is not accepted",
+    ),
     # GH1870 to GH1879: MPS.
     "GH1870": (
         FileError,

@@ -9,8 +9,9 @@ from typing import Any
 def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
     """Return the finding for one ledger entry: id, pod, namespace, gpus, replicas, route, since.
 
-    `by_node` has the GPUs' UUIDs by device node, as far as generate-cdi has left its inventory on
-    this node; other GPUs go by the names that were used. `since` is in seconds of the epoch.
+    `by_node` has the UUIDs of GPUs and MIG instances by a device node of their own, as far as
+    generate-cdi has left its inventory on this node; others go by the names that were used.
+    `since` is in seconds of the epoch.
     """
     gpus = _gpus(entry, by_node)
     return {

@@ -27,7 +27,9 @@ def rename(name: str) -> None:
     encoded = name.encode()
     room = max(end - start - 1, 0)  # the last byte stays a NUL, or the kernel reads on
     if start == 0 or not encoded or len(encoded) > room or b"\0" in encoded:
-        reason = "its arguments are not there" if start == 0 else f"there is room for {room} bytes"
+        reason = (
+            "its arguments are not there" if start == 0 else f"a name has 1 to {room} bytes here"
+        )
         raise fault("GH1806", name=name, reason=reason, most=room)
     ctypes.memmove(start, encoded.ljust(end - start, b"\0"), end - start)
     with open("/proc/self/comm", "wb") as file:

@@ -98,30 +98,34 @@ def _check_strategy(document: Document, path: str) -> None:
                 f"{name} would be {len(name)} characters long, {LONGEST_NAME} is the most",
                 "give it another name with `rename`",
             )
-        for number, other in earlier:
-            there = f"{path}.resources[{number}]"
-            if other["name"] == entry["name"]:
-                _check_overlap(document, here, entry, there, other)
-            elif final_name(other, by_default=by_default) == name:
-                document.add(
-                    ERROR, here, f"would be called {name}, as {there} is: a name is one resource's"
-                )
-        _check_named_elsewhere(document, here, entry["name"], name)
+        _check_against(document, here, entry, earlier, by_default=by_default)
+        _check_named_elsewhere(document, here, entry["name"], name, by_default=by_default)
         earlier.append((index, entry))
 
 
-def _check_overlap(
-    document: Document, here: str, entry: dict[str, Any], there: str, other: dict[str, Any]
+def _check_against(
+    document: Document,
+    here: str,
+    entry: dict[str, Any],
+    earlier: list[tuple[int, dict[str, Any]]],
+    *,
+    by_default: bool,
 ) -> None:
-    shared = overlap(other.get("devices", ALL), entry.get("devices", ALL))
-    if shared is None:
-        return
-    document.add(
-        ERROR,
-        here,
-        f"duplicate: {entry['name']} is shared by {there} already, for {shared}",
-        "several entries of one resource need `devices` that have none in common",
-    )
+    """Add the first contradiction of an entry with those before it."""
+    name = final_name(entry, by_default=by_default)
+    for number, other in earlier:
+        there = f"{here[: here.rindex('[')]}[{number}]"
+        if other["name"] == entry["name"]:
+            shared = overlap(other.get("devices", ALL), entry.get("devices", ALL))
+            if shared is not None:
+                message = f"duplicate: {entry['name']} is shared by {there} already, for {shared}"
+                hint = "several entries of one resource need `devices` that have none in common"
+                document.add(ERROR, here, message, hint)
+                return
+        elif final_name(other, by_default=by_default) == name:
+            message = f"would be called {name}, as {there} is: a name is one resource's"
+            document.add(ERROR, here, message)
+            return
 
 
 def overlap(one: Any, other: Any) -> str | None:
@@ -141,8 +145,13 @@ def overlap(one: Any, other: Any) -> str | None:
     return ("device " + ", ".join(both)) if both else None
 
 
-def _check_named_elsewhere(document: Document, here: str, before: str, name: str) -> None:
-    """Check that a renamed resource does not take the name of another one."""
+def _check_named_elsewhere(
+    document: Document, here: str, before: str, name: str, *, by_default: bool
+) -> None:
+    """Check that a renamed resource does not take the name of one in `resources`.
+
+    That one may be shared itself: then its entries are compared, and it may be renamed as a whole.
+    """
     if name == before:
         return
     others = {
@@ -151,9 +160,11 @@ def _check_named_elsewhere(document: Document, here: str, before: str, name: str
         for entry in _entries(document, f"resources.{kind}")
         if entry is not None and entry["name"] != before
     }
-    sharing = document.get(here[: here.rindex("[")])
-    if isinstance(sharing, list):
-        others -= {entry["name"] for entry in sharing if entry is not None}
+    for entry in _entries(document, here[: here.rindex("[")]):
+        if entry is not None:
+            stays = final_name(entry, by_default=by_default) == entry["name"]
+            if stays or entry.get("devices", ALL) == ALL:
+                others.discard(entry["name"])
     if name in others:
         document.add(ERROR, here, f"would be called {name}, which is a name of `resources` already")
 

@@ -14,6 +14,8 @@ from gpuhook.kubernetes.config_values import Kind, UnfitError, shown
 from gpuhook.kubernetes.config_yaml import NotReadableError
 from gpuhook.kubernetes.findings import ERROR, WARNING, Finding
 
+_MOST_HINTS = 100
+
 
 @dataclass(slots=True)
 class Document:
@@ -140,6 +142,9 @@ class _Reader:
             return []
         if not node.value and not kind.may_be_empty:
             self._error(path, f"lists no {kind.what}")
+        if len(node.value) > config_keys.MOST_ENTRIES:
+            self._error(path, f"lists more than {config_keys.MOST_ENTRIES} entries")
+            return []
         entries: list[dict[str, object] | None] = []
         for index, item in enumerate(node.value):
             before = len(self._document.findings)
@@ -185,7 +190,8 @@ class _Reader:
             hint = "give the text that is below `data` in a ConfigMap"
             self._at(key, here, "this is a Kubernetes manifest, not a configuration", hint)
             return ""
-        hint = config_spelling.suggestion(name, path, section)
+        known = len(self._document.findings) < _MOST_HINTS  # a file of nothing else has no hints
+        hint = config_spelling.suggestion(name, path, section) if known else ""
         if config_spelling.differs_in_case(name, section):
             self._at(key, here, "unknown key; upper and lower case matter", hint)
             return next(known.name for known in section.keys if known.name.lower() == name.lower())

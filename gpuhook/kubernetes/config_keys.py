@@ -35,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MOST_ENTRIES = 256  # of a list: each is compared with each
 MOST_REPLICAS = 4096  # of one device: the kubelet takes lists of 4 MiB, some 65,000 devices
 
 

@@ -39,7 +39,7 @@ class ResourceName(Kind):
         prefix, slash, _ = bare.partition("/")
         if slash and _SUBDOMAIN.fullmatch(prefix):
             raise UnfitError(
-                f"is a resource of {prefix}: only those of {VENDOR} can be offered",
+                f"is a resource of {printable(prefix, 80)}: only those of {VENDOR} can be offered",
                 f"write {VENDOR}gpu, or gpu",
             )
         if len(VENDOR + bare) > LONGEST_NAME:

@@ -37,6 +37,10 @@ def _key(key: Key) -> dict[str, object]:
     if isinstance(key.kind, Section):
         return about | _section(key.kind)
     if isinstance(key.kind, Entries):
-        entries: dict[str, object] = {"type": "array", "items": _section(key.kind.section)}
+        entries: dict[str, object] = {
+            "type": "array",
+            "maxItems": config_keys.MOST_ENTRIES,
+            "items": _section(key.kind.section),
+        }
         return about | entries | ({} if key.kind.may_be_empty else {"minItems": 1})
     return about | key.kind.schema()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.configuration import Configuration
 
 _LONGEST_NAME = 256
+_MOST_LINKS = 8
 LARGEST_READ = 4 * config_yaml.LARGEST  # bytes; past it a file is no longer read to be told so
 
 
@@ -166,16 +167,32 @@ def watched(source: ConfigSource) -> tuple[str, ...]:
     """Return the directories in which a change may be one of the configuration, for inotify.
 
     Watch for what is created, moved, deleted and closed after writing there: a file that is
-    replaced and a `..data` link that is renamed both show in the directory.
+    replaced, a link to another file and a new `..data` all show in a directory. Ask again after
+    each change: links may lead elsewhere.
     """
     directories = [source.directory] if source.directory and not source.file else []
-    files_named = [file for file in (source.file, source.name_file) if file]
-    directories.extend(os.path.dirname(os.path.abspath(file)) for file in files_named)
-    if source.file and os.path.islink(source.file):  # config-manager's link to a named one
-        directories.append(os.path.dirname(os.path.realpath(source.file)))
-        target = os.path.join(os.path.dirname(source.file), os.readlink(source.file))
-        directories.append(os.path.dirname(os.path.abspath(target)))
+    for file in (source.file, source.name_file):
+        directories += _directories(file) if file else []
     return tuple(dict.fromkeys(directories))
+
+
+def _directories(path: str) -> list[str]:
+    """Return the directory of a file, and those that its links lead to: config-manager makes one.
+
+    What a ConfigMap's `..data` leads to is left out: it is removed with its content.
+    """
+    found = []
+    for _ in range(_MOST_LINKS):
+        path = os.path.abspath(path)
+        directory = os.path.dirname(path)
+        if os.path.basename(directory).startswith(".."):
+            break
+        found.append(directory)
+        try:
+            path = os.path.join(directory, os.readlink(path))
+        except OSError:  # no link, or nothing: the directory shows when there is one
+            break
+    return found
 
 
 def digest(configuration: Configuration) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.kubernetes.config_file import Override
-    from gpuhook.kubernetes.configuration import Configuration
     from gpuhook.kubernetes.given import Given
 
 
@@ -36,19 +35,11 @@ class Launch:
     namespace: str = ""
     process_name: str = ""  # "": as it is
     inventory: str | None = None  # a dump or a profile, instead of this machine
-    node_driver_root: str | None = None  # None: see driver_root
+    node_driver_root: str | None = None  # None: see host_paths.places
     node_dev_root: str | None = None
     host_root: str = "/"
     nvml_library: str | None = None
     library_search_path: tuple[str, ...] = ()
-
-    def driver_root(self, configuration: Configuration) -> str:
-        """Return where this process has the driver's user space."""
-        flags = configuration.flags
-        for place in (self.node_driver_root, flags.plugin.container_driver_root):
-            if place is not None and (place == self.node_driver_root or os.path.isdir(place)):
-                return place
-        return flags.driver_root
 
 
 def launch(given: Given) -> Launch:

@@ -13,7 +13,6 @@ from gpuhook.kubernetes import health_evidence, health_file
 from gpuhook.kubernetes.health import HealthBook
 from gpuhook.kubernetes.triggers import Reason
 from gpuhook.kubernetes.watcher import (
-    Actions,
     Failed,
     Message,
     Reported,
@@ -92,17 +91,16 @@ class Monitoring:
 
     def heard(self, message: Message) -> None:
         """Take what the watching thread has posted."""
-        match message:
-            case Reported():
-                self._reported(message)
-            case Watching():
-                for uuid, reason in message.unwatched.items():
-                    self._news.log.warning("no events of a GPU", gpu=uuid, cause=str(reason))
-            case Failed():
-                self._failed(message)
-            case Actions():
-                for uuid, action in message.by_gpu.items():
-                    self._told_ended(self._book.action(uuid, action, time.time()))
+        if isinstance(message, Reported):
+            self._reported(message)
+        elif isinstance(message, Watching):
+            for uuid, reason in message.unwatched.items():
+                self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
+        elif isinstance(message, Failed):
+            self._failed(message)
+        else:
+            for uuid, action in message.by_gpu.items():
+                self._told_ended(self._book.action(uuid, action, time.time()))
         self._changed()
 
     def stop(self) -> None:
@@ -111,9 +109,9 @@ class Monitoring:
             self._watcher.stop()
 
     def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
-        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
-        if look.signature == ("inventory",):
+        if look.is_dump:
             return
+        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
         if self._watcher is None or self._library != library:
             from gpuhook.vendors.nvidia import nvml_events, recovery
 

@@ -34,7 +34,7 @@ class News:
         self.log.warning(message, reason=reason, **fields)
         self._event(WARNING, reason, key, message)
 
-    def fault(self, reason: str, error: GpuhookError, key: str = "", **fields: object) -> None:
+    def failed(self, reason: str, error: GpuhookError, key: str = "", **fields: object) -> None:
         """Tell a fault with its code and its hint."""
         self.log.warning(error.message, reason=reason, code=error.code, hint=error.hint, **fields)
         self._event(WARNING, reason, key, f"{error.code}: {error.message}; {error.hint}")

@@ -190,7 +190,7 @@ def _first(namings: Iterable[Naming], text: str) -> str | None:
 
 def _matches(pattern: str, text: str) -> bool:
     """Return whether all of `text` fits `pattern`, in which only "*" is not itself."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) is not None
 
 
 def _whole(gpu: Gpu) -> Device:

@@ -35,6 +35,7 @@ class Look:
     topology: Topology = field(default_factory=Topology)
     signature: tuple[str, ...] = ()
     trouble: GpuhookError | None = None
+    is_dump: bool = False  # from --inventory: there is no driver to ask
 
 
 def look(launch: Launch, configuration: Configuration) -> Look:
@@ -46,8 +47,10 @@ def look(launch: Launch, configuration: Configuration) -> Look:
         from gpuhook.vendors.nvidia import dump_file
 
         dumped = dump_file.load(launch.inventory)
-        return Look(dumped, dumped, signature=("inventory",))
-    places = host_paths.places(configuration.flags, launch)
+        return Look(dumped, dumped, is_dump=True)
+    places = host_paths.places(
+        configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
+    )
     try:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:

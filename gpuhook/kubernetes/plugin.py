@@ -12,13 +12,13 @@ import asyncio
 import signal
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_source, free_memory, node_look, working_out
+from gpuhook.kubernetes import config_source, driver_usage, node_look, working_out
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.context import with_health
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
-from gpuhook.kubernetes.metrics_source import MetricsSource
+from gpuhook.kubernetes.measuring import Measuring
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 _LAST_NEWS_WITHIN = 1.0  # seconds
 
 
-def run(launch: Launch) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting, GpuhookError and OSError.
+def run(launch: Launch) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status, 0.
 
-    SIGHUP has the configuration and the node read anew.
+    SIGHUP has the configuration and the node read anew. Raises what keeps it from starting,
+    GpuhookError and OSError.
     """
     asyncio.run(_served(launch))
+    return 0
 
 
 async def _served(launch: Launch) -> None:
@@ -105,7 +107,7 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._metrics = MetricsSource(self._observations, news)
+        self._measuring = Measuring(self._observations, news)
         self._lookout = Lookout(launch, triggers)
 
     async def keep(self) -> None:
@@ -128,7 +130,7 @@ class Plugin:
         self._monitoring.stop()
         await self._serving.stop()
         await self._labelling.end(self._loaded.configuration)
-        await self._metrics.end()
+        await self._measuring.end()
         await self._news.end(_LAST_NEWS_WITHIN)
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
@@ -203,7 +205,7 @@ class Plugin:
         self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
-        await self._metrics.offered(configuration.own.metrics, self._look, offered, unhealthy)
+        await self._measuring.offered(configuration.own.metrics, self._look, offered, unhealthy)
         await self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:
@@ -213,4 +215,5 @@ class Plugin:
             self._triggers.pull(Reason.DAEMON)
 
     def _free_memory(self, uuid: str) -> int | None:
-        return free_memory.of(self._look, uuid)
+        usage = driver_usage.of(self._look)
+        return None if usage is None else usage.free(uuid)

@@ -8,7 +8,6 @@ device that no entry means stays what it is.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from gpuhook.kubernetes import device_names
@@ -100,6 +99,8 @@ def _meant(entry: SharedResource, own: list[Named], where: str, warnings: list[s
 def _unknown(name: str, names: list[str]) -> str:
     if not names:
         return f"{name} is not shared: this node has no device to offer"
+    import difflib  # it is no part of a start that goes well
+
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"this node has no resource {name}, only {', '.join(names)}{hint}"

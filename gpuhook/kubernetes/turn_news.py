@@ -42,7 +42,7 @@ class TurnNews:
         self._refused = str(error)
         goes_on = serving.digest
         if isinstance(error, GpuhookError):
-            self._news.fault("ConfigRefused", error, goes_on=goes_on)
+            self._news.failed("ConfigRefused", error, goes_on=goes_on)
         else:
             self._news.bad("ConfigRefused", str(error), goes_on=goes_on)
 
@@ -52,7 +52,7 @@ class TurnNews:
             return
         self._failure = str(error)
         if isinstance(error, GpuhookError):
-            self._news.fault("NotOffered", error)
+            self._news.failed("NotOffered", error)
         else:
             self._news.bad("NotOffered", str(error))
 

@@ -13,8 +13,8 @@ import time
 from gpuhook import fastjson, files, state
 from gpuhook.container import ledger, oci, record
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant import replicas, request, resolve
-from gpuhook.programs import granting, rootfs_jobs
+from gpuhook.grant import request, resolve
+from gpuhook.programs import granting, rootfs_jobs, told_replicas
 from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
@@ -108,13 +108,15 @@ class Create:
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
             return  # and one that is in use, whose entry stays as it is
+        nodes = oci.device_paths(spec)
+        told = told_replicas.of(spec, grant.devices, lambda: self.grants.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = {
             **ledger.pod_of(spec.get("annotations")),
             "bundle": os.path.abspath(command.bundle),
             "devices": grant.devices,
-            "nodes": oci.device_paths(spec),
-            "replicas": grant.replicas or _told_replicas(spec, grant.devices),
+            "nodes": nodes,
+            "replicas": grant.replicas or told,
             "requested": source.names if source else [],
             "source": source.where if source else "",
             "route": route,
@@ -126,17 +128,6 @@ class Create:
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)
-
-
-def _told_replicas(spec: dict[str, Any], devices: list[str]) -> list[str]:
-    """Return the replica ids that a device plugin told, as far as their devices were granted.
-
-    Anybody may set the variable, so it can say no more than which replica of a granted device.
-    """
-    told = request.environment(spec).get(words.VOCABULARY.replicas_env, "")
-    granted = {qualified.partition("=")[2] for qualified in devices}
-    names = dict.fromkeys(name.strip() for name in told.split(",")[: request.MAX_NAMES])
-    return [name for name in names if replicas.device_of(name) in granted]
 
 
 def _voided(spec: dict[str, Any]) -> bool:

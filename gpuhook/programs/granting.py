@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpuhook import state
 from gpuhook.cdi import registry
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request, resolve
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
 
     from gpuhook.cdi.cache import Compiled
@@ -78,6 +78,24 @@ class Granting:
             nodes[f"{kind}={name}"] = frozenset(paths)
         return nodes
 
+    def covered(self, nodes: Collection[str]) -> frozenset[str]:
+        """Return the names of the devices that have nodes, and all of them among `nodes`.
+
+        They are those of the node's own specs and of a device plugin's.
+        """
+        found = self._registry()
+        held = set()
+        for kind in (self._default_kind(), words.PLUGIN_KIND):
+            try:
+                described = [(name, found.device(f"{kind}={name}")) for name in found.names(kind)]
+            except GpuhookError:
+                continue  # no spec of this kind, or two that contradict each other
+            for name, (_, edits) in described:
+                paths = {node["path"] for node in edits.get("deviceNodes") or ()}
+                if paths and paths.issubset(nodes):
+                    held.add(name)
+        return frozenset(held)
+
     def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[jobs.Jobs]:
         """Return the jobs of our hooks in the grant, each once, and take these hooks out of it.
 
@@ -136,7 +154,7 @@ def _filtered(
     compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
 ) -> ContainerEdits:
     """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
-    if compiled.kind.partition("/")[0] != words.VENDOR:
+    if compiled.kind.partition("/")[0] not in (words.VENDOR, words.PLUGIN_VENDOR):
         return edits
     kept = edits.copy()
     if "deviceNodes" in edits:

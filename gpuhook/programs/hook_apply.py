@@ -17,9 +17,9 @@ from gpuhook.container import ledger, oci
 from gpuhook.container.provide import provide
 from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
-from gpuhook.programs import hook_state
+from gpuhook.programs import hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
-from gpuhook.vendors.nvidia import freshness, jobs, params, provision
+from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,12 +102,13 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         return
     if any((e["id"], e.get("bundle")) == (state.id, state.bundle) for e in ledger.living()):
         return  # the wrapper was there before
+    nodes = oci.device_paths(state.spec)
     entry: dict[str, Any] = {
         **ledger.pod_of(state.spec.get("annotations")),
         "bundle": state.bundle,
         "devices": [],
-        "nodes": oci.device_paths(state.spec),
-        "replicas": [],
+        "nodes": nodes,
+        "replicas": told_replicas.of(state.spec, (), lambda: _known_devices(nodes)),
         "requested": [],
         "source": "CDI, applied by the engine",
         "route": "cdi",
@@ -119,3 +120,9 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
     trouble = ledger.enter("", state.id, entry)
     if trouble is not None:
         log.warning(trouble)
+
+
+def _known_devices(nodes: list[str]) -> list[str]:
+    """Return the UUIDs of what the container has, as far as this node's inventory tells."""
+    known = known_node.uuids()
+    return [known[path] for path in nodes if path in known]

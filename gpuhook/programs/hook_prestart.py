@@ -18,7 +18,7 @@ from gpuhook.container import ledger, ledger_changes, live, oci, record
 from gpuhook.container.made import LiveRecord
 from gpuhook.container.process import Process
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.programs import cold, granting, hook_state
+from gpuhook.programs import cold, granting, hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
 from gpuhook.vendors.nvidia import granted
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -98,6 +98,9 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
                 return _told(plan)
             plan.execute(held)
             entry = _entry(state, source, grant, held)
+            entry["replicas"] = grant.replicas or told_replicas.of(
+                spec, grant.devices, lambda: grants.covered(entry["nodes"])
+            )
             entry["live"] = _live_record(wanted.edits, todo, held.made)
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     _enter(state, entry, log)
@@ -212,7 +215,6 @@ def _entry(state: HookState, source: Source, grant: Grant, held: Live) -> dict[s
         "bundle": state.bundle,
         "devices": grant.devices,
         "nodes": [*oci.device_paths(state.spec), *nodes],
-        "replicas": grant.replicas,
         "requested": source.names,
         "source": source.where,
         "route": "prestart",

@@ -48,8 +48,9 @@ class Taken:
         shared = self._shared(held)
         asked = self._asked(names, held)
         asked = {path: node for path, node in asked.items() if path not in shared}
-        needed = self._needed_besides(frozenset(asked), frozenset(held))
-        asked = {path: node for path, node in asked.items() if path not in needed}
+        self._needed = self._needed_besides(frozenset(asked), frozenset(held))
+        self._named = frozenset(asked)
+        asked = {path: node for path, node in asked.items() if path not in self._needed}
         self.nodes = [n for path, n in asked.items() if path in held or self._is_usable(n)]
         left = [path for path in held if path not in asked and path not in shared]
         is_rest = any(name.rpartition("=")[2] == NOTHING_BUT_FILES for name in names)
@@ -58,7 +59,6 @@ class Taken:
         is_asked = is_rest or bool(asked)
         self.is_last = not left and bool(self.nodes or (is_asked and target.given))
         by_config = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
-        self._gone = frozenset(asked)
         if self.is_last:
             # A detach that was killed has taken the control nodes' names out, not yet the nodes.
             given = {node["path"]: node for node in target.given.get("deviceNodes") or ()}
@@ -69,13 +69,14 @@ class Taken:
     def is_gone(self, name: str) -> bool:
         """Return whether a device, by its qualified name, or a replica is taken away.
 
-        A device has several names: it is gone when its nodes are.
+        A device has several names: it is gone when its nodes are, but for those that it has in
+        common with what stays, as the instances of one GPU have.
         """
         if self.is_last or name in self.devices or name in self.replicas:
             return True
         ending = "=" + device(name) if replicas.device_of(name) else name
         return any(
-            nodes and nodes <= self._gone
+            nodes <= self._named and not nodes <= self._needed
             for other, nodes in self._devices.items()
             if other.endswith(ending)
         )

@@ -35,7 +35,7 @@ def test_help_lists_the_commands() -> None:
     """`--help` has a line for each command that is there."""
     shown = gpuhook("--help")
     assert shown.exit_code == 0
-    assert "inventory     Show the driver" in shown.stdout or "inventory  Show" in shown.stdout
+    assert " inventory Show the driver" in " ".join(shown.stdout.split())
 
 
 def test_unknown_command() -> None:
@@ -118,6 +118,28 @@ def test_a_lost_gpu_in_the_table() -> None:
     states = [line.rpartition("  ")[2] for line in shown.stdout.splitlines()[3:]]
     assert states == ["ok", "ok", "LOST: fallen off the bus or otherwise inaccessible", "ok"]
     assert shown.stderr.startswith("warning: GPU 2 is lost: ")
+
+
+def test_mig_instances_in_the_table(tmp_path: Path) -> None:
+    """Instances have a table of their own below the GPUs', with what is wrong with one."""
+    shown = gpuhook("inventory", "--inventory", "a100-mig").stdout.split("\n\n")
+    assert len(shown) == 3
+    header, *rows = (line.split("  ") for line in shown[2].splitlines())
+    names = ["MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE"]
+    assert [word.strip() for word in header if word] == names
+    assert len(rows) == 11
+    (row,) = (line for line in shown[2].splitlines() if line.startswith("1:2 "))
+    uuid = dump_file.load("a100-mig").gpus[1].instances[2].uuid
+    assert row.split() == [
+        "1:2", "1c.2g.10gb", uuid, "3", "1", "9984", "MiB", "14", "300,302", "ok",
+    ]  # fmt: skip
+    document = yaml.safe_load(dump_file.text(dump_file.load("a100-mig"), "yaml"))
+    document["gpus"][0]["instances"][0] |= {"trouble": "no node", "gpu_instance_minor": "unknown"}
+    dumped = tmp_path / "broken.json"
+    dumped.write_text(json.dumps(document), encoding="utf-8")
+    table = gpuhook("inventory", "--inventory", str(dumped)).stdout
+    (row,) = (line for line in table.splitlines() if line.startswith("0:0 "))
+    assert row.endswith("  unknown,67  BROKEN: no node")
 
 
 def test_no_gpus(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def asked(made: SimulatedNode, *, require: bool = True) -> Node:
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
-@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu"])
+@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu", "a100-mig"])
 def test_a_node_tells_what_it_was_made_of(
     tmp_path: Path, layout: layouts.Layout, profile: str
 ) -> None:

@@ -15,6 +15,9 @@ from gpuhook.cdi import cache, registry
 from gpuhook.cdi import spec as spec_files
 from gpuhook.programs.cli import main
 from gpuhook.programs.cli.generate_cdi import generate_cdi
+from tests.simulated.node import make_node
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,7 @@ def compile_cold(path: str) -> None:
     assert call("cdi", "compile", path).exit_code == 0
 
 
-@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu"])
+@pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu", "a100-mig"])
 @pytest.mark.parametrize("fmt", ["yaml", "json"])
 def test_a_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> None:
     """Any profile gives a spec in either format, without root and without a GPU."""
@@ -99,6 +102,34 @@ def test_an_unwritable_state_directory_is_no_obstacle(
     path = tmp_path / "nvidia.json"
     assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
     assert path.exists()
+
+
+@needs_root
+def test_missing_nodes_of_instances(tmp_path: Path, state: Path) -> None:
+    """An instance without its nodes is left out with what makes them; or they are made."""
+    made = make_node(tmp_path / "node", "a100-mig")
+    missing = Path(made.dev_root, "dev/nvidia-caps/nvidia-cap76")
+    missing.unlink()
+    path = str(tmp_path / "nvidia.json")
+    options = [*made.options, "--output", path, "--device-name-strategy", "index"]
+    done = call("generate-cdi", *options)
+    assert done.exit_code == 0
+    assert "warning: MIG instance 0:1 is left out of the spec: " in done.stderr
+    assert "nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu0/mig/gi8/" in done.stderr
+    assert "gpu 0:0, 0:2, 0:3" in done.stderr.replace("nvidia.com/gpu", "gpu")
+    assert json.loads((state / "node.json").read_text("utf-8"))["aliases"]["mig0:0"] == "0:0"
+    done = call("generate-cdi", *options, "--create-device-nodes")
+    assert done.exit_code == 0
+    assert "0:0, 0:1, 0:2" in done.stderr
+    assert "warning" not in done.stderr
+    assert missing.is_char_device()
+
+
+def test_no_node_is_made_for_a_dump() -> None:
+    """Nodes are made on the node that is asked: with a dump the option is a usage error."""
+    done = call("generate-cdi", "--inventory", "a100-mig", "--create-device-nodes")
+    assert done.exit_code == 2
+    assert "--create-device-nodes is of no use with --inventory" in done.stderr
 
 
 @pytest.mark.parametrize(

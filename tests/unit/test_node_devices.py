@@ -153,6 +153,12 @@ def test_strategy_mixed_offers_instances_beside_whole_gpus() -> None:
     assert offered.warnings == ("GPU 4 is in MIG mode and has no instances: it offers nothing",)
 
 
+def test_resources_are_in_the_order_of_their_names() -> None:
+    offered = offer(divided(H100, 0, "3g.40gb", "1g.10gb"), mig="mixed")
+    names = [resource.name for resource in offered.resources]
+    assert names == [GPU, "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"]
+
+
 def test_an_instance_that_cannot_be_named_is_left_out() -> None:
     node = divided(T4, 0, None, "1g.5gb")
     assert offer(node, mig="mixed").warnings == (
@@ -206,6 +212,8 @@ def test_strategy_single_does_not_stumble_over_a_lost_gpu() -> None:
     assert offered.warnings == ("GPU 1 is lost and its MIG mode unknown: it is not offered",)
     whole = changed(H100, 1, mig_mode=None, lost="fallen off the bus")
     assert indices(offer(whole, mig="single")) == {GPU: ALL}
+    emptied = changed(divided(node, 1), 1, lost="fallen off the bus")
+    assert indices(offer(emptied, mig="single")) == {GPU: ["0:0"]}
 
 
 def test_patterns_name_resources_by_model_and_profile() -> None:

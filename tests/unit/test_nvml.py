@@ -35,7 +35,7 @@ def code_of_start(path: str, module_version: str | None = None) -> GpuhookError:
     return caught.value
 
 
-@pytest.mark.parametrize("name", ["t4", "h100x8"])
+@pytest.mark.parametrize("name", ["t4", "h100x8", "a100-mig"])
 def test_all_facts_of_a_gpu(tmp_path: Path, name: str) -> None:
     """Every fact that NVML tells of a GPU arrives, the minor too where it isn't the index."""
     node = dump_file.load(name)

@@ -652,6 +652,13 @@ COLLISIONS = [
         ),
     ),
     (
+        (
+            "- {name: other, rename: y, devices: [0], replicas: 2}\n"
+            "- {name: gpu, rename: other, replicas: 2}\n"
+        ),
+        "would be called nvidia.com/other, which is a name of `resources` already",
+    ),
+    (
         "- {name: gpu, rename: other, replicas: 2}\n",
         "would be called nvidia.com/other, which is a name of `resources` already",
     ),
@@ -851,3 +858,27 @@ def test_odd_scalars_are_findings(text: str) -> None:
     assert reading.findings
     assert all(str(found).isprintable() for found in reading.findings)
     assert "\n".join(lines(reading)).encode()
+
+
+def test_a_file_of_mistakes_is_judged_as_well() -> None:
+    """Thousands of unknown keys, or entries that all contradict each other, stay bounded."""
+    unknown = parsed("".join(f"key{number}: 1\n" for number in range(9_000)))
+    assert len(unknown.findings) == 9_000
+    assert unknown.findings[0].hint
+    assert not unknown.findings[-1].hint
+    twice = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 256))
+    assert len(twice.findings) == 255
+    more = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 257))
+    assert lines(more) == ["4:5: error: sharing.timeSlicing.resources: lists more than 256 entries"]
+
+
+def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
+    """A name is free once the whole resource that had it is called otherwise."""
+    naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
+    good(
+        naming
+        + sharing(
+            "resources:\n- {name: gpu, rename: other, replicas: 2}\n"
+            "- {name: other, rename: x, replicas: 2}\n"
+        )
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -290,3 +291,12 @@ def test_a_file_and_a_directory_are_one_too_many() -> None:
     with pytest.raises(GpuhookError) as caught:
         launch(given({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
     assert caught.value.code == "GH1804"
+
+
+def test_the_readme_has_every_option() -> None:
+    """The tables of the README have each option, each variable and each key."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    for option in OPTIONS:
+        assert f"`--{option.name}`" in readme
+        assert option.key in readme
+        assert all(f"`{variable}`" in readme for variable in option.variables)

@@ -12,6 +12,7 @@ import yaml
 
 import gpuhook
 from gpuhook.kubernetes import config_build, config_schema
+from gpuhook.kubernetes.config_file import read
 from gpuhook.kubernetes.configuration import Configuration
 from tests.unit.test_plugin_config import SEED, TABLE, WHOLE
 
@@ -59,3 +60,12 @@ def test_the_defaults_are_valid() -> None:
 def test_wrong_files_are_invalid(case: str) -> None:
     """What the reader refuses, an editor underlines."""
     assert not valid(yaml.safe_load(TABLE[case][0]))
+
+
+def test_the_file_in_the_readme() -> None:
+    """The example that people copy is read without a finding, and valid."""
+    readme = (Path(gpuhook.__file__).parents[1] / "README.md").read_text("utf-8")
+    (text,) = [block for block in readme.split("```yaml\n") if block.startswith("version: v1\n")]
+    text = text.partition("```")[0]
+    assert read(text.encode(), "README.md").findings == ()
+    assert valid(yaml.safe_load(text))

@@ -16,6 +16,7 @@ from gpuhook.kubernetes.config_values import (
     UnfitError,
 )
 from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes.options import OPTIONS
 
 DURATION = Duration(may_be_infinite=True)
 
@@ -138,6 +139,19 @@ def test_texts_that_do_not_fit(kind: Kind, text: str) -> None:
     """What a key cannot have is refused from a text as from a file."""
     with pytest.raises(UnfitError):
         kind.of_text(text)
+
+
+@pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
+def test_what_is_wrong_is_told_shortly(kind: Kind) -> None:
+    """A huge text is not repeated whole in what is said of it."""
+    for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
+        try:
+            kind.of_text(text)
+        except UnfitError as error:
+            told = error.message + error.hint
+        else:
+            told = ""
+        assert len(told) < 400
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,19 @@ def test_sixteen_gpus_are_chosen_exactly() -> None:
     assert choose(resource, free, ["GPU-15"], 3, links=pairs) == "1 14 15"
 
 
+def test_what_depends_on_links_only_is_prepared_once() -> None:
+    resource = whole(12)
+    links = Table({(2, 7): 31}, other=3)
+    prepare(resource, links)
+    sums, masks = aligned._sums.cache_info(), aligned._masks.cache_info()
+    assert choose(resource, size=2, links=links) == "2 7"
+    assert choose(resource, size=3, links=links) == "0 2 7"
+    assert aligned._sums.cache_info().misses == sums.misses
+    assert aligned._masks.cache_info().misses == masks.misses
+    links = Table({(2, 8): 31}, other=3)
+    assert choose(resource, size=2, links=links) == "2 8"
+
+
 def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
     pairs = Table({(index, 19 - index): 100 for index in range(10)}, other=1)
     resource = whole(20, tuple(index % 2 for index in range(20)))
@@ -116,6 +129,13 @@ def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
     assert choose(resource, few, size=2, links=pairs) == "4 15"
     assert choose(resource, size=20, links=pairs) == " ".join(map(str, range(20)))
     assert choose(resource, size=2) == "0 2"
+
+
+def test_more_gpus_than_a_table_holds_leave_what_is_linked() -> None:
+    # All but 7 are linked with 3; 7 is the one to take alone, and as the second one beside 12.
+    links = Table({(3, index): 5 for index in range(20) if index not in (3, 7)})
+    assert choose(whole(20), size=1, links=links) == "7"
+    assert choose(whole(20), None, ["GPU-12"], 2, links=Table({(0, 1): 5})) == "2 12"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +178,7 @@ def test_gpus_with_different_numbers_of_replicas_are_compared_by_the_part_taken(
     assert choose(resource, taken(resource, 1, 1), size=1) == "0::1"
     assert choose(resource, taken(resource, 1, 1), size=1, policy="packed") == "1::1"
     assert choose(resource, taken(resource, 2, 1), size=1) == "0::2"
+    assert choose(shared(2, 8), size=3) == "0::0 1::0 1::1"  # one of two, two of eight
 
 
 def test_instances_are_chosen_on_distinct_gpus_then_by_load() -> None:
@@ -175,6 +196,7 @@ def test_replicas_of_instances_are_chosen_on_distinct_instances() -> None:
     assert choose(resource, free, size=1) == "0-1::0"
     assert choose(resource, free, size=1, policy="packed") == "0-0::1"
     assert choose(resource, free, size=2, policy="packed") == "0-0::1 0-1::0"
+    assert choose(resource, None, ["MIG-0-0::0"], 2) == "0-0::0 0-1::0"
 
 
 def test_ten_developers_spread_over_four_gpus_with_three_replicas() -> None:
@@ -218,6 +240,7 @@ def test_unhealthy_devices_are_the_last_resort() -> None:
     assert choose(resource, None, ["GPU-0::1"], 2, unhealthy=("GPU-0",)) == "0::1 1::0"
     gpus = whole(4)
     assert choose(gpus, size=2, links=Table({(0, 1): 9}), unhealthy=("GPU-1",)) == "0 2"
+    assert choose(gpus, None, ["GPU-1"], 2, unhealthy=("GPU-1",)) == "0 1"
     # What is not available because it is broken isn't taken: of instance 0:0 nothing counts.
     parts = mig(2, 2)
     broken = ["MIG-0-1", "MIG-1-0", "MIG-1-1"]

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from gpuhook.container import ledger
 from gpuhook.diagnose import unseen
 from gpuhook.programs.cli import main
+from gpuhook.vendors.nvidia import dump, dump_file
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
@@ -102,6 +103,28 @@ def test_gpus_are_named_by_their_nodes(place: Path) -> None:
     assert listed()[0]["gpus"] == UUIDS
     node.write_text("no json")
     assert listed()[0]["gpus"] == ["all"]
+
+
+def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:
+    """Who has an instance's own capability node has the instance, and not its GPU."""
+    node = place / "state/node.json"
+    node.parent.mkdir()
+    document = dump.as_dict(dump_file.load("a100-mig"))
+    document["gpus"][0]["instances"][2]["compute_instance_minor"] = "unknown"
+    node.write_text(json.dumps(document))
+    node.chmod(0o644)
+    caps = "/dev/nvidia-caps/nvidia-cap"
+    both = ["/dev/nvidia2", f"{caps}300", f"{caps}301", f"{caps}302", "/dev/nvidiactl"]
+    container(place, "both", **{**holding(0), "nodes": both})
+    container(place, "whole", **{**holding(0), "nodes": ["/dev/nvidia1"]})
+    unknown = ["/dev/nvidia0", f"{caps}84", f"{caps}85"]
+    devices = ["nvidia.com/gpu=0:2"]
+    container(place, "unknown", **{**holding(0), "nodes": unknown, "devices": devices})
+    gpus = document["gpus"]
+    expected = [one["uuid"] for one in gpus[1]["instances"][1:3]]
+    assert [one["gpus"] for one in listed()] == [expected, [gpus[2]["uuid"]], ["0:2"]]
+    shown = ps().stdout.splitlines()[1].split()[3]
+    assert shown == ",".join(uuid[: len("MIG-12345678")] for uuid in expected)
 
 
 def test_what_is_gone_is_not_listed(place: Path) -> None:

@@ -16,6 +16,7 @@ SPECS = {
     "t4": ("t4", Choices()),
     "h100x8": ("h100x8", Choices()),
     "lost-gpu": ("lost-gpu", Choices()),
+    "a100-mig": ("a100-mig", Choices()),
     "t4-hooks-none": ("t4", Choices(hooks="none")),
 }
 

@@ -9,7 +9,6 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import policy, replicas, request
-from gpuhook.programs.create import _told_replicas
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
@@ -121,13 +120,6 @@ def test_replicas() -> None:
     """A replica id is its device and itself; other names have no replica."""
     assert replicas.split("MIG-a::0") == ("MIG-a", "MIG-a::0")
     assert replicas.split("0:1") == ("0:1", None)
-
-
-def test_what_a_plugin_tells_of_replicas() -> None:
-    """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
-    told = "GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3"
-    config = {"process": {"env": [f"GPUHOOK_REPLICAS={told}"]}}
-    assert _told_replicas(config, ["nvidia.com/gpu=GPU-1"]) == ["GPU-1::3"]
 
 
 @pytest.mark.parametrize(

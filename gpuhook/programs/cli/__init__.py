@@ -25,6 +25,7 @@ COMMANDS = {
     "detach": "gpuhook.programs.cli.detach:detach",
     "device-plugin": "gpuhook.programs.cli.device_plugin:device_plugin",
     "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
+    "health": "gpuhook.programs.cli.health:health",
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
     "labels": "gpuhook.programs.cli.labels:command",

@@ -165,14 +165,8 @@ def _warn(found: tuple[Finding, ...]) -> None:
 
 
 def _run(ctx: click.Context, chosen: Launch) -> None:
-    """Serve until the plugin is told to end, and exit with its status; GH1805 without grpcio."""
-    try:
-        plugin = importlib.import_module("gpuhook.kubernetes.plugin")
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get((error.name or "").partition(".")[0])
-        if package is None:
-            raise
-        raise fault("GH1805", package=package) from error
+    """Serve until the plugin is told to end, and exit with its status."""
+    plugin = _plugin()
     if chosen.process_name:
         from gpuhook.kernel import process_name
 
@@ -182,3 +176,14 @@ def _run(ctx: click.Context, chosen: Launch) -> None:
     main = ctx.find_root().params
     logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))
     ctx.exit(plugin.run(chosen))
+
+
+def _plugin() -> Any:
+    """Return the module of the plugin; GH1805 where its packages are not installed."""
+    try:
+        return importlib.import_module("gpuhook.kubernetes.plugin")
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise fault("GH1805", package=package) from error

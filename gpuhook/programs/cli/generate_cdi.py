@@ -83,7 +83,8 @@ def _strategies(
     callback=_strategies,
     show_default=True,
     show_envvar=True,
-    help="How devices are called: 0, GPU-<uuid>, gpu0; repeatable, or a comma list.",
+    help="How devices are called: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
+    "repeatable, or a comma list.",
 )
 @click.option(
     "--device-id",
@@ -91,7 +92,14 @@ def _strategies(
     multiple=True,
     callback=_words,
     show_envvar=True,
-    help="Describe only this GPU: index, UUID or PCI bus id; repeatable, or a comma list.",
+    help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
+    "repeatable, or a comma list.",
+)
+@click.option(
+    "--create-device-nodes",
+    is_flag=True,
+    show_envvar=True,
+    help="Make the nodes below /dev/nvidia-caps that MIG instances lack.",
 )
 @click.option("--no-all-device", is_flag=True, show_envvar=True, help="Leave out the device `all`.")
 @click.option(
@@ -118,17 +126,23 @@ def _strategies(
     show_envvar=True,
     help="Only the files and nodes that these need (compute,utility,...). Default: all.",
 )
-def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
+def generate_cdi(
+    output: str | None, fmt: str | None, create_device_nodes: bool, **options: Any
+) -> None:
     """Describe a node's GPUs and driver as a CDI spec.
+
+    A GPU in MIG mode is described by its instances, and not as a whole.
 
     Every container engine that reads CDI can then give its containers these GPUs, as can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
     """
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     is_here = node_of["inventory"] is None
+    if create_device_nodes and not is_here:
+        raise click.UsageError("--create-device-nodes is of no use with --inventory")
     choices = _choices(options, node_of["host_root"], is_here=is_here)
     fmt = _format(output, fmt)
-    node = load_node(**node_of, warn_of_losses=False)
+    node = load_node(**node_of, create_nodes=create_device_nodes, warn_of_losses=False)
     found = describe(node, choices)
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -32,7 +32,7 @@ _OPTIONS = (
         "inventory",
         metavar="FILE|PROFILE",
         help="Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships "
-        "with gpuhook (t4, h100x8, ...) instead of from this machine.",
+        "with gpuhook (t4, a100-mig, ...) instead of from this machine.",
     ),
     _option(
         "driver-root",
@@ -85,12 +85,14 @@ def load_node(
     nvml_library: str | None = None,
     library_search_path: tuple[str, ...] = (),
     require_nodes: bool = True,
+    create_nodes: bool = False,
     warn_of_losses: bool = True,
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
-    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults. A dump
-    is taken as it is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
+    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults; with
+    `create_nodes`, missing nodes of MIG instances are made there. A dump is taken as it
+    is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
     """
     if inventory is not None:
         from gpuhook.vendors.nvidia import dump_file
@@ -104,6 +106,7 @@ def load_node(
             nvml_library_path=nvml_library,
             library_search_paths=library_search_path,
             require_nodes=require_nodes,
+            create_nodes=create_nodes,
         )
     _log(node, inventory or driver_root)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]

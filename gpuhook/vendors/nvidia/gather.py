@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nodes, nvml, nvml_library
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
 from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.files import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +40,29 @@ def node(
     nvml_library_path: str | None = None,
     library_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
+    require_files: bool = True,
+    create_nodes: bool = False,
 ) -> Node:
     """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
 
     Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
-    node, too little for giving its GPUs away.
+    node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
+    incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
+    nodes that MIG instances lack are made; without, or where that fails, such an instance has a
+    trouble.
     """
     driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
-    from gpuhook.vendors.nvidia import files
-
-    found = files.find(
-        where.driver,
-        driver.version,
-        library_search_paths=library_search_paths,
-        host_root=where.host,
-    )
-    if driver.version is not None and found.version != driver.version:
-        raise fault("GH1207", nvml=driver.version, root=where.driver, tree=found.version)
+    found, trouble = _files(where, driver.version, library_search_paths)
+    if trouble is not None and require_files:
+        raise trouble
     numbers = nodes.majors(where.host)
     devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
+    mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
     return Node(
-        driver=replace(driver, version=found.version),
-        gpus=gpus,
-        device_nodes=devices.nodes,
+        driver=replace(driver, version=found.version or driver.version),
+        gpus=mig.gpus,
+        device_nodes=devices.nodes + mig.nodes,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
@@ -68,8 +71,26 @@ def node(
         dev_root=where.dev,
         masks_params=nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda),
+        files_trouble=trouble.message if trouble else "",
         warnings=(*warnings, *found.warnings, *devices.warnings),
     )
+
+
+def _files(
+    where: Roots, version: str | None, search_paths: tuple[str, ...]
+) -> tuple[Found, GpuhookError | None]:
+    """Return the driver's files, or none of them and what is wrong with them."""
+    from gpuhook.vendors.nvidia import files
+
+    try:
+        found = files.find(
+            where.driver, version, library_search_paths=search_paths, host_root=where.host
+        )
+        if version is not None and found.version != version:
+            raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
+    except GpuhookError as trouble:
+        return files.Found(files=(), links=(), library_dirs=(), libcuda="", version=""), trouble
+    return found, None
 
 
 def _ask_nvml(

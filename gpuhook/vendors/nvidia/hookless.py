@@ -24,12 +24,13 @@ ENV = f"LD_LIBRARY_PATH=/usr/local/nvidia/lib:{DIRECTORY}"
 
 
 def bindings(
-    files: tuple[DriverFile, ...], links: tuple[Link, ...]
+    files: tuple[DriverFile, ...], links: tuple[Link, ...], directory: str = DIRECTORY
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return ([(host path, container path), ...], links that nothing can stand for).
 
-    Files that the loader does not look up are bound where they belong, links become binds of the
-    file they lead to. A library bound twice is one library to the loader: it compares inodes.
+    Libraries are bound in `directory`, files that the loader does not look up where they belong;
+    links become binds of the file they lead to. A library bound twice is one library to the
+    loader: it compares inodes.
     """
     host = _by_container_path(files)
     directories = {dirname(file.container_path) for file in files if file.kind == "library"}
@@ -41,7 +42,7 @@ def bindings(
         if end not in host:
             lost.append(f"{path} -> {targets[path]}")
             continue
-        place = join(DIRECTORY, basename(path)) if dirname(path) in directories else path
+        place = join(directory, basename(path)) if dirname(path) in directories else path
         found.setdefault(place, host[end])
     return [(source, place) for place, source in found.items()], lost
 

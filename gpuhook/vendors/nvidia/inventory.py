@@ -109,7 +109,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A whole node. `majors` maps names of /proc/devices ("nvidia", "nvidia-uvm") to numbers."""
+    """A whole node. `majors` maps names of /proc/devices ("nvidia", "nvidia-uvm") to numbers.
+
+    `files_trouble` is the reason why `files`, `links` and `library_dirs` are empty, or "".
+    """
 
     driver: Driver
     gpus: tuple[Gpu, ...] = ()
@@ -122,4 +125,5 @@ class Node:
     dev_root: str = "/"
     masks_params: bool = False  # the host's params file says ModifyDeviceFiles: 1
     fingerprint: str = ""
+    files_trouble: str = ""
     warnings: tuple[str, ...] = ()

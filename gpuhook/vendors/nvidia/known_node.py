@@ -10,6 +10,7 @@ import os
 
 from gpuhook import fastjson, files, state
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,16 +31,32 @@ def alias(name: str) -> str | None:
 
 
 def uuids() -> dict[str, str]:
-    """Return the UUID of each GPU by the path of its device node; {} without a usable node.json.
+    """Return the UUID of each GPU and MIG instance by the path of a device node of its own.
 
-    A GPU whose UUID is not known stands under the path itself.
+    That is the compute instance's capability node for an instance; the node of a GPU that has
+    instances tells nothing of who holds it. {} without a usable node.json. A GPU whose UUID is not
+    known stands under the path itself.
     """
     found = {}
     for gpu in _section("gpus", list):
-        if isinstance(gpu, dict):
-            place, uuid = f"/dev/nvidia{gpu.get('minor')}", str(gpu.get("uuid"))
-            found[place] = uuid if uuid.startswith("GPU-") else place
+        if not isinstance(gpu, dict):
+            continue
+        instances = gpu.get("instances")
+        if isinstance(instances, list) and instances:
+            found.update(_instances(instances))
+            continue
+        place, uuid = f"/dev/nvidia{gpu.get('minor')}", str(gpu.get("uuid"))
+        found[place] = uuid if uuid.startswith("GPU-") else place
     return found
+
+
+def _instances(instances: list[Any]) -> dict[str, str]:
+    known = [one for one in instances if isinstance(one, dict)]
+    return {
+        words.capability_node(one["compute_instance_minor"]): str(one.get("uuid"))
+        for one in known
+        if isinstance(one.get("compute_instance_minor"), int)
+    }
 
 
 def _section(key: str, kind: type[Any]) -> Any:

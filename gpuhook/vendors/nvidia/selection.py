@@ -1,51 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs of a node a CDI spec describes, and under which names."""
+"""Which GPUs and MIG instances of a node a CDI spec describes, and under which names.
+
+A GPU in MIG mode is never given whole: what is offered of it are its instances.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gpuhook.cdi.names import is_device
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import mig, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+    from collections.abc import Iterator
+
+    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
 
 STRATEGIES = ("index", "uuid", "type-index")
 EVERY = "all"
+_MIG_MODE = "it is in MIG mode"
 
 
 def chosen(node: Node, ids: tuple[str, ...]) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """Return (the GPUs that `ids` name, why others were left out); no ids, or `all`, means all.
 
-    An id is an index, a UUID or a PCI bus id. Raises GH1511 for an id nobody has, GH1512 for a
-    GPU that is lost or lacks its device node, GH1513 if no GPU is left.
+    A GPU in MIG mode has only those instances that are to be described, at least one. An id is
+    any name of a GPU or an instance. Raises GH1511 for an id nobody has, GH1512 for a GPU or
+    instance that cannot be used, and for a GPU in MIG mode, GH1513 if nothing is left.
     """
-    troubles = {gpu.index: trouble(node, gpu) for gpu in node.gpus}
     if ids and EVERY not in ids:
-        named = [_named(node, identifier) for identifier in ids]
-        for gpu, identifier in zip(named, ids, strict=True):
-            if troubles[gpu.index]:
-                raise fault("GH1512", value=identifier, reason=troubles[gpu.index])
-        return tuple(gpu for gpu in node.gpus if gpu in named), ()
-    left_out = tuple(
-        f"GPU {index} is left out of the spec: {reason}"
-        for index, reason in troubles.items()
-        if reason
-    )
-    gpus = tuple(gpu for gpu in node.gpus if not troubles[gpu.index])
+        return _named(node, ids), ()
+    gpus, left_out = [], []
+    for gpu in node.gpus:
+        usable, reasons = _usable(node, gpu)
+        left_out += reasons
+        gpus += [] if usable is None else [usable]
     if not gpus:
         raise fault("GH1513", reasons="".join("; " + line for line in left_out))
-    return gpus, left_out
+    return tuple(gpus), tuple(left_out)
+
+
+def _usable(node: Node, gpu: Gpu) -> tuple[Gpu | None, list[str]]:
+    """Return (what of `gpu` can be given, why the rest cannot)."""
+    reason = trouble(node, gpu)
+    if not reason and is_divided(gpu) and not gpu.instances:
+        reason = f"{_MIG_MODE} and has no MIG instance"
+    if reason:
+        return None, [f"GPU {gpu.index} is left out of the spec: {reason}"]
+    if not is_divided(gpu):
+        return gpu, []
+    troubles = {one.index: instance_trouble(node, gpu, one) for one in gpu.instances}
+    usable = tuple(one for one in gpu.instances if not troubles[one.index])
+    left_out = [
+        f"MIG instance {gpu.index}:{index} is left out of the spec: {why}"
+        for index, why in troubles.items()
+        if why
+    ]
+    return (replace(gpu, instances=usable) if usable else None), left_out
+
+
+def is_divided(gpu: Gpu) -> bool:
+    """Return whether `gpu` is in MIG mode, so that it is not given whole."""
+    return gpu.mig_mode == "enabled"
 
 
 def trouble(node: Node, gpu: Gpu) -> str:
-    """Return why `gpu` cannot be given to a container, "" if it can."""
+    """Return why `gpu`, or any part of it, cannot be given to a container, "" if it can."""
     if gpu.lost is not None:
         return f"it is lost ({gpu.lost})"
     if gpu.minor is None:
         return "its minor number is unknown"
-    if node_path(gpu) not in {device.path for device in node.device_nodes}:
-        return f"{node_path(gpu)} is missing"
-    return ""
+    return _missing(node, [node_path(gpu)])
+
+
+def instance_trouble(node: Node, gpu: Gpu, instance: MigInstance) -> str:
+    """Return why a MIG instance of `gpu` cannot be given to a container, "" if it can."""
+    reason = trouble(node, gpu) or instance.trouble
+    if reason:
+        return reason
+    if None in (instance.gpu_instance_minor, instance.compute_instance_minor):
+        return "the minor numbers of its capabilities are unknown"
+    return _missing(node, node_paths(gpu, instance))
+
+
+def _missing(node: Node, paths: list[str]) -> str:
+    there = {device.path for device in node.device_nodes}
+    absent = [path for path in paths if path not in there]
+    return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing" if absent else ""
 
 
 def node_path(gpu: Gpu) -> str:
@@ -53,28 +96,71 @@ def node_path(gpu: Gpu) -> str:
     return f"/dev/nvidia{gpu.minor}"
 
 
-def names(gpu: Gpu, strategies: tuple[str, ...]) -> list[str]:
-    """Return the device names of `gpu`, one for each strategy (a GPU may have no UUID)."""
-    known = {"index": str(gpu.index), "uuid": gpu.uuid, "type-index": f"gpu{gpu.index}"}
+def node_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
+    """Return the paths of the nodes that a container needs for `gpu`, or for an instance of it."""
+    if instance is None:
+        return [node_path(gpu)]
+    minors = (instance.gpu_instance_minor, instance.compute_instance_minor)
+    return [
+        node_path(gpu),
+        *(words.capability_node(minor) for minor in minors if minor is not None),
+    ]
+
+
+def offered(gpu: Gpu) -> Iterator[MigInstance | None]:
+    """Yield what is given of a GPU: None, itself, or, of one in MIG mode, each instance."""
+    if is_divided(gpu):
+        yield from gpu.instances
+    else:
+        yield None
+
+
+def names(gpu: Gpu, strategies: tuple[str, ...], instance: MigInstance | None = None) -> list[str]:
+    """Return the device names of `gpu`, or of its `instance`, one for each strategy.
+
+    There may be no UUID, and that of an old driver's MIG device is no name for CDI.
+    """
+    known = _known(gpu, instance)
     found = (known[strategy] for strategy in strategies)
-    return [name for name in found if name]
+    return [name for name in found if name and is_device(name)]
+
+
+def _known(gpu: Gpu, instance: MigInstance | None) -> dict[str, str | None]:
+    if instance is None:
+        return {"index": str(gpu.index), "uuid": gpu.uuid, "type-index": f"gpu{gpu.index}"}
+    index = f"{gpu.index}:{instance.index}"
+    return {"index": index, "uuid": instance.uuid, "type-index": f"mig{index}"}
+
+
+def every_name(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
+    """Return all names of `gpu`, or of its `instance`, in lower case: also those CDI can't take.
+
+    The PCI bus id, in its long and its short form, is the GPU's; an instance has the form
+    MIG-GPU-<uuid>/<gi>/<ci> of old drivers.
+    """
+    found = list(_known(gpu, instance).values())
+    if instance is None:
+        found += [gpu.pci_bus_id, bus_id(gpu.pci_bus_id or "")]
+    elif gpu.uuid:
+        found.append(mig.old_uuid(gpu.uuid, instance.gpu_instance, instance.compute_instance))
+    return [name.lower() for name in found if name]
 
 
 def aliases(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> dict[str, str]:
-    """Return the other names of each GPU, in lower case, to the name its spec has for it.
+    """Return the other names of each GPU or instance to the name its spec has for it.
 
-    That is its UUID where the spec has UUIDs. Other names are the PCI bus id in its long and its
-    short form, and every name that the strategies have not given.
+    They are in lower case. The spec's name is the UUID where the spec has UUIDs.
     """
     found: dict[str, str] = {}
     for gpu in gpus:
-        given = names(gpu, strategies)
-        if not given:
-            continue
-        known = gpu.uuid if gpu.uuid in given else given[0]
-        others = [*names(gpu, STRATEGIES), gpu.pci_bus_id or "", bus_id(gpu.pci_bus_id or "")]
-        lower = {other.lower() for other in others if other}
-        found |= dict.fromkeys(sorted(lower - {known}), known)
+        for instance in offered(gpu):
+            given = names(gpu, strategies, instance)
+            if not given:
+                continue
+            uuid = gpu.uuid if instance is None else instance.uuid
+            known = uuid if uuid in given else given[0]
+            lower = set(every_name(gpu, instance))
+            found |= dict.fromkeys(sorted(lower - {known}), known)
     return found
 
 
@@ -93,11 +179,43 @@ def bus_id(text: str) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
-def _named(node: Node, identifier: str) -> Gpu:
+def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """Return the GPUs that `ids` name, those in MIG mode with the instances that are named."""
+    whole: set[int] = set()
+    parts: dict[int, set[int]] = {}
+    for identifier in ids:
+        gpu, instance = _found(node, identifier)
+        reason = _refusal(node, gpu, instance)
+        if reason:
+            raise fault("GH1512", value=identifier, reason=reason)
+        if instance is None:
+            whole.add(gpu.index)
+        else:
+            parts.setdefault(gpu.index, set()).add(instance.index)
+    gpus = []
     for gpu in node.gpus:
-        same_bus = bus_id(identifier) and bus_id(identifier) == bus_id(gpu.pci_bus_id or "")
-        uuid = (gpu.uuid or "").lower()
-        if identifier == str(gpu.index) or identifier.lower() == uuid or same_bus:
-            return gpu
-    have = ", ".join(f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu in node.gpus)
-    raise fault("GH1511", value=identifier, have=have or "none")
+        mine = tuple(one for one in gpu.instances if one.index in parts.get(gpu.index, ()))
+        if gpu.index in whole or mine:
+            gpus.append(replace(gpu, instances=mine))
+    return tuple(gpus)
+
+
+def _found(node: Node, identifier: str) -> tuple[Gpu, MigInstance | None]:
+    wanted = {identifier.lower(), bus_id(identifier)} - {""}
+    for gpu in node.gpus:
+        for some in (None, *gpu.instances):
+            if not wanted.isdisjoint(every_name(gpu, some)):
+                return gpu, some
+    have = [f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu in node.gpus]
+    have += [f"{gpu.index}:{one.index}" for gpu in node.gpus for one in gpu.instances]
+    raise fault("GH1511", value=identifier, have=", ".join(have) or "none")
+
+
+def _refusal(node: Node, gpu: Gpu, instance: MigInstance | None) -> str:
+    if instance is not None:
+        return instance_trouble(node, gpu, instance)
+    reason = trouble(node, gpu)
+    if not reason and is_divided(gpu):
+        own = ", ".join(f"{gpu.index}:{instance.index}" for instance in gpu.instances)
+        return f"{_MIG_MODE}, and is given by its instances only ({own or 'it has none'})"
+    return reason

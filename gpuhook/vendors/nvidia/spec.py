@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node as a CDI spec: its GPUs under their names, and what every container needs of the driver.
+"""A node as a CDI spec: its GPUs and MIG instances, and what every container needs of the driver.
 
 Device nodes carry no numbers: whoever applies the spec looks at the node itself, so no number can
 be stale. The lowest version of CDI that fits is declared, since engines refuse newer ones.
@@ -27,7 +27,7 @@ _LOWEST_VERSION = "0.5.0"
 # Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
-_CONTROL_NODES = (
+CONTROL_NODES = (
     "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
 )  # fmt: skip
 _WORLD = 0o006
@@ -50,7 +50,10 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A spec, the GPUs in it, and sentences about what is not in it."""
+    """A spec, the GPUs in it, and sentences about what is not in it.
+
+    A GPU in MIG mode has only the instances that are in the spec.
+    """
 
     spec: Spec
     gpus: tuple[Gpu, ...]
@@ -87,15 +90,21 @@ def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
 
 def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
     nodes = {device.path: device for device in node.device_nodes}
-    own = [nodes[selection.node_path(gpu)] for gpu in gpus]
+    own = [
+        (gpu, instance, [nodes[path] for path in selection.node_paths(gpu, instance)])
+        for gpu in gpus
+        for instance in selection.offered(gpu)
+    ]
     devices: list[Device] = [
-        {"name": name, "containerEdits": _node_edits([device])}
+        {"name": name, "containerEdits": _node_edits(mine)}
         for strategy in dict.fromkeys(choices.strategies)
-        for gpu, device in zip(gpus, own, strict=True)
-        for name in selection.names(gpu, (strategy,))
+        for gpu, instance, mine in own
+        for name in selection.names(gpu, (strategy,), instance)
     ]
     if choices.with_all:
-        devices.append({"name": selection.EVERY, "containerEdits": _node_edits(own)})
+        # Instances of one GPU have its node in common.
+        every = {device.path: device for *_, mine in own for device in mine}
+        devices.append({"name": selection.EVERY, "containerEdits": _node_edits([*every.values()])})
     return devices
 
 
@@ -124,7 +133,7 @@ def _node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
 
 def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
-    control = [device for device in node.device_nodes if device.path in _CONTROL_NODES]
+    control = [device for device in node.device_nodes if device.path in CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
     if control:
         found.update(_node_edits(control))

@@ -10,6 +10,8 @@ from gpuhook.errors import fault
 from gpuhook.grant.request import Vocabulary
 
 VENDOR = "nvidia.com"
+PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
+PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
 VOCABULARY = Vocabulary(
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",

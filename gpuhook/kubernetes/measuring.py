@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics endpoint of the plugin, and what it is fed with."""
+
+from __future__ import annotations
+
+from gpuhook.kubernetes import driver_usage, holders
+from gpuhook.kubernetes.configuration import Metrics as MetricsSettings
+from gpuhook.kubernetes.metrics import Metrics
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.scrape import Offered, Scrape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.devices import Resource
+    from gpuhook.kubernetes.news import News
+    from gpuhook.kubernetes.observations import Observations
+
+
+class Measuring:
+    """Serves the metrics at the address that is configured, which may change."""
+
+    def __init__(self, observations: Observations, news: News) -> None:
+        self._observations = observations
+        self._news = news
+        self._settings = MetricsSettings(address="")
+        self._endpoint: Metrics | None = None
+        self._offered = Offered()
+        self._look = Look()
+
+    async def offered(
+        self,
+        settings: MetricsSettings,
+        look: Look,
+        resources: tuple[Resource, ...],
+        unhealthy: Mapping[str, str],
+    ) -> None:
+        """Tell of these resources from now on; `unhealthy` has device UUIDs."""
+        units = (unit for resource in resources for unit in resource.units)
+        bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
+        self._offered, self._look = Offered(resources, bad), look
+        if settings == self._settings:
+            return
+        await self.end()
+        self._settings = settings
+        scrape = Scrape(lambda: self._offered, lambda: driver_usage.of(self._look), holders.ask)
+        self._endpoint = Metrics(settings.address, scrape, self._observations)
+        failed = await self._endpoint.start()
+        if failed is not None:
+            self._news.failed("NoMetrics", failed)
+        elif settings.address:
+            self._news.log.info("metrics", address=settings.address)
+
+    async def end(self) -> None:
+        """End the endpoint."""
+        if self._endpoint is not None:
+            await self._endpoint.stop()
+            self._endpoint = None

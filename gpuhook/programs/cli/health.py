@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook health`: the GPUs that the device plugin holds for unhealthy, and how to clear them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import click
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import health_file
+from gpuhook.kubernetes.health import ALL
+from gpuhook.programs.cli import parameters
+from gpuhook.programs.cli.tables import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from gpuhook.kubernetes.health_marks import Mark
+
+HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
+
+
+@click.group()
+def health() -> None:
+    """Show the GPUs that the device plugin holds for unhealthy, and clear them."""
+
+
+@health.command()
+@parameters.output("table", "json")
+def show(output: str) -> None:
+    """List what makes GPUs and MIG instances unhealthy, as the device plugin noted it last.
+
+    A GPU that is only missing at this moment is not noted.
+    """
+    marks = health_file.read()
+    asked = health_file.asked()
+    if output == "json":
+        listed = [_document(mark, asked) for mark in marks]
+        click.echo(json.dumps({"schema": "gpuhook/health/v1", "marks": listed}, indent=2))
+    elif marks:
+        click.echo(table(HEADERS, [_row(mark, asked) for mark in marks]), nl=False)
+    else:
+        click.echo("no GPU is marked as unhealthy", err=True)
+
+
+@health.command()
+@click.argument("gpu")
+def clear(gpu: str) -> None:
+    """Have the device plugin offer GPU again, whatever made it unhealthy.
+
+    For a GPU that was reset or repaired where the driver cannot say so. GPU is an index, a UUID or
+    its beginning, or `all`. The device plugin does it at its next look at the GPUs, or when it is
+    started.
+    """
+    chosen = _chosen(gpu, health_file.read())
+    health_file.ask_to_clear(chosen)
+    name = "all GPUs" if chosen == ALL else chosen
+    click.echo(f"asked the device plugin to clear {name}", err=True)
+
+
+def _chosen(name: str, marks: Sequence[Mark]) -> str:
+    """Return the UUID of the marked GPU that a person calls `name`, or ALL."""
+    if name == ALL:
+        return ALL
+    exact = {mark.gpu for mark in marks if name in (mark.gpu, str(mark.index))}
+    begun = {mark.gpu for mark in marks if len(name) > len("GPU-") and mark.gpu.startswith(name)}
+    found = exact or begun
+    if len(found) != 1:
+        raise fault("GH1861", name=name)
+    return found.pop()
+
+
+def _row(mark: Mark, asked: dict[str, float]) -> tuple[str, ...]:
+    since = datetime.fromtimestamp(mark.since, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    to_do = "is being cleared" if _is_asked(mark, asked) else mark.remedy or "-"
+    index = "-" if mark.index is None else str(mark.index)
+    return index, mark.gpu, _instance(mark) or "-", mark.reason, to_do, since
+
+
+def _document(mark: Mark, asked: dict[str, float]) -> dict[str, Any]:
+    return {
+        "gpu": mark.gpu,
+        "index": mark.index,
+        "instance": _instance(mark),
+        "source": mark.source,
+        "reason": mark.reason,
+        "remedy": mark.remedy or None,
+        "since": mark.since,
+        "clearing": _is_asked(mark, asked),
+    }
+
+
+def _instance(mark: Mark) -> str | None:
+    if mark.instance is None:
+        return None
+    return ":".join("*" if number is None else str(number) for number in mark.instance)
+
+
+def _is_asked(mark: Mark, asked: dict[str, float]) -> bool:
+    return any(mark.since <= since for name, since in asked.items() if name in (mark.gpu, ALL))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An allocation handed to a container as the kubelet and a CRI engine do it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from gpuhook.kubernetes.allocation import Allocation, DeviceSpec
+from tests.contract import bundles
+from tests.contract.bundles import Bundle
+
+
+def hand(given: Allocation, bundle: Bundle) -> None:
+    """Write into config.json what an engine makes of `given`, all but its CDI names.
+
+    A variable replaces the image's; nodes have the numbers that the host's have, and a rule each.
+    """
+    config = bundle.config()
+    env = config["process"]["env"]
+    names = {entry.partition("=")[0]: position for position, entry in enumerate(env)}
+    for name, value in given.envs.items():
+        if name in names:
+            env[names[name]] = f"{name}={value}"
+        else:
+            env.append(f"{name}={value}")
+    config.setdefault("annotations", {}).update(given.annotations)
+    linux = config["linux"]
+    for device in given.devices:
+        node, rule = _node(device)
+        linux.setdefault("devices", []).append(node)
+        linux["resources"]["devices"].append(rule)
+    bundle.write(config)
+    for mount in given.mounts:
+        how = "ro" if mount.read_only else "rw"
+        bundle.mount(Path(mount.host_path), mount.container_path, "rbind", "rprivate", how)
+
+
+def podman_options(given: Allocation) -> list[str]:
+    """Return the options by which podman hands over the variables and CDI devices of `given`."""
+    others = [*given.mounts, *given.devices, *given.annotations]
+    assert others == [], "podman is given no more than CDI names"
+    words = [word for name in given.cdi_devices for word in ("--device", name)]
+    for name, value in given.envs.items():
+        words += ["--env", f"{name}={value}"]
+    return words
+
+
+def _node(device: DeviceSpec) -> tuple[dict[str, object], dict[str, object]]:
+    status = os.stat(device.host_path)
+    assert stat.S_ISCHR(status.st_mode), device
+    major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    node = bundles.device(device.container_path, major, minor)
+    return node, bundles.rule(major, minor, device.permissions)

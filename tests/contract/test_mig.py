@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG instances in containers of real runtimes: what one sees of its own, and of its neighbours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.live import BOTH, Live, sleeping, started
+from tests.contract.product import CONTROL, KIND, MAJOR, Product, asks, product
+from tests.contract.runtimes import run
+from tests.contract.test_repair import reset
+from tests.contract.views import View, questions
+
+CAP = "/dev/nvidia-caps/nvidia-cap"
+CAPS = 506  # the major of nvidia-caps on the simulated node
+# The instances of the node by their nodes: minors of the GPU and of the two capabilities.
+NODES = {"0:0": (0, 66, 67), "0:1": (0, 75, 76), "1:0": (2, 291, 292), "1:1": (2, 300, 301)}
+NODES |= {"1:2": (2, 300, 302), "1:4": (2, 354, 355)}
+FORMS = {
+    "index": "0:1",
+    "type-index": "mig0:1",
+    "uuid": "{uuid}",
+    "upper case": "{UUID}",
+    "old": "MIG-{gpu}/8/0",
+    "replica": "{uuid}::3",
+    "replica by index": "0:1::3",
+    "CDI name": "nvidia.com/gpu={uuid}",
+}
+
+
+@pytest.fixture(scope="module")
+def mig(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook as installed on a node with MIG, which no test changes."""
+    return product(tmp_path_factory.mktemp("mig"), "a100-mig", node8.bindir)
+
+
+def uuid(mig: Product, name: str) -> str:
+    """Return the UUID of an instance by its index."""
+    gpu, index = map(int, name.split(":"))
+    return next(one.uuid for one in mig.gpu(gpu).instances if one.index == index)
+
+
+def spelled(mig: Product, form: str) -> str:
+    """Return a name of the instance 0:1."""
+    whole = uuid(mig, "0:1")
+    return FORMS[form].format(uuid=whole, UUID=whole.upper(), gpu=mig.gpu(0).uuid)
+
+
+def tries() -> list[str]:
+    """Return the questions for the probe: every node of an instance, and every GPU's."""
+    caps = {f"{CAPS}:{minor}" for _, *minors in NODES.values() for minor in minors}
+    return questions(tries=[*sorted(caps), *(f"{MAJOR}:{minor}" for minor in range(3))])
+
+
+def assert_instances(view: View, *names: str) -> None:
+    """Assert that a container has the nodes of these instances and may open them; no others."""
+    gpus = {NODES[name][0] for name in names}
+    caps = {minor for name in names for minor in NODES[name][1:]}
+    expected = {f"/dev/nvidia{minor}" for minor in gpus} | {f"{CAP}{minor}" for minor in caps}
+    assert set(view.gpus()) == CONTROL | expected
+    assert all(node.allowed for node in view.gpus().values()), view.gpus()
+    numbers = {f"{MAJOR}:{minor}" for minor in gpus} | {f"{CAPS}:{minor}" for minor in caps}
+    assert {number for number, told in view.tries.items() if told != "EPERM"} == numbers
+
+
+def noted(live: Live) -> list[str]:
+    """Return the devices of the container's entry in the ledger."""
+    return list(json.loads(live.seen().entry)["devices"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_instance_by_any_name(
+    form: str, mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Each form of its name gives an instance's three nodes, and nothing of its neighbours'."""
+    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks(spelled(mig, form)))
+    done = run(made, [mig.runtime], env=mig.on("runc"))
+    assert_instances(done.view, "0:1")
+    cap = done.view.gpus()[f"{CAP}75"]
+    assert (cap.major, cap.minor, cap.mode) == (CAPS, 75, 0o444)
+
+
+@pytest.mark.parametrize("door", ["crun-v2", "runc-prestart", "podman-cdi"])
+def test_by_other_ways(
+    door: str, mig: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """The hook, crun, and an engine that applies the spec itself give the same."""
+
+    def never() -> NoReturn:
+        raise AssertionError
+
+    doors = Doors(mig, tmp_path, never)
+    view = doors.through(door, root_of("debian"), ["/probe", *tries()], "1:2,0:0").view
+    caps = {path for path in view.gpus() if path.startswith(CAP)}
+    assert caps == {f"{CAP}{minor}" for minor in (300, 302, 66, 67)}
+    assert view.tries[f"{CAPS}:301"] == view.tries[f"{CAPS}:76"] == "EPERM"
+    assert view.tries[f"{CAPS}:302"] != "EPERM"
+
+
+def test_every_capability_keeps_them(
+    mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A container that asks for utility alone can use its instance."""
+    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1", "utility"))
+    view = run(made, [mig.runtime], env=mig.on("runc")).view
+    assert set(view.gpus()) == {"/dev/nvidiactl", "/dev/nvidia0", f"{CAP}75", f"{CAP}76"}
+
+
+@pytest.mark.parametrize("name", ["0", "GPU", "bus", "1:3", "MIG-0"])
+def test_what_is_not_offered(
+    name: str, mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A GPU in MIG mode by any of its own names, and no instance, starts no container."""
+    names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
+    made = bundle_of(root_of("debian"), ["/probe"], asks(names.get(name, name)))
+    done = run(made, [mig.runtime], env=mig.on("runc"))
+    assert done.rc != 0
+    assert "GH1102" in done.stderr
+
+
+def test_who_holds_what(mig: Product, tmp_path: Path) -> None:
+    """`gpuhook ps` shows the instance and its replica, by whatever name it was asked for."""
+    mine = mig.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("1:2::3,2"))
+    with started(made, mine, "runc", "host", mine.runtime):
+        (held,) = mine.holders()
+    assert set(held["gpus"]) == {uuid(mine, "1:2"), str(mine.gpu(2).uuid)}
+    assert held["replicas"] == ["1:2::3"]
+
+
+@BOTH
+def test_come_and_go(engine: str, cgroup: str, mig: Product, tmp_path: Path) -> None:
+    """Instances of one GPU are attached and detached each by itself, under any of their names."""
+    mine = mig.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks(uuid(mine, "1:1")))
+    with started(made, mine, engine, cgroup, mine.runtime) as live:
+        live.attach("1:2", uuid(mine, "1:4"))
+        assert_instances(live.view(tries()), "1:1", "1:2", "1:4")
+        assert set(mine.holders()[0]["gpus"]) == {uuid(mine, f"1:{n}") for n in (1, 2, 4)}
+
+        live.detach("1:1")
+        assert_instances(live.view(tries()), "1:2", "1:4")
+        assert set(mine.holders()[0]["gpus"]) == {uuid(mine, f"1:{n}") for n in (2, 4)}
+        live.detach("mig1:4")
+        assert_instances(live.view(tries()), "1:2")
+        assert noted(live) == [f"{KIND}=1:2"]
+        live.attach("0:0")
+        live.detach(uuid(mine, "1:2")[: len("MIG-12345678")])
+        assert_instances(live.view(tries()), "0:0")
+        live.detach(uuid(mine, "0:0"))
+        view = live.view(tries())
+        assert set(view.tries.values()) == {"EPERM"}
+        assert not [path for path in view.gpus() if path.startswith(CAP)]
+
+
+def test_replicas_of_instances(mig: Product, tmp_path: Path) -> None:
+    """An instance goes with its last replica, and is noted as held until then."""
+    mine = mig.apart(tmp_path / "node")
+    first, second = uuid(mine, "1:1"), uuid(mine, "1:2")
+    made = sleeping(tmp_path, env=asks(f"{first}::0,{first}::1,{second}::0"))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        live.detach(f"{first}::0")
+        assert_instances(live.view(tries()), "1:1", "1:2")
+        assert mine.holders()[0]["replicas"] == [f"{first}::1", f"{second}::0"]
+        live.detach("1:1::1")
+        assert_instances(live.view(tries()), "1:2")
+        (held,) = mine.holders()
+        assert (held["gpus"], held["replicas"]) == ([second], [f"{second}::0"])
+
+
+@BOTH
+def test_lost_and_repaired(engine: str, cgroup: str, mig: Product, tmp_path: Path) -> None:
+    """An instance that somebody's rules deny is seen, and put back with its GPU's node."""
+    made = sleeping(tmp_path, env=asks("0:1"))
+    with started(made, mig, engine, cgroup, mig.runtime) as live:
+        reset(live)
+        assert set(live.view(tries()).tries.values()) == {"EPERM"}
+        shown = live.gpuhook("inspect").stdout
+        for path in (f"{CAP}75 (c {CAPS}:75 rw)", f"{CAP}76 (c {CAPS}:76 rw)", "/dev/nvidia0 "):
+            assert path in shown[shown.index("GH1744: ") :]
+        live.report("repair")
+        assert_instances(live.view(tries()), "0:1")
+        assert live.report("repair")["steps"] == []

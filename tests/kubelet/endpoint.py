@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's side of a plugin's socket: a connection, and streams of device lists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+
+from gpuhook.kubernetes.api import deviceplugin_pb2 as api
+from gpuhook.kubernetes.api import services
+from tests.kubelet.waiting import Changes
+
+TIMEOUT = 60.0
+
+
+class Stream:
+    """One ListAndWatch stream, read by a thread of its own. `lists` are all that came."""
+
+    def __init__(self, channel: grpc.Channel, changes: Changes) -> None:
+        self.lists: list[list[api.Device]] = []
+        self.ended = False
+        self._changes = changes
+        self._call = channel.unary_stream(
+            services.LIST_AND_WATCH.path,
+            request_serializer=api.Empty.SerializeToString,
+            response_deserializer=api.ListAndWatchResponse.FromString,
+        )(api.Empty())
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for message in self._call:
+                with self._changes:
+                    self.lists.append(list(message.devices))
+        except grpc.RpcError:
+            pass
+        with self._changes:
+            self.ended = True
+
+    def cancel(self) -> None:
+        """End it from our side."""
+        self._call.cancel()
+        self._thread.join(TIMEOUT)
+
+
+class Endpoint:
+    """A connection to a plugin's socket; its own stream, and the calls of the kubelet."""
+
+    def __init__(self, socket: Path, options: api.DevicePluginOptions, changes: Changes) -> None:
+        """Dial, as the kubelet does before it answers Register. Raises grpc.FutureTimeoutError."""
+        self.socket = socket
+        self.options = options
+        self._changes = changes
+        self.channel = grpc.insecure_channel(
+            services.target(str(socket)), options=list(services.CHANNEL_OPTIONS)
+        )
+        try:
+            grpc.channel_ready_future(self.channel).result(timeout=10)
+        except grpc.FutureTimeoutError:
+            self.channel.close()
+            raise
+        self.stream = Stream(self.channel, changes)
+
+    def watch(self) -> Stream:
+        """Open one more stream."""
+        return Stream(self.channel, self._changes)
+
+    @property
+    def devices(self) -> dict[str, api.Device]:
+        """The devices of the last list by their ids, in the list's order; none yet: {}."""
+        lists = self.stream.lists
+        return {device.ID: device for device in lists[-1]} if lists else {}
+
+    def get_options(self) -> api.DevicePluginOptions:
+        """Call GetDevicePluginOptions."""
+        call = self.channel.unary_unary(
+            services.OPTIONS.path,
+            request_serializer=api.Empty.SerializeToString,
+            response_deserializer=api.DevicePluginOptions.FromString,
+        )
+        return call(api.Empty(), timeout=TIMEOUT)
+
+    def allocate(self, *containers: Sequence[str]) -> api.AllocateResponse:
+        """Call Allocate: the ids for each container."""
+        call = self.channel.unary_unary(
+            services.ALLOCATE.path,
+            request_serializer=api.AllocateRequest.SerializeToString,
+            response_deserializer=api.AllocateResponse.FromString,
+        )
+        requests = [api.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
+        return call(api.AllocateRequest(container_requests=requests), timeout=TIMEOUT)
+
+    def preferred(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> list[str]:
+        """Call GetPreferredAllocation for one container."""
+        call = self.channel.unary_unary(
+            services.PREFERRED.path,
+            request_serializer=api.PreferredAllocationRequest.SerializeToString,
+            response_deserializer=api.PreferredAllocationResponse.FromString,
+        )
+        request = api.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
+        )
+        asked = api.PreferredAllocationRequest(container_requests=[request])
+        (answer,) = call(asked, timeout=TIMEOUT).container_responses
+        return list(answer.deviceIDs)
+
+    def pre_start(self, ids: Sequence[str]) -> None:
+        """Call PreStartContainer."""
+        call = self.channel.unary_unary(
+            services.PRE_START.path,
+            request_serializer=api.PreStartContainerRequest.SerializeToString,
+            response_deserializer=api.PreStartContainerResponse.FromString,
+        )
+        call(api.PreStartContainerRequest(devices_ids=ids), timeout=TIMEOUT)
+
+    def close(self) -> None:
+        """End the stream and the connection."""
+        self.stream.cancel()
+        self.channel.close()

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The serving side in a test: an event loop in a thread, plain answers, what was observed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.allocation import Allocation
+from gpuhook.kubernetes.devices import Device, Resource, Unit
+from gpuhook.kubernetes.serving import Serving
+from tests.kubelet.waiting import Changes
+
+T = TypeVar("T")
+
+
+def device(name: str, numa_node: int | None = None) -> Device:
+    """Return a device with this UUID."""
+    return Device(name, "0", name, 0, ("/dev/nvidia0",), ("/dev/nvidia0",), numa_node=numa_node)
+
+
+def resource(count: int = 2, replicas: int = 2, name: str = "nvidia.com/gpu") -> Resource:
+    """Return a resource of `count` GPUs, GPU-0 and so on, with `replicas` units each."""
+    gpus = [device(f"GPU-{index}") for index in range(count)]
+    return Resource(
+        name, tuple(Unit(f"{gpu.uuid}::{n}", gpu, n) for gpu in gpus for n in range(replicas))
+    )
+
+
+class Answers:
+    """Answers that say what was asked; `error` is raised instead, if set."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
+        self._fail()
+        return [Allocation(envs={"GPUS": ",".join(ids)}) for ids in requests]
+
+    def preferred(
+        self, resource: Resource, available: list[str], must_include: list[str], size: int
+    ) -> list[str]:
+        self._fail()
+        return [*must_include, *reversed(available)][: max(size, 0)]
+
+    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+        self._fail()
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+class Observed:
+    """An observer that keeps what it was told: `events` are (name, resource or what else)."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.events: list[tuple[str, object]] = []
+        self.errors: list[GpuhookError] = []
+        self.reasons: list[str] = []
+        self.open = 0
+
+    def count(self, name: str) -> int:
+        """Return how often an event came."""
+        with self.changes:
+            return [event for event, _ in self.events].count(name)
+
+    def wait_for(self, name: str, times: int = 1) -> None:
+        """Return when the event has come that often."""
+        self.changes.wait_for(lambda: self.count(name) >= times, f"{name} x {times}")
+
+    def _tell(self, name: str, what: object) -> None:
+        with self.changes:
+            self.events.append((name, what))
+
+    def serving(self, resource: str, socket: str) -> None:
+        self._tell("serving", socket)
+
+    def serving_failed(self, resource: str, reason: GpuhookError, retry: float | None) -> None:
+        self.errors.append(reason)
+        self._tell("serving_failed", reason.code)
+
+    def stopped(self, resource: str) -> None:
+        self._tell("stopped", resource)
+
+    def registered(self, resource: str, seconds: float) -> None:
+        self._tell("registered", resource)
+
+    def registration_failed(self, resource: str, reason: GpuhookError, retry: float) -> None:
+        self.errors.append(reason)
+        self._tell("registration_failed", reason.code)
+
+    def registration_skipped(self, resource: str) -> None:
+        self._tell("registration_skipped", resource)
+
+    def kubelet_absent(self, socket: str) -> None:
+        self._tell("kubelet_absent", socket)
+
+    def unwatched(self, resource: str) -> None:
+        self._tell("unwatched", resource)
+
+    def watch_failed(self, reason: OSError) -> None:
+        self._tell("watch_failed", str(reason))
+
+    def list_sent(self, resource: str, devices: int, size: int) -> None:
+        self._tell("list_sent", devices)
+
+    def streams(self, resource: str, count: int) -> None:
+        self.open = count
+        self._tell("streams", count)
+
+    def allocated(self, resource: str, requests: Sequence[Sequence[str]], seconds: float) -> None:
+        self._tell("allocated", [list(ids) for ids in requests])
+
+    def preferred(self, resource: str, seconds: float) -> None:
+        self._tell("preferred", resource)
+
+    def pre_started(self, resource: str, ids: Sequence[str], seconds: float) -> None:
+        self._tell("pre_started", list(ids))
+
+    def refused(self, resource: str, method: str, reason: str, seconds: float) -> None:
+        self.reasons.append(reason)
+        self._tell("refused", method)
+
+    def broken(self, resource: str, method: str, error: Exception) -> None:
+        self._tell("broken", repr(error))
+
+
+class LoopThread:
+    """An event loop in a thread; `run` gives it a coroutine and waits for its result."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def tasks(self) -> int:
+        """Return how many tasks there are, less the one that counts."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return self.run(count())
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(60)
+        self.loop.close()
+
+
+class Plugin:
+    """Serving with plain answers, in a thread; `with` stops it."""
+
+    def __init__(
+        self, directory: Path, *, kubelet: str | None = None, pre_start: bool = False
+    ) -> None:
+        self.answers = Answers()
+        self.observed = Observed()
+        self.thread = LoopThread()
+        socket = str(directory / "kubelet.sock") if kubelet is None else kubelet
+        self.serving = Serving(str(directory), socket, self.answers, self.observed, pre_start)
+        self._stopped = False
+
+    def __enter__(self) -> Plugin:  # noqa: PYI034  # Self is of Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.thread.close()
+
+    def offer(self, *resources: Resource, unhealthy: Mapping[str, str] | None = None) -> None:
+        self.thread.run(self.serving.offer(resources, unhealthy or {}))
+
+    def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self.thread.run(self.serving.stop())

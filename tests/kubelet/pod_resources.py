@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for the kubelet's pod resources service, with answers that a test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from gpuhook.kubernetes.api import podresources_pb2 as api
+from gpuhook.kubernetes.api import services
+
+
+def pod(  # what one container of a pod holds
+    namespace: str, name: str, container: str, resource: str, ids: Sequence[str]
+) -> api.PodResources:
+    """Return a pod of one container that holds devices of one resource."""
+    devices = api.ContainerDevices(resource_name=resource, device_ids=ids)
+    holder = api.ContainerResources(name=container, devices=[devices])
+    return api.PodResources(namespace=namespace, name=name, containers=[holder])
+
+
+class PodResources:
+    """The service on `socket`. `pods` and `allocatable` may be set at any time."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.pods: list[api.PodResources] = []
+        self.allocatable: list[api.ContainerDevices] = []
+        self.calls = 0
+        self._server: grpc.Server | None = None
+
+    def __enter__(self) -> PodResources:  # noqa: PYI034  # Self is of Python 3.11
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Serve, in place of a socket that is there."""
+        server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
+        answers: dict[services.Method[Any, Any], Callable[[Any, grpc.ServicerContext], Any]] = {
+            services.LIST_PODS: self._list,
+            services.GET_POD: self._get,
+            services.GET_ALLOCATABLE: self._get_allocatable,
+        }
+        handlers = {
+            method.name: grpc.unary_unary_rpc_method_handler(
+                answer,
+                request_deserializer=method.request.FromString,
+                response_serializer=method.response.SerializeToString,
+            )
+            for method, answer in answers.items()
+        }
+        service = services.LIST_PODS.path[1:].split("/")[0]
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        server.add_insecure_port(services.target(str(self.socket)))
+        server.start()
+        self._server = server
+
+    def stop(self) -> None:
+        """Stop; the socket goes."""
+        if self._server is not None:
+            self._server.stop(None).wait()
+            self._server = None
+
+    def _list(self, _request: object, _context: object) -> api.ListPodResourcesResponse:
+        self.calls += 1
+        return api.ListPodResourcesResponse(pod_resources=self.pods)
+
+    def _get(
+        self, request: api.GetPodResourcesRequest, context: grpc.ServicerContext
+    ) -> api.GetPodResourcesResponse:
+        self.calls += 1
+        wanted = (request.pod_namespace, request.pod_name)
+        found = [one for one in self.pods if (one.namespace, one.name) == wanted]
+        if not found:
+            context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted[0]}/{wanted[1]} not found")
+        return api.GetPodResourcesResponse(pod_resources=found[0])
+
+    def _get_allocatable(self, _request: object, _context: object) -> object:
+        self.calls += 1
+        return api.AllocatableResourcesResponse(devices=self.allocatable)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever the kubelet asks for: an answer that names just that, or a fault."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.allocate import allocate
+from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
+from gpuhook.kubernetes.configuration import ID_STRATEGIES, LIST_STRATEGIES
+from gpuhook.kubernetes.context import Context
+from gpuhook.kubernetes.devices import Device, Resource, Unit
+
+GPUS, REPLICAS = 4, 3
+VENDOR = "k8s.device-plugin.nvidia.com"
+
+
+def _device(index: int) -> Device:
+    path = f"/dev/nvidia{index}"
+    return Device(f"GPU-{index}", str(index), f"GPU-{index}", index, (path,), ("/host" + path,))
+
+
+DEVICES = [_device(index) for index in range(GPUS)]
+UNITS = tuple(Unit(f"{d.uuid}::{n}", d, n) for d in DEVICES for n in range(REPLICAS))
+CONTEXTS = st.builds(
+    Context,
+    strategies=st.sets(st.sampled_from(LIST_STRATEGIES), min_size=1).map(
+        lambda chosen: tuple(name for name in LIST_STRATEGIES if name in chosen)
+    ),
+    id_strategy=st.sampled_from(ID_STRATEGIES),
+    cdi_names=st.just(frozenset(f"{VENDOR}/gpu={device.uuid}" for device in DEVICES)),
+    pass_device_specs=st.booleans(),
+    control_nodes=st.just((DeviceSpec("/dev/nvidiactl", "/host/dev/nvidiactl"),)),
+    host_files=st.just(Allocation({"LD_LIBRARY_PATH": "/x"}, (Mount("/x/libcuda.so.1", "/c"),))),
+)
+RESOURCES = st.builds(
+    Resource,
+    st.just("nvidia.com/gpu"),
+    st.just(UNITS),
+    st.just("time-slicing"),
+    refuses_more_than_one=st.booleans(),
+)
+KNOWN = st.lists(st.sampled_from([unit.id for unit in UNITS]), max_size=8)
+
+
+@given(RESOURCES, st.lists(st.text() | st.sampled_from([u.id for u in UNITS])), CONTEXTS)
+def test_no_request_is_too_strange(resource: Resource, ids: list[str], context: Context) -> None:
+    """A request is answered, or refused with a fault of ours."""
+    unknown = not set(ids) <= {unit.id for unit in UNITS}
+    refused = resource.refuses_more_than_one and len(set(ids)) > 1
+    if unknown or refused:
+        with pytest.raises(GpuhookError) as caught:
+            allocate(resource, ids, context)
+        assert caught.value.code == ("GH1850" if unknown else "GH1852")
+        return
+    answer = allocate(resource, ids, context)
+    assert answer.envs or answer.annotations or answer.cdi_devices
+
+
+@given(KNOWN, CONTEXTS)
+def test_the_order_of_a_request_is_no_matter(ids: list[str], context: Context) -> None:
+    """The kubelet's order is that of a set: the same units give the same answer."""
+    resource = Resource("nvidia.com/gpu", UNITS, "time-slicing")
+    assert allocate(resource, ids[::-1] + ids, context) == allocate(resource, ids, context)
+
+
+@given(KNOWN.filter(bool), CONTEXTS)
+def test_an_answer_names_what_was_asked_for(ids: list[str], context: Context) -> None:
+    """Every GPU that was asked for is in it, no other is, and nothing is there twice."""
+    answer = allocate(Resource("nvidia.com/gpu", UNITS, "time-slicing"), ids, context)
+    asked = {unit.device for unit in UNITS if unit.id in ids}
+    others = [device for device in DEVICES if device not in asked]
+    assert answer.envs["GPUHOOK_REPLICAS"] == ",".join(u.id for u in UNITS if u.id in ids)
+    mounted = [mount.container_path for mount in answer.mounts]
+    made = [spec.container_path for spec in answer.devices]
+    named = [*answer.cdi_devices, *",".join(answer.annotations.values()).split(",")]
+    for paths in (mounted, made, list(answer.cdi_devices)):
+        assert len(paths) == len(set(paths))
+    for device in others:
+        assert device.paths[0] not in made
+        assert f"{VENDOR}/gpu={device.uuid}" not in named
+        assert not any(path.endswith("/" + device.uuid) for path in mounted)
+    if "host-files" in context.strategies:
+        assert {device.paths[0] for device in asked} <= set(made)
+    if "cdi-cri" in context.strategies:
+        assert answer.cdi_devices == tuple(
+            f"{VENDOR}/gpu={device.uuid}" for device in DEVICES if device in asked
+        )
+    if "volume-mounts" in context.strategies:
+        key = "index" if context.id_strategy == "index" else "uuid"
+        ends = {path.rpartition("/")[2] for path in mounted}
+        assert {getattr(device, key) for device in asked} <= ends

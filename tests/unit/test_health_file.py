@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks on disk, the evidence of a node, and `gpuhook health`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import health_evidence, health_file
+from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes.devices import Device
+from gpuhook.kubernetes.health import HealthBook
+from gpuhook.kubernetes.health_marks import Evidence, Mark
+from gpuhook.kubernetes.watcher import Reported
+from gpuhook.programs.cli import main
+from gpuhook.vendors.nvidia.inventory import Gpu
+
+UUID = "GPU-3d2b7a51-6c1e-4a3f-9d5c-0a1b2c3d4e5f"
+OTHER = "GPU-3d2b7a51-0000-4a3f-9d5c-0a1b2c3d4e5f"
+DEVICE = Device(UUID, "0", UUID, 0, (), ())
+NODE = Evidence("boot-1", "driver-1")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give everything a state directory of its own."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+def health(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["health", *arguments], prog_name="gpuhook")
+
+
+def marked() -> HealthBook:
+    book = HealthBook(Health(), NODE)
+    book.seen([Gpu(0, UUID)], 0.0)
+    book.xid(Reported(UUID, 95, 2, None), None, 1_700_000_000.0)
+    return book
+
+
+def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
+    """The pod's restart is no evidence, whatever the GPU answers; a reboot is."""
+    book = HealthBook(Health(), NODE)
+    book.xid(Reported(UUID, 79), None, 1.0)
+    health_file.write(book.marks)
+    again = HealthBook(Health(), NODE, health_file.read())
+    assert again.evidence(NODE) == ()
+    again.seen([Gpu(0, UUID)], 2.0)
+    assert list(again.unhealthy([DEVICE])) == [UUID]
+    rebooted = Evidence("boot-2", "driver-1")
+    later = HealthBook(Health(), rebooted, health_file.read())
+    assert len(later.evidence(rebooted)) == 1
+    assert later.unhealthy([DEVICE]) == {}
+
+
+def test_a_condition_is_not_kept() -> None:
+    """That a GPU is not listed is seen anew, or not."""
+    book = marked()
+    book.seen([], 2.0)
+    assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
+    health_file.write(book.marks)
+    assert [mark.source for mark in health_file.read()] == ["xid 95"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "marks": []}', "[" * 100_000]
+)
+def test_a_broken_file_says_nothing(text: str) -> None:
+    """No file, and no file that makes sense, are the same."""
+    assert health_file.read() == ()
+    os.makedirs(health_file.directory())
+    Path(health_file.path()).write_text(text, encoding="utf-8")
+    assert health_file.read() == ()
+
+
+def test_a_file_that_others_can_write_is_not_believed() -> None:
+    """Nobody but root and the plugin's user marks GPUs."""
+    health_file.write(marked().marks)
+    os.chmod(health_file.path(), 0o666)
+    assert health_file.read() == ()
+
+
+def test_evidence_is_read_from_the_node(place: Path) -> None:
+    """The boot id, this loading of the driver and the GPU's PCI device, as far as they are."""
+    assert health_evidence.read(root=str(place)) == Evidence()
+    boot = place / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("b0071d\n", encoding="ascii")
+    module = place / "sys/module/nvidia"
+    slot = place / "sys/bus/pci/devices/0000:00:1e.0"
+    for directory in (module, slot):
+        directory.mkdir(parents=True)
+    gpus = [Gpu(0, UUID, pci_bus_id="00000000:00:1E.0"), Gpu(1, lost="fallen off the bus")]
+    found = health_evidence.read(gpus, str(place))
+    assert found == Evidence("b0071d", str(module.stat().st_ino), {UUID: str(slot.stat().st_ino)})
+
+
+def test_show() -> None:
+    """People get a table and programs an object; nothing marked is said on standard error."""
+    assert "no GPU is marked" in health("show").stderr
+    assert json.loads(health("show", "-o", "json").stdout)["marks"] == []
+    health_file.write(marked().marks)
+    header, row = health("show").stdout.splitlines()
+    assert header.split() == ["GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE"]
+    assert row.split()[:3] == ["0", UUID, "2:*"]
+    assert "XID 95 (a memory error that was not contained)  reset the GPU" in row
+    assert row.endswith("2023-11-14T22:13:20Z")
+    document = json.loads(health("show", "-o", "json").stdout)
+    assert document["schema"] == "gpuhook/health/v1"
+    assert document["marks"] == [
+        {
+            "gpu": UUID,
+            "index": 0,
+            "instance": "2:*",
+            "source": "xid 95",
+            "reason": "XID 95 (a memory error that was not contained)",
+            "remedy": "reset the GPU",
+            "since": 1_700_000_000.0,
+            "clearing": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize("name", ["0", UUID, UUID[:12]])
+def test_clear_is_asked_of_the_plugin(name: str) -> None:
+    """The request waits until the plugin has done it, and is for what is marked by then."""
+    book = marked()
+    health_file.write(book.marks)
+    assert health("clear", name).exit_code == 0
+    assert "is being cleared" in health("show").stdout
+    assert list(health_file.asked()) == [UUID]
+    for gpu, since in health_file.asked().items():
+        assert len(book.cleared(gpu, since)) == 1
+        health_file.done(gpu)
+        health_file.done(gpu)
+    assert health_file.asked() == {}
+    assert book.unhealthy([DEVICE]) == {}
+
+
+def test_clear_all_needs_no_mark() -> None:
+    """It is of use where the marks cannot be read."""
+    assert health("clear", "all").exit_code == 0
+    assert list(health_file.asked()) == ["all"]
+
+
+@pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
+def test_clear_wants_one_gpu(name: str) -> None:
+    """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
+    health_file.write([*marked().marks, Mark(OTHER, "lost", "lost")])
+    failed = health("clear", name)
+    assert failed.exit_code == 1
+    assert "GH1861" in failed.stderr
+    assert health_file.asked() == {}
+
+
+def test_a_request_is_named_by_a_gpu() -> None:
+    """Nothing else becomes the name of a file, and nothing else is read as a request."""
+    with pytest.raises(GpuhookError, match="not the UUID"):
+        health_file.ask_to_clear("../GPU-0")
+    health_file.ask_to_clear(UUID)
+    stray = Path(health_file.directory(), "clear", "stray")
+    stray.touch()
+    assert list(health_file.asked()) == [UUID]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capability nodes of MIG instances: found, missing, wrong, made."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import gather, mig_nodes
+from tests.simulated.node import SimulatedNode, make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.mig_nodes import InstancesFound
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path, "a100-mig")
+
+
+def asked(made: SimulatedNode, *, create: bool = False, require: bool = True) -> Node:
+    where = gather.roots(made.driver_root, made.dev_root, made.host_root)
+    return gather.node(where, create_nodes=create, require_nodes=require)
+
+
+def found(made: SimulatedNode, *, create: bool = False) -> InstancesFound:
+    """Search for what NVML knows nothing of: the minors."""
+    gpus = tuple(
+        replace(
+            gpu,
+            instances=tuple(
+                replace(one, gpu_instance_minor=None, compute_instance_minor=None)
+                for one in gpu.instances
+            ),
+        )
+        for gpu in made.node.gpus
+    )
+    return mig_nodes.find(made.host_root, made.dev_root, made.node.majors, gpus, create=create)
+
+
+def troubles(gpus: InstancesFound | Node) -> dict[str, str]:
+    """Return the trouble of each instance that has one, by its index."""
+    return {
+        f"{gpu.index}:{one.index}": one.trouble
+        for gpu in gpus.gpus
+        for one in gpu.instances
+        if one.trouble
+    }
+
+
+def cap(made: SimulatedNode, minor: int) -> Path:
+    return Path(made.dev_root, "dev/nvidia-caps", f"nvidia-cap{minor}")
+
+
+def proc(made: SimulatedNode, name: str) -> Path:
+    return Path(made.host_root, "proc/driver", name)
+
+
+def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
+    """Instances have the minors of their own GPU, by its minor and not by its index."""
+    node = asked(made)
+    assert node.gpus == made.node.gpus
+    assert set(node.device_nodes) == set(made.node.device_nodes)
+    third = node.gpus[1].instances[2]
+    assert (third.gpu_instance_minor, third.compute_instance_minor) == (300, 302)
+
+
+def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:
+    """Two compute instances of one GPU instance have its node in common."""
+    paths = [node.path for node in found(made).nodes]
+    assert paths.count("/dev/nvidia-caps/nvidia-cap300") == 1
+    assert len(paths) == 7 * 2 + 7
+
+
+def test_minors_by_the_capabilities_tree(made: SimulatedNode) -> None:
+    """Without mig-minors, each capability's own file has its minor."""
+    proc(made, "nvidia-caps/mig-minors").unlink()
+    assert found(made).gpus == made.node.gpus
+
+
+def test_minors_without_the_capabilities_tree(made: SimulatedNode) -> None:
+    """With mig-minors nothing else is needed to find the nodes."""
+    proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
+    assert found(made).gpus == made.node.gpus
+
+
+def test_a_capability_that_nobody_knows(made: SimulatedNode) -> None:
+    """An instance whose capability the kernel doesn't have is in trouble, and no other."""
+    proc(made, "nvidia-caps/mig-minors").unlink()
+    proc(made, "nvidia/capabilities/gpu2/mig/gi3/ci1/access").unlink()
+    ((name, trouble),) = troubles(found(made)).items()
+    assert name == "1:2"
+    assert trouble.startswith("gpu2/gi3/ci1/access is neither in /proc/driver/nvidia-caps/mig-min")
+
+
+def test_a_missing_node(made: SimulatedNode) -> None:
+    """A missing node is its instance's trouble, which names it and what makes it."""
+    cap(made, 76).unlink()
+    node = asked(made)
+    ((name, trouble),) = troubles(node).items()
+    assert name == "0:1"
+    assert trouble == (
+        f"{cap(made, 76)} is missing: run nvidia-modprobe -f "
+        "/proc/driver/nvidia/capabilities/gpu0/mig/gi8/ci0/access, "
+        "or gpuhook generate-cdi with --create-device-nodes"
+    )
+    assert "/dev/nvidia-caps/nvidia-cap76" not in {device.path for device in node.device_nodes}
+    assert not cap(made, 76).exists()
+
+
+def test_a_missing_node_of_two_instances(made: SimulatedNode) -> None:
+    """The node of a GPU instance is missed by each of its compute instances."""
+    cap(made, 300).unlink()
+    assert set(troubles(found(made))) == {"1:1", "1:2"}
+
+
+def test_no_nodes_at_all(made: SimulatedNode) -> None:
+    """Where nobody has made nodes yet, each instance says so, and both nodes are named."""
+    for path in cap(made, 1).parent.iterdir():
+        path.unlink()
+    cap(made, 1).parent.rmdir()
+    told = troubles(asked(made))
+    assert len(told) == 11
+    assert "nvidia-cap66 is missing" in told["0:0"]
+    assert "nvidia-cap67 is missing" in told["0:0"]
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o600])
+def test_missing_nodes_are_made(made: SimulatedNode, mode: int) -> None:
+    """What is missing is made, the directory too, with the driver's mode whatever the umask."""
+    for path in cap(made, 1).parent.iterdir():
+        path.unlink()
+    cap(made, 1).parent.rmdir()
+    for path in proc(made, "nvidia/capabilities").rglob("access"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("292", str(mode)), encoding="utf-8")
+    old = os.umask(0o077)
+    try:
+        node = asked(made, create=True)
+    finally:
+        os.umask(old)
+    assert node.gpus == made.node.gpus
+    status = cap(made, 302).stat()
+    assert status.st_rdev == os.makedev(506, 302)
+    assert stat.S_ISCHR(status.st_mode)
+    assert stat.S_IMODE(status.st_mode) == mode
+    names = sorted(path.name for path in cap(made, 1).parent.iterdir())
+    assert len(names) == 21
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_a_mode_that_the_driver_does_not_say(made: SimulatedNode) -> None:
+    """Without the capability's file a node is made that everybody may open."""
+    proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
+    cap(made, 66).unlink()
+    assert troubles(found(made, create=True)) == {}
+    assert stat.S_IMODE(cap(made, 66).stat().st_mode) == 0o666
+
+
+def test_what_is_there_stays(made: SimulatedNode) -> None:
+    """Making nodes leaves those alone that are there, with their mode."""
+    cap(made, 66).chmod(0o640)
+    before = cap(made, 66).stat()
+    asked(made, create=True)
+    assert cap(made, 66).stat() == before
+
+
+def test_somebody_else_was_faster(made: SimulatedNode) -> None:
+    """A node that another makes meanwhile is left as it is, and no temporary name stays."""
+    mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
+    assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
+    assert not list(cap(made, 66).parent.glob(".*"))
+
+
+def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
+    """Where no node can be made, its instance says why, and the others are usable."""
+    cap(made, 66).unlink()
+    directory = cap(made, 66).parent
+    directory.rename(directory.with_name("elsewhere"))
+    directory.symlink_to("/proc/self/fdinfo")
+    told = troubles(found(made, create=True))
+    assert "nvidia-cap66 is missing and cannot be made: " in told["0:0"]
+    directory.unlink()
+    directory.with_name("elsewhere").rename(directory)
+    assert set(troubles(found(made))) == {"0:0"}
+
+
+@pytest.mark.parametrize("number", [(506, 5), (505, 66), None])
+def test_a_wrong_node(made: SimulatedNode, number: tuple[int, int] | None) -> None:
+    """A node of another number, or a file of its name, is refused and never replaced."""
+    cap(made, 66).unlink()
+    if number is None:
+        cap(made, 66).touch()
+    else:
+        os.mknod(cap(made, 66), stat.S_IFCHR | 0o666, os.makedev(*number))
+    before = cap(made, 66).stat()
+    told = troubles(found(made, create=True))
+    assert set(told) == {"0:0"}
+    assert "is not the character device 506:66" in told["0:0"]
+    assert cap(made, 66).stat() == before
+
+
+def test_no_major(made: SimulatedNode) -> None:
+    """Without nvidia-caps in /proc/devices no node can be trusted, and none is made."""
+    file = Path(made.host_root, "proc/devices")
+    file.write_text(file.read_text("utf-8").replace("nvidia-caps", "other"), encoding="utf-8")
+    cap(made, 66).unlink()
+    told = troubles(asked(made, create=True))
+    assert len(told) == 11
+    assert all("/proc/devices has no nvidia-caps" in trouble for trouble in told.values())
+    assert not cap(made, 66).exists()
+
+
+def test_a_node_without_mig_is_left_alone(tmp_path: Path) -> None:
+    """Where no GPU has instances nothing is read, found or made."""
+    made = make_node(tmp_path, "h100x8")
+    gpus = made.node.gpus
+    assert mig_nodes.find("/nowhere", "/nowhere", {}, gpus, create=True).gpus is gpus

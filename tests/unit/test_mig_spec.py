@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG instances as CDI devices: their names, their nodes, and what is not offered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import validate
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump_file, profile, selection, words
+from gpuhook.vendors.nvidia.inventory import Gpu, Node
+from gpuhook.vendors.nvidia.spec import Choices, Described, describe
+
+A100 = dump_file.load("a100-mig")
+FIRST, SECOND, WHOLE = A100.gpus
+CAP = "/dev/nvidia-caps/nvidia-cap"
+
+
+def described(node: Node = A100, **choices: Any) -> Described:
+    """Return the description of `node`, which is a valid spec."""
+    found = describe(node, Choices(**choices))
+    validate.check(found.spec, "generated")
+    return found
+
+
+def nodes(found: Described) -> dict[str, list[str]]:
+    """Return the paths of each device's nodes, by its name."""
+    return {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in found.spec["devices"]
+    }
+
+
+def changed(gpu: int, *changes: tuple[int, dict[str, Any]], **facts: Any) -> Node:
+    """Return the node with facts of one of its GPUs, and of its instances, changed."""
+    instances = list(A100.gpus[gpu].instances)
+    for number, change in changes:
+        instances[number] = replace(instances[number], **change)
+    gpus = list(A100.gpus)
+    gpus[gpu] = replace(gpus[gpu], **{"instances": tuple(instances), **facts})
+    return replace(A100, gpus=tuple(gpus))
+
+
+def test_an_instance_has_three_nodes() -> None:
+    """An instance is its GPU's node and those of its two capabilities, by any of its names."""
+    found = nodes(described(strategies=("index", "uuid", "type-index")))
+    expected = ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
+    for name in ("0:1", "mig0:1", FIRST.instances[1].uuid):
+        assert found[name] == expected
+    assert found["1:2"] == ["/dev/nvidia2", f"{CAP}300", f"{CAP}302"]
+    assert found["2"] == found["gpu2"] == found[str(WHOLE.uuid)] == ["/dev/nvidia1"]
+
+
+def test_a_gpu_in_mig_mode_is_not_offered_whole() -> None:
+    """Only instances and undivided GPUs have names; holes keep theirs for nobody."""
+    found = list(nodes(described(strategies=("index",))))
+    first = [f"0:{index}" for index in range(7)]
+    assert found == [*first, "1:0", "1:1", "1:2", "1:4", "2", "all"]
+    found = list(nodes(described(strategies=("uuid", "type-index"))))
+    assert not {FIRST.uuid, SECOND.uuid, "gpu0", "gpu1"} & set(found)
+
+
+def test_all_is_every_instance_and_undivided_gpu() -> None:
+    """`all` has the nodes of all of them, each once."""
+    every = nodes(described())["all"]
+    assert len(every) == len(set(every)) == 3 + 7 * 2 + 7
+    assert every[:4] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", f"{CAP}66"]
+
+
+def test_nodes_keep_their_mode() -> None:
+    """A capability's node has the mode that it has on the host, and no number."""
+    device = next(d for d in described().spec["devices"] if d["name"] == "0:0")
+    assert device["containerEdits"]["deviceNodes"][1] == {
+        "path": f"{CAP}66",
+        "fileMode": 0o444,
+        "permissions": "rw",
+    }
+    assert described().spec["cdiVersion"] == "0.5.0"
+
+
+OLD = f"MIG-{FIRST.uuid}/8/0"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["0:1", "mig0:1", FIRST.instances[1].uuid, FIRST.instances[1].uuid.upper(), OLD, OLD.lower()],
+)
+def test_one_instance_by_any_name(identifier: str) -> None:
+    """--device-id takes each form of an instance's name; `all` is what was chosen."""
+    found = nodes(described(device_ids=(identifier,)))
+    expected = ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
+    assert found == {"0:1": expected, FIRST.instances[1].uuid: expected, "all": expected}
+
+
+def test_instances_and_gpus_together() -> None:
+    """Several ids of instances and GPUs are described in the node's order."""
+    found = described(device_ids=("gpu2", "1:4", "0:6", "0:2"), strategies=("index",))
+    assert list(nodes(found)) == ["0:2", "0:6", "1:4", "2", "all"]
+    assert [len(gpu.instances) for gpu in found.gpus] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("identifier", ["0", str(FIRST.uuid), "00000000:07:00.0", "gpu0"])
+def test_a_gpu_in_mig_mode_cannot_be_chosen(identifier: str) -> None:
+    """An id of a GPU in MIG mode is refused with the instances that it has."""
+    with pytest.raises(GpuhookError, match=r"MIG mode.*\(0:0, 0:1, ") as caught:
+        described(device_ids=(identifier,))
+    assert caught.value.code == "GH1512"
+
+
+@pytest.mark.parametrize("identifier", ["1:3", "0:7", "2:0", "mig2:0", "MIG-1", "0:", "0:1:2"])
+def test_no_such_instance(identifier: str) -> None:
+    """An id of an instance that isn't there is refused with those that are."""
+    with pytest.raises(GpuhookError, match=r"1:2, 1:4") as caught:
+        described(device_ids=(identifier,))
+    assert caught.value.code == "GH1511"
+
+
+def test_a_gpu_without_instances_is_left_out() -> None:
+    """A GPU in MIG mode that has no instance is told of, and the others are offered."""
+    found = described(changed(0, instances=()), strategies=("index",))
+    assert list(nodes(found)) == ["1:0", "1:1", "1:2", "1:4", "2", "all"]
+    assert found.warnings == (
+        "GPU 0 is left out of the spec: it is in MIG mode and has no MIG instance",
+    )
+
+
+def test_a_broken_instance_is_left_out() -> None:
+    """An instance with a trouble is told of, and its neighbours are offered."""
+    found = described(changed(0, (3, {"trouble": "its node is missing"})), strategies=("index",))
+    assert "0:3" not in nodes(found)
+    assert {"0:2", "0:4"} <= set(nodes(found))
+    assert f"{CAP}93" not in nodes(found)["all"]
+    assert found.warnings == ("MIG instance 0:3 is left out of the spec: its node is missing",)
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (changed(0, (3, {"trouble": "its node is missing"})), "its node is missing"),
+        (changed(0, (3, {"compute_instance_minor": None})), "minor numbers of its capabilities"),
+        (changed(0, lost="gone"), "it is lost (gone)"),
+        (
+            replace(A100, device_nodes=tuple(n for n in A100.device_nodes if n.path != f"{CAP}94")),
+            f"{CAP}94 is missing",
+        ),
+    ],
+)
+def test_a_broken_instance_cannot_be_chosen(node: Node, reason: str) -> None:
+    """The id of an instance that cannot be used is refused with what is wrong with it."""
+    with pytest.raises(GpuhookError) as caught:
+        described(node, device_ids=("0:3",))
+    assert caught.value.code == "GH1512"
+    assert reason in caught.value.message
+    assert list(nodes(described(node)))
+
+
+def test_nothing_but_a_gpu_without_instances() -> None:
+    """A node with nothing to offer is a fault that says why."""
+    node = changed(0, instances=())
+    with pytest.raises(GpuhookError, match="has no MIG instance") as caught:
+        described(replace(node, gpus=node.gpus[:1]))
+    assert caught.value.code == "GH1513"
+
+
+def test_capabilities_keep_the_nodes_of_instances() -> None:
+    """The nodes of an instance belong to every driver capability, as a GPU's own does."""
+    for capability in words.CAPABILITIES:
+        limited = words.parse_capabilities(capability)
+        assert words.wanted(f"{CAP}75", limited)
+        assert nodes(described(capabilities=limited))["0:1"][1:] == [f"{CAP}75", f"{CAP}76"]
+
+
+def test_an_instance_is_its_gpu_for_egl() -> None:
+    """The application profile has the bit of an instance's GPU, and none of its capabilities."""
+    nodes = selection.node_paths(SECOND, SECOND.instances[2])
+    assert b'"EGLVisibleDGPUDevices", 0x4]' in profile.content(nodes)
+
+
+def names_to(known: str, gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> set[str]:
+    found = selection.aliases(gpus, strategies)
+    return {other for other, name in found.items() if name == known}
+
+
+def test_every_other_name_of_an_instance() -> None:
+    """Each form of an instance's name leads to what the spec has; nothing leads to its GPU."""
+    instance = FIRST.instances[1]
+    lower = instance.uuid.lower()
+    by_uuid = names_to(instance.uuid, A100.gpus, ("index", "uuid"))
+    assert by_uuid == {"0:1", "mig0:1", lower, OLD.lower()}
+    assert names_to("0:1", A100.gpus, ("index",)) == {"mig0:1", lower, OLD.lower()}
+    leading = selection.aliases(A100.gpus, ("index", "uuid"))
+    assert not {str(FIRST.uuid).lower(), "gpu0", "0", "0000:07:00.0"} & set(leading)
+    assert leading["0000:47:00.0"] == WHOLE.uuid
+
+
+def test_the_uuid_of_an_old_driver_is_no_cdi_name() -> None:
+    """An instance whose UUID CDI cannot take goes by its index, and its UUID leads there."""
+    node = changed(0, (1, {"uuid": OLD}))
+    found = nodes(described(node))
+    assert OLD not in found
+    assert found["0:1"] == ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
+    assert names_to("0:1", node.gpus, ("index", "uuid")) == {"mig0:1", OLD.lower()}

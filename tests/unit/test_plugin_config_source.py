@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the device plugin's configuration comes from: a file, or one of several in a directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.config_file import Override
+from gpuhook.kubernetes.config_source import (
+    Chosen,
+    ConfigSource,
+    choose,
+    digest,
+    examine,
+    load,
+    names,
+    watched,
+)
+from gpuhook.kubernetes.configuration import Configuration
+
+SINGLE = "version: v1\nflags: {migStrategy: single}\n"
+MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
+WRONG = "version: v2\nflags: {migStrategy: 1}\n"
+
+
+class ConfigMap:
+    """A ConfigMap as the kubelet mounts it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._version = 0
+        directory.mkdir()
+
+    def publish(self, **content: str) -> None:
+        """Put new content in place, as the kubelet does: a new directory, and a renamed link."""
+        self._version += 1
+        new = self.directory / f"..2026_{self._version}"
+        new.mkdir()
+        for name, text in content.items():
+            (new / name).write_text(text)
+            if not (self.directory / name).is_symlink():
+                (self.directory / name).symlink_to(f"..data/{name}")
+        (self.directory / "..data_tmp").symlink_to(new.name)
+        (self.directory / "..data_tmp").rename(self.directory / "..data")
+        for path in self.directory.iterdir():
+            if not path.name.startswith("..") and path.name not in content:
+                path.unlink()
+
+
+@pytest.fixture
+def config_map(tmp_path: Path) -> ConfigMap:
+    mounted = ConfigMap(tmp_path / "configs")
+    mounted.publish(default="", single=SINGLE, mixed=MIXED)
+    return mounted
+
+
+def test_no_source_is_the_defaults() -> None:
+    """Without a file and a directory, what counts are the defaults, and the command line."""
+    assert load(ConfigSource()).configuration == Configuration()
+    made = load(ConfigSource(), {"flags.migStrategy": Override("mixed", "--mig-strategy")})
+    assert made.configuration.flags.mig_strategy == "mixed"
+
+
+def test_a_file(tmp_path: Path) -> None:
+    """A fixed file is read anew at each load; the digest says whether it means something else."""
+    file = tmp_path / "config.yaml"
+    file.write_text(SINGLE)
+    source = ConfigSource(file=str(file))
+    first = load(source)
+    assert (first.configuration.flags.mig_strategy, first.name) == ("single", "")
+    file.write_text("# another text\n" + SINGLE)
+    assert load(source).digest == first.digest
+    file.write_text(MIXED)
+    assert load(source).digest != first.digest
+
+
+def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
+    """The fault has the number of errors and the first with its place; all are found elsewhere."""
+    file = tmp_path / "config.yaml"
+    file.write_text(WRONG)
+    with pytest.raises(GpuhookError) as caught:
+        load(ConfigSource(file=str(file)))
+    assert caught.value.code == "GH1800"
+    assert caught.value.message == (
+        f"the configuration has 2 errors, the first: {file}:1:10: version: must be "
+        '"v1", found the text "v2"'
+    )
+    assert caught.value.hint.startswith(f"`gpuhook device-plugin --validate {file}`")
+    found = examine(ConfigSource(file=str(file)))
+    assert found.configuration is None
+    assert [finding.path for finding in found.findings] == ["version", "flags.migStrategy"]
+
+
+def test_strict_loads_refuse_unknown_keys(tmp_path: Path) -> None:
+    """What is a warning becomes the error when it is asked for."""
+    (tmp_path / "config.yaml").write_text("flags: {renameByDefault: true}\n")
+    source = ConfigSource(file=str(tmp_path / "config.yaml"))
+    assert [found.severity for found in load(source).findings] == ["warning"]
+    with pytest.raises(GpuhookError, match="has an error: "):
+        load(source, strict=True)
+
+
+@pytest.mark.parametrize("what", ["missing", "a directory"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, what: str) -> None:
+    """A missing file is a fault of its own, and not an empty configuration."""
+    path = tmp_path / "config.yaml"
+    if what == "a directory":
+        path.mkdir()
+    with pytest.raises(GpuhookError) as caught:
+        load(ConfigSource(file=str(path)))
+    assert str(path) in caught.value.message
+    with pytest.raises(GpuhookError) as caught:
+        load(ConfigSource(directory=str(tmp_path / "missing")))
+    assert caught.value.code == "GH1801"
+
+
+def test_names_are_the_files_that_show(config_map: ConfigMap) -> None:
+    """The kubelet's own names in a mounted ConfigMap are no configurations."""
+    (config_map.directory / "nested").mkdir()
+    assert names(str(config_map.directory)) == ["default", "mixed", "single"]
+
+
+def test_the_label_chooses(config_map: ConfigMap) -> None:
+    """A label's value is the name; without a label it is the one called default."""
+    source = ConfigSource(directory=str(config_map.directory))
+    assert load(source, label="single").configuration.flags.mig_strategy == "single"
+    assert load(source, label="single").name == "single"
+    assert load(source).name == "default"
+    assert load(source, label="").name == "default"
+
+
+def test_an_unknown_label_changes_nothing(config_map: ConfigMap) -> None:
+    """A label that names none is a warning: what counts until now goes on (the reference exits)."""
+    source = ConfigSource(directory=str(config_map.directory))
+    found = load(source, label="../single", current="mixed")
+    assert (found.name, found.configuration.flags.mig_strategy) == ("mixed", "mixed")
+    assert [str(finding) for finding in found.findings] == [
+        (
+            "the node's label: warning: '../single' is none of the configurations (default, mixed, "
+            "single): mixed goes on"
+        )
+    ]
+    assert load(source, label="gone").name == "default"
+
+
+CHOICES = [
+    (ConfigSource(default_name="b"), None, ["a", "b", "default"], "", "b"),
+    (ConfigSource(default_name="b"), "a", ["a", "b"], "", "a"),
+    (ConfigSource(), None, ["a", "default"], "", "default"),
+    (ConfigSource(), None, ["a"], "", "a"),
+    (ConfigSource(), None, ["a"], "b", "a"),
+    (ConfigSource(fallbacks=("empty",)), None, ["a", "b"], "", ""),
+    (ConfigSource(fallbacks=("empty",)), None, [], "", ""),
+    (ConfigSource(fallbacks=("single", "named")), None, ["a", "default"], "", "default"),
+]
+
+
+@pytest.mark.parametrize(("source", "label", "known", "current", "name"), CHOICES)
+def test_what_is_chosen(
+    source: ConfigSource, label: str | None, known: list[str], current: str, name: str
+) -> None:
+    """The label, the default, then the strategies in their order."""
+    assert choose(source, label, known, current) == Chosen(name)
+
+
+NOTHING = [
+    (ConfigSource(directory="/d"), None, ["a", "b"], "the node has no label and there is no"),
+    (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is none of the configurations (a, b)"),
+    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "there is no c, the default"),
+    (ConfigSource(directory="/d", fallbacks=()), None, ["default"], "the node has no label"),
+]
+
+
+@pytest.mark.parametrize(("source", "label", "known", "reason"), NOTHING)
+def test_nothing_can_be_chosen(
+    source: ConfigSource, label: str | None, known: list[str], reason: str
+) -> None:
+    """Where nothing says which one counts, the fault says what there is."""
+    with pytest.raises(GpuhookError) as caught:
+        choose(source, label, known)
+    assert caught.value.code == "GH1802"
+    assert reason in caught.value.message
+
+
+def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -> None:
+    """The name may be in a file, which counts instead of the label; an empty one is no label."""
+    name = tmp_path / "name"
+    source = ConfigSource(directory=str(config_map.directory), name_file=str(name))
+    assert load(source, label="mixed").name == "default"
+    name.write_text("single\n")
+    assert load(source, label="mixed").name == "single"
+    name.write_text("other\n")
+    (finding,) = load(source, current="single").findings
+    assert str(finding).startswith(f"{name}: warning: 'other' is none of")
+    name.write_text("\n")
+    assert load(source).name == "default"
+
+
+def test_a_config_map_that_changes(config_map: ConfigMap) -> None:
+    """New content behind the kubelet's link is read at the next load."""
+    source = ConfigSource(directory=str(config_map.directory))
+    before = load(source, label="single")
+    config_map.publish(default="", single=MIXED)
+    after = load(source, label="single")
+    assert after.configuration.flags.mig_strategy == "mixed"
+    assert before.digest != after.digest
+    assert names(source.directory) == ["default", "single"]
+
+
+def test_what_to_watch(config_map: ConfigMap, tmp_path: Path) -> None:
+    """Directories are watched: that of the file, of a link's target, of the name; never ..data."""
+    mounted = str(config_map.directory)
+    assert watched(ConfigSource()) == ()
+    assert watched(ConfigSource(directory=mounted)) == (mounted,)
+    assert watched(ConfigSource(file=f"{mounted}/single")) == (mounted,)
+    assert watched(ConfigSource(directory=mounted, name_file=str(tmp_path / "n"))) == (
+        mounted,
+        str(tmp_path),
+    )
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").symlink_to(config_map.directory / "single")
+    linked = watched(ConfigSource(file=str(tmp_path / "config/config.yaml")))
+    assert linked == (str(tmp_path / "config"), mounted)
+    (tmp_path / "loop").symlink_to("loop")
+    assert watched(ConfigSource(file=str(tmp_path / "loop"))) == (str(tmp_path),)
+
+
+def test_a_swap_shows_in_what_is_watched(config_map: ConfigMap) -> None:
+    """The kubelet's swap of ..data changes the watched directory itself."""
+    (directory,) = watched(ConfigSource(file=str(config_map.directory / "single")))
+    before = os.stat(directory).st_mtime_ns
+    os.utime(directory, ns=(0, 0))
+    config_map.publish(default="", single=MIXED, mixed=MIXED)
+    assert os.stat(directory).st_mtime_ns >= before
+
+
+def test_the_digest_is_of_the_meaning() -> None:
+    """Two texts that mean the same have one digest, and it is short enough for a label."""
+    one = digest(Configuration())
+    assert one == digest(load(ConfigSource()).configuration)
+    assert len(one) == 16

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check before a container starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import pre_start
+from gpuhook.kubernetes.devices import Device, Resource, Unit
+
+GIB = 1 << 30
+
+
+def shared() -> Resource:
+    units = []
+    for n in range(2):
+        device = Device(f"GPU-{n}", str(n), f"GPU-{n}", n, (), ())
+        units += [Unit(f"GPU-{n}::{replica}", device, replica) for replica in range(2)]
+    return Resource("nvidia.com/gpu", tuple(units))
+
+
+@pytest.mark.parametrize("key", ["GPU-0", "GPU-0::1"])
+def test_an_unhealthy_device_is_refused(key: str) -> None:
+    """A container that starts anew on a broken GPU is told so; others start."""
+    with pytest.raises(GpuhookError) as caught:
+        pre_start.check(shared(), ["GPU-0::1"], {key: "XID 79"})
+    assert caught.value.code == "GH1857"
+    assert "XID 79" in caught.value.message
+    pre_start.check(shared(), ["GPU-1::1"], {key: "XID 79"})
+
+
+@pytest.mark.parametrize(
+    ("free", "refused"), [(5 * GIB, False), (4 * GIB, False), (4 * GIB - 1, True), (None, False)]
+)
+def test_memory_that_is_left(free: int | None, refused: bool) -> None:
+    """Less than is due refuses with both numbers; a driver that cannot tell refuses nothing."""
+    asked: list[str] = []
+
+    def free_memory(uuid: str) -> int | None:
+        asked.append(uuid)
+        return free if uuid == "GPU-1" else 80 * GIB
+
+    ids = ["GPU-0::0", "GPU-1::0", "GPU-1::1"]
+    if refused:
+        with pytest.raises(GpuhookError, match=r"GPU-1 has 4095 MiB .* 4096") as caught:
+            pre_start.check(shared(), ids, {}, 4 * GIB, free_memory)
+        assert caught.value.code == "GH1858"
+    else:
+        pre_start.check(shared(), ids, {}, 4 * GIB, free_memory)
+    assert asked == ["GPU-0", "GPU-1"]
+
+
+def test_no_question_without_a_bound() -> None:
+    """Nobody asks the driver where no memory is due."""
+
+    def free_memory(uuid: str) -> int:
+        raise AssertionError(uuid)
+
+    pre_start.check(shared(), ["GPU-0::0"], {}, 0, free_memory)
+
+
+def test_an_id_that_is_gone() -> None:
+    """A device that the resource has no more is unknown."""
+    with pytest.raises(GpuhookError) as caught:
+        pre_start.check(shared(), ["GPU-7::0"], {})
+    assert caught.value.code == "GH1850"

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's CDI specs: what is in them, and when they are written anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import validate
+from gpuhook.kubernetes import spec_upkeep
+from gpuhook.kubernetes.allocation import DeviceSpec, Mount
+from gpuhook.kubernetes.configuration import Flags, PluginFlags
+from gpuhook.kubernetes.extra_devices import Extra
+from gpuhook.kubernetes.host_paths import at_host, places
+from gpuhook.kubernetes.spec_upkeep import Hook, Specs
+from gpuhook.vendors.nvidia import dump_file, gather
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.simulated.node import make_node
+
+VENDOR = "k8s.device-plugin.nvidia.com"
+GPU = f"{VENDOR}-gpu.json"
+OURS = Hook("gpuhook", "/usr/bin/gpuhook-hook")
+NONE = Hook("none", "/usr/bin/gpuhook-hook", "the host has no hook")
+GDR = Extra("gdrcopy", {"all": (DeviceSpec("/dev/gdrdrv", "/srv/dev/gdrdrv"),)}, "NVIDIA_GDRCOPY")
+GDS = Extra(
+    "gds",
+    {"all": (DeviceSpec("/dev/nvidia-fs0", "/dev/nvidia-fs0"),)},
+    "NVIDIA_GDS",
+    (Mount("/run/udev", "/run/udev"),),
+)
+
+
+@pytest.fixture(scope="module")
+def h100() -> Node:
+    return dump_file.load("h100x8")
+
+
+def updated(node: Node, directory: Path, *extras: Extra, hook: Hook = OURS, **more: Any) -> Specs:
+    return spec_upkeep.update(node, extras, hook, directory=str(directory), **more)
+
+
+def read(directory: Path, name: str = GPU) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((directory / name).read_text(encoding="utf-8"))
+    validate.check(document, name)
+    return document
+
+
+def test_the_specs_of_a_node(h100: Node, tmp_path: Path) -> None:
+    """GPUs by UUID in a spec of the plugin's own kind, extras each in theirs; all valid."""
+    specs = updated(h100, tmp_path / "cdi", GDR, GDS)
+    document = read(tmp_path / "cdi")
+    assert document["kind"] == f"{VENDOR}/gpu"
+    assert document["cdiVersion"] == "0.5.0"
+    assert [device["name"] for device in document["devices"]] == [g.uuid for g in h100.gpus]
+    assert specs.names == {
+        *(f"{VENDOR}/gpu={gpu.uuid}" for gpu in h100.gpus),
+        f"{VENDOR}/gdrcopy=all",
+        f"{VENDOR}/gds=all",
+    }
+    assert (specs.trouble, specs.warnings) == ("", ())
+    (gdr,) = read(tmp_path / "cdi", f"{VENDOR}-gdrcopy.json")["devices"]
+    node = {"path": "/dev/gdrdrv", "hostPath": "/srv/dev/gdrdrv", "permissions": "rw"}
+    assert gdr == {"name": "all", "containerEdits": {"deviceNodes": [node]}}
+    (gds,) = read(tmp_path / "cdi", f"{VENDOR}-gds.json")["devices"]
+    assert gds["containerEdits"]["mounts"][0]["containerPath"] == "/run/udev"
+    assert {Path(path).name for path in specs.written} == set(os.listdir(tmp_path / "cdi"))
+
+
+def test_a_kind_of_choice(h100: Node, tmp_path: Path) -> None:
+    """The vendor names the files, the kinds and the devices."""
+    specs = updated(h100, tmp_path, GDR, vendor="example.com")
+    assert sorted(os.listdir(tmp_path)) == ["example.com-gdrcopy.json", "example.com-gpu.json"]
+    assert specs.vendor == "example.com"
+    assert all(name.startswith("example.com/") for name in specs.names)
+
+
+def test_only_what_differs_is_written(h100: Node, tmp_path: Path) -> None:
+    """The same node writes nothing; another fingerprint or GPU does, and a file that is gone."""
+    path = str(tmp_path / GPU)
+    assert path in updated(h100, tmp_path, GDR).written
+    before = os.stat(path)
+    assert updated(h100, tmp_path, GDR).written == ()
+    assert os.stat(path) == before
+    assert updated(replace(h100, fingerprint="boot=x"), tmp_path, GDR).written == (path,)
+    assert os.stat(path).st_ino != before.st_ino
+    fewer = replace(h100, fingerprint="boot=x", gpus=h100.gpus[:4])
+    assert updated(fewer, tmp_path, GDR).written == (path,)
+    assert len(read(tmp_path)["devices"]) == 4
+    for damage in (os.unlink, lambda p: Path(p).write_text("{", encoding="utf-8")):
+        damage(path)
+        assert updated(fewer, tmp_path, GDR).written == (path,)
+        assert len(read(tmp_path)["devices"]) == 4
+
+
+def test_a_lost_gpu_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    """The others are described."""
+    node = dump_file.load("lost-gpu")
+    specs = updated(node, tmp_path)
+    assert len(specs.names) == 3
+    assert any("GPU 2" in warning for warning in specs.warnings)
+
+
+def test_nothing_is_raised(h100: Node, tmp_path: Path) -> None:
+    """A driver in pieces, a node without GPUs and a directory that is none are told as trouble."""
+    updated(h100, tmp_path, GDR)
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so")
+    assert updated(bare, tmp_path).trouble == "no libcuda.so"
+    assert updated(replace(h100, gpus=()), tmp_path).trouble
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    (tmp_path / "file").touch()
+    failed = updated(h100, tmp_path / "file")
+    assert str(tmp_path / "file") in failed.trouble
+    assert failed.names == frozenset()
+
+
+def test_an_extra_that_cannot_be_written(h100: Node, tmp_path: Path) -> None:
+    """The GPUs' spec serves without it."""
+    (tmp_path / f"{VENDOR}-gdrcopy.json").mkdir()
+    specs = updated(h100, tmp_path, GDR, GDS)
+    assert f"{VENDOR}/gds=all" in specs.names
+    assert f"{VENDOR}/gdrcopy=all" not in specs.names
+    assert any("gdrcopy.json" in warning for warning in specs.warnings)
+
+
+def test_no_hook(h100: Node, tmp_path: Path) -> None:
+    """Where the host has no hook, the specs name none, and the plugin says so."""
+    specs = updated(h100, tmp_path, hook=NONE)
+    assert "hooks" not in read(tmp_path)["containerEdits"]
+    assert NONE.warning in specs.warnings
+    updated(h100, tmp_path)
+    (hook,) = read(tmp_path)["containerEdits"]["hooks"]
+    assert hook["path"] == OURS.path
+
+
+def test_which_hook(tmp_path: Path) -> None:
+    """gpuhook-hook is named where it can be seen on the host, through links in its own root."""
+    root = tmp_path / "driver-root"
+
+    def chosen(path: str = "/usr/bin/gpuhook-hook", driver_root: str = "/") -> Hook:
+        plugin = PluginFlags(cdi_hook_path=path, container_driver_root=str(root))
+        return spec_upkeep.hook(Flags(driver_root=driver_root, plugin=plugin))
+
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "opt").mkdir()
+    assert (chosen().choice, "has no /usr/bin/gpuhook-hook" in chosen().warning) == ("none", True)
+    (root / "opt/hook").touch(0o755)
+    (root / "usr/bin/gpuhook-hook").symlink_to("/opt/hook")
+    assert chosen() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
+    assert "cannot be seen" in chosen(driver_root="/run/nvidia/driver").warning
+    assert "is not gpuhook-hook" in chosen("/usr/bin/nvidia-ctk").warning
+    (root / "opt/hook").chmod(0o644)
+    assert chosen().choice == "none"
+
+
+def test_from_a_container_for_the_host(tmp_path: Path) -> None:
+    """What is found below the container's driver root is described with the host's paths."""
+    made = make_node(tmp_path / "node", "t4", real_nodes=False)
+    plugin = PluginFlags(container_driver_root=made.driver_root)
+    where = places(Flags(driver_root="/run/nvidia/driver", plugin=plugin), made.host_root)
+    seen = gather.node(gather.Roots(where.driver, where.dev, made.host_root), require_nodes=False)
+    told = at_host(replace(seen, device_nodes=dump_file.load("t4").device_nodes), where)
+    updated(told, tmp_path / "cdi", hook=Hook("gpuhook", "/opt/gpuhook-hook"))
+    text = (tmp_path / "cdi" / GPU).read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    edits = read(tmp_path / "cdi")["containerEdits"]
+    assert all(m["hostPath"].startswith("/run/nvidia/driver/") for m in edits["mounts"])
+    arguments = edits["hooks"][0]["args"]
+    libcuda = arguments[arguments.index("--libcuda") + 1]
+    assert libcuda.startswith("/run/nvidia/driver/usr/lib/")
+    assert arguments[arguments.index("--fingerprint") + 1] == seen.fingerprint
+
+
+def test_an_incomplete_driver(tmp_path: Path) -> None:
+    """The node comes without files and with the reason; it is current once it is whole."""
+    made = make_node(tmp_path, "t4", real_nodes=False)
+    roots = gather.Roots(made.driver_root, made.dev_root, made.host_root)
+
+    def look() -> Node:
+        return gather.node(roots, require_nodes=False, require_files=False)
+
+    whole = look()
+    assert whole.files_trouble == ""
+    assert spec_upkeep.is_current(whole, made.host_root)
+    (libcuda,) = [f.host_path for f in whole.files if f.soname == "libcuda.so.1"]
+    shutil.move(libcuda, tmp_path / "kept")
+    broken = look()
+    assert broken.gpus == whole.gpus
+    assert (broken.files, broken.links, broken.library_dirs) == ((), (), ())
+    assert "libcuda" in broken.files_trouble
+    assert not spec_upkeep.is_current(whole, made.host_root)
+    assert not spec_upkeep.is_current(broken, made.host_root)
+    shutil.move(tmp_path / "kept", libcuda)
+    assert spec_upkeep.is_current(look(), made.host_root)
+    minors = Path(made.host_root, "proc/driver/nvidia-caps/mig-minors")
+    minors.parent.mkdir()
+    minors.write_text("config 1\n", encoding="utf-8")
+    assert not spec_upkeep.is_current(whole, made.host_root)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replicas that a device plugin tells, and of which of them the ledger takes note."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import spec as spec_file
+from gpuhook.engine_log import EngineLog
+from gpuhook.programs import told_replicas
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+
+
+def telling(value: str) -> dict[str, Any]:
+    return {"process": {"env": [f"GPUHOOK_REPLICAS={value}"]}}
+
+
+def nobody() -> list[str]:
+    raise AssertionError("asked for further names")
+
+
+def test_a_plugin_tells_which_replicas_they_are() -> None:
+    """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
+    told = telling("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
+    assert told_replicas.of(told, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
+
+
+def test_a_device_has_further_names() -> None:
+    """What was granted as 0 may be told by its UUID."""
+    told = telling("GPU-1::3,GPU-2::0,GPU-1::0")
+    assert told_replicas.of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
+        "GPU-1::3",
+        "GPU-1::0",
+    ]
+
+
+@pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
+def test_further_names_are_asked_for_when_needed(value: str) -> None:
+    """Whoever tells nothing, or only replicas of what was named, costs no look at the specs."""
+    told_replicas.of(telling(value), ["nvidia.com/gpu=GPU-1"], nobody)
+
+
+@pytest.fixture
+def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Granting:
+    """Give a node whose own spec has indexes, and whose plugin's has UUIDs and an instance."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    settings = Settings()
+    settings.spec_dirs = [str(tmp_path)]
+    own: dict[str, list[str]] = {"0": ["/dev/nvidia0"], "1": ["/dev/nvidia1"]}
+    instance = ["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"]
+    for kind, devices in {
+        "nvidia.com/gpu": own,
+        "k8s.device-plugin.nvidia.com/gpu": {"GPU-0": ["/dev/nvidia0"], "MIG-1": instance},
+        "example.com/gpu": {"GPU-9": ["/dev/nvidia0"]},
+    }.items():
+        document: Any = {"cdiVersion": "0.5.0", "kind": kind}
+        document["devices"] = [
+            {"name": name, "containerEdits": {"deviceNodes": [{"path": path} for path in paths]}}
+            for name, paths in devices.items()
+        ]
+        spec_file.write(document, str(tmp_path / (kind.replace("/", "-") + ".json")), "json")
+    return Granting(settings, EngineLog("test"), lambda path: None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "names"),
+    [
+        ([], set()),
+        (["/dev/nvidiactl", "/dev/nvidia0"], {"0", "GPU-0"}),
+        (["/dev/nvidia1"], {"1"}),
+        (["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"], {"1"}),
+        (
+            ["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"],
+            {"1", "MIG-1"},
+        ),
+    ],
+)
+def test_a_device_is_covered_by_all_of_its_nodes(
+    grants: Granting, nodes: list[str], names: set[str]
+) -> None:
+    """The node's own specs and a device plugin's say which nodes those are, and no others."""
+    assert grants.covered(nodes) == names
+
+
+def test_no_specs_cover_nothing(grants: Granting, tmp_path: Path) -> None:
+    """A node without specs, or with a broken one, does not stop a container."""
+    for path in tmp_path.glob("*.json"):
+        path.write_text("{", encoding="utf-8")
+    assert grants.covered(["/dev/nvidia0"]) == frozenset()

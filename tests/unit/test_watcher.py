@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that waits for XIDs, on a fake of NVML's event set."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.kubernetes.storms import Storms
+from gpuhook.kubernetes.watcher import (
+    Actions,
+    Failed,
+    Message,
+    Reported,
+    Source,
+    Watcher,
+    Watching,
+    poster,
+)
+
+SECONDS = 20
+
+
+@dataclass(frozen=True)
+class NoEvents:
+    reason: str
+    is_lost: bool = False
+
+
+@dataclass
+class FakeNvml:
+    """Events are put into a queue; an exception in it is raised by the wait."""
+
+    events: queue.Queue[Reported | Exception] = field(default_factory=queue.Queue)
+    opened: int = 0
+    closed: int = 0
+    registered: list[tuple[str, ...]] = field(default_factory=list)
+    unwatched: dict[str, NoEvents] = field(default_factory=dict)
+    open_faults: list[Exception] = field(default_factory=list)
+    losses: dict[str, str] = field(default_factory=dict)
+    actions: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def open(self) -> Iterator[FakeNvml]:
+        if self.open_faults:
+            raise self.open_faults.pop(0)
+        self.opened += 1
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    def register(self, uuids: Sequence[str]) -> Mapping[str, NoEvents]:
+        self.registered.append(tuple(uuids))
+        return self.unwatched
+
+    def wait(self, milliseconds: int) -> Reported | None:
+        try:
+            found = self.events.get(timeout=milliseconds / 1000)
+        except queue.Empty:
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def lost(self) -> Mapping[str, str]:
+        return self.losses
+
+    def action(self, uuid: str) -> str | None:
+        self.asked.append(uuid)
+        if uuid == "GPU-lost":
+            raise trouble()
+        return self.actions.get(uuid)
+
+
+def trouble() -> GpuhookError:
+    return fault("GH1206", path="/lib/libnvidia-ml.so.1", reason="Unknown Error")
+
+
+class Posted:
+    """What the thread posts."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[Message] = queue.Queue()
+
+    def next(self, kind: type[Message]) -> Message:
+        while True:
+            message = self.queue.get(timeout=SECONDS)
+            if isinstance(message, kind):
+                return message
+
+
+@contextmanager
+def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watcher]:
+    watcher = Watcher(
+        Source(nvml.open, nvml.action),
+        posted.queue.put,
+        milliseconds=10,
+        **options,  # type: ignore[arg-type]
+    )
+    watcher.start(["GPU-0", "GPU-1"])
+    try:
+        yield watcher
+    finally:
+        watcher.stop()
+        assert watcher.join(SECONDS)
+
+
+def test_an_xid_is_posted_with_the_drivers_action() -> None:
+    """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
+    unwatched = {"GPU-1": NoEvents("no events"), "GPU-2": NoEvents("off the bus", is_lost=True)}
+    nvml, posted = FakeNvml(unwatched=unwatched, actions={"GPU-0": "reset"}), Posted()
+    with watching(nvml, posted):
+        assert posted.next(Watching) == Watching({"GPU-1": "no events"}, {"GPU-2": "off the bus"})
+        nvml.events.put(Reported("GPU-0", 95, 3, 0))
+        assert posted.next(Reported) == Reported("GPU-0", 95, 3, 0, 1, "reset")
+        nvml.events.put(Reported(None, 79))
+        assert posted.next(Reported) == Reported(None, 79)
+        nvml.events.put(Reported("GPU-lost", 79))
+        assert posted.next(Reported) == Reported("GPU-lost", 79)
+    assert nvml.registered == [("GPU-0", "GPU-1")]
+    assert (nvml.opened, nvml.closed) == (1, 1)
+
+
+def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
+    """The pauses grow to a minute, NVML is started anew each time, one message tells of each."""
+    nvml, posted = FakeNvml(), Posted()
+    pauses: list[float] = []
+    enough = threading.Event()
+    for _ in range(9):
+        nvml.events.put(trouble())
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 9:
+            enough.set()
+            nvml.events.put(Reported("GPU-0", 79))
+
+    with watching(nvml, posted, sleep=sleep):
+        assert enough.wait(SECONDS)
+        told = [posted.next(Failed) for _ in range(9)]
+        assert posted.next(Watching) == Watching({})
+        assert posted.next(Reported) == Reported("GPU-0", 79)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert [message.times for message in told if isinstance(message, Failed)] == [*range(1, 10)]
+    assert nvml.opened == nvml.closed == 10
+
+
+def test_a_wait_that_fails_tells_which_gpus_are_lost() -> None:
+    """NVML is asked while it is still open, and what it said is told once."""
+    nvml, posted = FakeNvml(losses={"GPU-1": "fallen off the bus"}), Posted()
+    with watching(nvml, posted, sleep=lambda seconds: None):
+        nvml.events.put(trouble())
+        failed = posted.next(Failed)
+        assert isinstance(failed, Failed)
+        assert failed.lost == {"GPU-1": "fallen off the bus"}
+        nvml.open_faults.append(trouble())
+        nvml.losses = {}
+        nvml.events.put(trouble())
+        failed = posted.next(Failed)
+        assert isinstance(failed, Failed)
+        assert failed.lost == {}
+
+
+def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:
+    """An NVML that starts but cannot wait doesn't count as one that works."""
+    nvml, posted = FakeNvml(open_faults=[trouble(), OSError("gone"), ValueError("odd")]), Posted()
+    pauses: list[float] = []
+    with watching(nvml, posted, sleep=pauses.append):
+        posted.next(Watching)
+        nvml.events.put(trouble())
+        posted.next(Watching)
+    assert pauses == [1, 2, 4, 1]
+
+
+def test_a_pause_ends_when_it_is_stopped_or_the_driver_is_back() -> None:
+    """Nobody waits a minute for it: restart() and stop() wake the thread."""
+    nvml, posted = FakeNvml(open_faults=[trouble(), trouble()]), Posted()
+    with watching(nvml, posted) as watcher:
+        for _ in range(2):
+            posted.next(Failed)
+            watcher.restart()
+        posted.next(Watching)
+        nvml.open_faults += [trouble()] * 50
+        nvml.events.put(trouble())
+        posted.next(Failed)
+
+
+def test_other_gpus_are_watched_on_demand() -> None:
+    """A GPU that was plugged in is registered by a new watch; the same ones change nothing."""
+    nvml, posted = FakeNvml(), Posted()
+    with watching(nvml, posted) as watcher:
+        posted.next(Watching)
+        watcher.watch(["GPU-0", "GPU-1"])
+        watcher.watch(["GPU-0", "GPU-1", "GPU-2"])
+        posted.next(Watching)
+    assert nvml.registered == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
+
+
+def test_actions_are_read_between_waits() -> None:
+    """What the book wants to know comes back in one message."""
+    nvml, posted = FakeNvml(actions={"GPU-0": "none"}), Posted()
+    with watching(nvml, posted) as watcher:
+        watcher.ask(["GPU-0", "GPU-1"])
+        assert posted.next(Actions) == Actions({"GPU-0": "none", "GPU-1": None})
+
+
+def test_a_storm_is_a_few_messages() -> None:
+    """Ten thousand times the same XID is one message at once and one with the count later."""
+    nvml, posted = FakeNvml(), Posted()
+    now = [0.0]
+    with watching(nvml, posted, clock=lambda: now[0]):
+        for _ in range(10_000):
+            nvml.events.put(Reported("GPU-0", 13))
+        nvml.events.put(Reported("GPU-1", 79))
+        assert posted.next(Reported) == Reported("GPU-0", 13)
+        assert posted.next(Reported) == Reported("GPU-1", 79)
+        now[0] = 11.0
+        assert posted.next(Reported) == Reported("GPU-0", 13, count=9_999)
+        now[0] = 22.0
+    assert posted.queue.empty()
+    assert nvml.asked == ["GPU-0", "GPU-1", "GPU-0"]
+
+
+def test_storms_forget_what_is_over() -> None:
+    """A window without a repetition is dropped, and the table has an end."""
+    storms: Storms[str] = Storms(10.0, limit=2)
+    assert storms.is_first("a", 0.0)
+    assert not storms.is_first("a", 1.0)
+    assert storms.is_first("b", 2.0)
+    assert storms.is_first("c", 2.0)
+    assert storms.is_first("c", 2.0)  # no room to count it
+    assert storms.due(9.0) == []
+    assert storms.due(12.0) == [("a", 1)]
+    assert storms.due(30.0) == []
+    assert storms.is_first("a", 31.0)
+
+
+def test_messages_arrive_in_the_loop() -> None:
+    """They are taken in the loop's thread, and after its end they go nowhere."""
+
+    async def main() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+        taken: asyncio.Queue[threading.Thread] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        post = poster(loop, lambda message: taken.put_nowait(threading.current_thread()))
+        threading.Thread(target=post, args=(Watching(),)).start()
+        return loop, await taken.get()
+
+    loop, thread = asyncio.run(main())
+    assert thread is threading.main_thread()
+    poster(loop, lambda message: pytest.fail("the loop has ended"))(Watching())
