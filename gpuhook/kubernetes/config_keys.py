@@ -302,11 +302,17 @@ _OWN = Section(
             "Directory in the container of the driver's files, for strategy host-files.",
             "host_files_path",
         ),
-        Key("labels", Boolean(), "Write the node's feature labels.", "labels"),
+        Key("labels", Boolean(), "Write the node's feature labels to gfd.outputFile.", "labels"),
+        Key(
+            "labelNode",
+            Boolean(),
+            "Put the feature labels on the node itself, through the API server.",
+            "label_node",
+        ),
         Key(
             "removeLabelsOnExit",
             Boolean(),
-            "Remove the file of labels at the end.",
+            "Remove the labels at the end.",
             "remove_labels_on_exit",
         ),
         Key(

@@ -141,8 +141,9 @@ class Own:
     pre_start_check: bool = False
     min_free_memory: int = 0  # bytes that a device must have free before a container starts
     host_files_path: str = "/usr/local/nvidia"  # container directory of strategy host-files
-    labels: bool = False  # the plugin writes the node's feature labels itself
-    remove_labels_on_exit: bool = True
+    labels: bool = False  # the plugin writes the node's feature labels to flags.gfd.output_file
+    label_node: bool = False  # and on the node itself, through the API server
+    remove_labels_on_exit: bool = False
     accelerator_label: bool = False  # accelerator=nvidia-tesla-t4 among the labels
     health: Health = Health()
     metrics: Metrics = Metrics()

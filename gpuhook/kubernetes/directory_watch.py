@@ -25,14 +25,20 @@ class DirectoryWatch:
     """Calls `changed(path, made)` for entries of `directories` that come or go.
 
     `made` is whether the entry came. `changed(None, True)` says that anything may have happened:
-    a directory was removed, moved or made, or events were lost. Touching and writing is no change.
+    a directory was removed, moved or made, or events were lost. Touching is no change, writing
+    only with `writes`: then a file that was closed after it counts as one that came.
     """
 
     def __init__(
-        self, directories: Iterable[str], changed: Callable[[str | None, bool], None]
+        self,
+        directories: Iterable[str],
+        changed: Callable[[str | None, bool], None],
+        *,
+        writes: bool = False,
     ) -> None:
         """Begin. Raises OSError where there is no inotify to be had."""
         self._directories = frozenset(directories)
+        self._made = _MADE | (inotify.CLOSE_WRITE if writes else 0)
         self._changed = changed
         self._watches: dict[int, set[str]] = {}
         self._inotify = Inotify()
@@ -66,7 +72,7 @@ class DirectoryWatch:
 
     def _watch(self, directory: str, watches: dict[int, set[str]]) -> bool:
         try:
-            number = self._inotify.watch(directory, _MASK)
+            number = self._inotify.watch(directory, _MASK | self._made)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False
         watches.setdefault(number, set()).add(directory)
@@ -83,7 +89,7 @@ class DirectoryWatch:
         for event in events:
             for directory in self._watches.get(event.watch, ()):
                 if directory in self._directories:
-                    made = bool(event.mask & _MADE)
+                    made = bool(event.mask & self._made)
                     self._changed(os.path.join(directory, event.name), made)
 
     def _is_structural(self, event: Event) -> bool:

@@ -6,6 +6,7 @@ Everything here runs in the plugin's loop; the thread that waits for NVML posts 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 
@@ -24,8 +25,7 @@ from gpuhook.kubernetes.watcher import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.kubernetes.configuration import Health
     from gpuhook.kubernetes.devices import Device
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
+
+_ENDS_WITHIN = 5.0  # seconds
 
 
 class Monitoring:
@@ -96,6 +98,7 @@ class Monitoring:
         elif isinstance(message, Watching):
             for uuid, reason in message.unwatched.items():
                 self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
+            self._lost(message.lost)
         elif isinstance(message, Failed):
             self._failed(message)
         else:
@@ -103,10 +106,11 @@ class Monitoring:
                 self._told_ended(self._book.action(uuid, action, time.time()))
         self._changed()
 
-    def stop(self) -> None:
+    async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""
         if self._watcher is not None:
             self._watcher.stop()
+            await asyncio.to_thread(self._watcher.join, _ENDS_WITHIN)
 
     def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
         if look.is_dump:
@@ -144,7 +148,13 @@ class Monitoring:
             self._news.bad("WatchFailed", f"waiting for the driver's events: {failed.reason}")
         else:
             self._news.log.warning("no events yet", cause=failed.reason, retry=failed.pause)
+        self._lost(failed.lost)
         self._triggers.pull(Reason.NODE)
+
+    def _lost(self, gpus: Mapping[str, str]) -> None:
+        for uuid, reason in gpus.items():
+            for sentence in self._book.lost(uuid, reason, time.time()):
+                self._news.bad("GpuLost", sentence, uuid)
 
     def _told_ended(self, gone: Iterable[Ended]) -> None:
         for one in gone:

@@ -7,7 +7,7 @@ from gpuhook.kubernetes.api_server import METADATA_ONLY, Purpose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from gpuhook.kubernetes.api_server import ApiServer, Changes
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _READ = Purpose("get", "nodes", "the node's label that chooses a configuration")
 _WATCH = Purpose("watch", "nodes", "the node's label that chooses a configuration")
 _LABEL = Purpose("patch", "nodes", "feature labels without node feature discovery")
-_PODS = Purpose("list", "pods", "the names of the node's pods")
 
 
 def path(node: str) -> str:
@@ -46,24 +45,6 @@ def set_labels(server: ApiServer, node: str, wanted: Mapping[str, str | None]) -
     server.patch(path(node), {"metadata": {"labels": dict(wanted)}}, _LABEL)
 
 
-def pods_asking_for(
-    server: ApiServer, node: str, resources: Collection[str]
-) -> tuple[tuple[str, str], ...]:
-    """Return (namespace, name) of the node's living pods that ask for any of `resources`, sorted.
-
-    Raises GH1862 to GH1864.
-    """
-    found = server.get("/api/v1/pods", _PODS, {"fieldSelector": f"spec.nodeName={node}"})
-    pods = found.get("items")
-    return tuple(
-        sorted(
-            _name(pod)
-            for pod in (pods if isinstance(pods, list) else [])
-            if isinstance(pod, dict) and _is_living(pod) and _asks(pod, resources)
-        )
-    )
-
-
 def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
     """Return the labels of any object."""
     known = _metadata(found).get("labels")
@@ -78,29 +59,3 @@ def version_of(found: Mapping[str, Any]) -> str:
 def _metadata(found: Mapping[str, Any]) -> Mapping[str, Any]:
     known = found.get("metadata")
     return known if isinstance(known, dict) else {}
-
-
-def _name(pod: Mapping[str, Any]) -> tuple[str, str]:
-    known = _metadata(pod)
-    return str(known.get("namespace", "")), str(known.get("name", ""))
-
-
-def _is_living(pod: Mapping[str, Any]) -> bool:
-    status = pod.get("status")
-    phase = status.get("phase") if isinstance(status, dict) else None
-    return phase not in ("Succeeded", "Failed")
-
-
-def _asks(pod: Mapping[str, Any], resources: Collection[str]) -> bool:
-    return any(not wanted.isdisjoint(resources) for wanted in _limits(pod))
-
-
-def _limits(pod: Mapping[str, Any]) -> Iterator[frozenset[str]]:
-    """Yield the resources that each container of a pod is limited in: extended ones always are."""
-    spec = pod.get("spec")
-    for kind in ("containers", "initContainers"):
-        containers = spec.get(kind) if isinstance(spec, dict) else None
-        for one in containers if isinstance(containers, list) else []:
-            wanted = one.get("resources") if isinstance(one, dict) else None
-            limits = wanted.get("limits") if isinstance(wanted, dict) else None
-            yield frozenset(limits) if isinstance(limits, dict) else frozenset()

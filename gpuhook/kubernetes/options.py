@@ -118,6 +118,7 @@ _OWN = (
     _set("gpuhook.minFreeMemory", "min-free-memory", "GPUHOOK_MIN_FREE_MEMORY"),
     _set("gpuhook.hostFilesPath", "host-files-path", "GPUHOOK_HOST_FILES_PATH"),
     _set("gpuhook.labels", "labels", "GPUHOOK_LABELS"),
+    _set("gpuhook.labelNode", "label-node", "GPUHOOK_LABEL_NODE"),
     _set("gpuhook.removeLabelsOnExit", "remove-labels-on-exit", "GPUHOOK_REMOVE_LABELS_ON_EXIT"),
     _set("gpuhook.acceleratorLabel", "accelerator-label", "GPUHOOK_ACCELERATOR_LABEL"),
     _set(

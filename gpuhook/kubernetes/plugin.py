@@ -127,8 +127,8 @@ class Plugin:
     async def end(self) -> None:
         """Withdraw what is offered, in order, and stop."""
         self._lookout.stop()
-        self._monitoring.stop()
         await self._serving.stop()
+        await self._monitoring.end()
         await self._labelling.end(self._loaded.configuration)
         await self._measuring.end()
         await self._news.end(_LAST_NEWS_WITHIN)
@@ -162,7 +162,7 @@ class Plugin:
             self._told.configured(loaded)
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
-            self._serving.pre_start = loaded.configuration.own.pre_start_check
+            self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
 
     async def _work_out(self, reasons: frozenset[Reason]) -> None:
         """Look at the node, unless only a daemon is in doubt, and work out what it offers."""

@@ -56,6 +56,12 @@ class Serving:
         self._timer: asyncio.TimerHandle | None = None
         self._offers = asyncio.Lock()
 
+    def require_pre_start(self, wanted: bool) -> None:
+        """Have the kubelet ask before each start, or not, from its next registration on."""
+        self._pre_start = wanted
+        for offering in self._offerings.values():
+            offering.server.pre_start = wanted
+
     async def offer(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Offer these resources and no others; `unhealthy` are reasons by the UUID of a device.
 

@@ -148,32 +148,6 @@ def test_labels_are_merged(stand_in: ApiStandIn) -> None:
     assert asked.body == {"metadata": {"labels": {"x/y": "1", "x/z": None}}}
 
 
-def test_pods_that_ask_for_a_resource(stand_in: ApiStandIn) -> None:
-    """Of this node's pods, the living ones with a limit on it, init containers too."""
-
-    def pod(name: str, resource: str, phase: str = "Running", kind: str = "containers") -> object:
-        limited = [{"name": "c"}, {"resources": {"limits": {resource: "1"}}}]
-        return {
-            "metadata": {"namespace": "ml", "name": name},
-            "spec": {kind: limited},
-            "status": {"phase": phase},
-        }
-
-    pods = [
-        pod("b", "nvidia.com/gpu"),
-        pod("a", "nvidia.com/gpu.shared", kind="initContainers"),
-        pod("done", "nvidia.com/gpu", "Succeeded"),
-        pod("other", "cpu"),
-        {},
-        None,
-    ]
-    stand_in.otherwise = lambda asked: asked.reply({"items": pods})
-    wanted = {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
-    found = node_object.pods_asking_for(ApiServer(stand_in.access), "n1", wanted)
-    assert found == (("ml", "a"), ("ml", "b"))
-    assert stand_in.asked[0].path == "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"
-
-
 def test_a_watch_that_is_too_old(stand_in: ApiStandIn) -> None:
     """The server says so by its status, or by a line of the stream."""
 
