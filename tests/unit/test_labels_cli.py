@@ -170,15 +170,16 @@ def _started(
 
 
 def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
-    """SIGHUP reads the configuration anew, a broken one changes nothing, SIGTERM removes the file.
+    """SIGHUP reads the configuration anew, a broken one changes nothing, the end removes the file.
 
     The configuration is only read at SIGHUP; the interval is for what the node itself shows.
     """
     path = tmp_path / "features.d" / "gfd"
     log = tmp_path / "log"
+    options = ("--interval", "1h", "--no-timestamp", "--remove-labels-on-exit")
     with (
         log.open("wb") as stream,
-        _started(seed, path, "--interval", "1h", "--no-timestamp", stderr=stream) as process,
+        _started(seed, path, *options, stderr=stream) as process,
     ):
         try:
             _until(path.exists)
@@ -198,10 +199,10 @@ def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--interval", "infinite"], ["--interval", "1h", "--remove-labels-on-exit=false"]]
+    "arguments", [["--interval", "infinite", "--remove-labels-on-exit"], ["--interval", "1h"]]
 )
 def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> None:
-    """With an interval without end, or when asked so, the file outlives the process."""
+    """With an interval without end, or if nobody asks otherwise, the file outlives the process."""
     path = tmp_path / "gfd"
     with _started(seed, path, *arguments) as process:
         try:

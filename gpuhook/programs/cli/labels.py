@@ -97,7 +97,7 @@ def command(output: str, interval: str | None, oneshot: bool, **options: Any) ->
 
     Takes the configuration file of the device plugin, as the labels tell of replicas. Prints once
     unless a file is named, or an interval: kubectl label node NAME $(gpuhook labels). A file is
-    written when something is new, and removed at the end of a run that went on.
+    written when something is new, and stays unless --remove-labels-on-exit is given.
     """
     said = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
     said["sleep-interval"] = (interval,) if interval is not None else ()
