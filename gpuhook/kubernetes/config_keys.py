@@ -315,6 +315,12 @@ _OWN = Section(
             "Remove the labels at the end.",
             "remove_labels_on_exit",
         ),
+        Key(
+            "acceleratorLabel",
+            Boolean(),
+            "Label the node accelerator=<model>, too.",
+            "accelerator_label",
+        ),
         Key("health", _HEALTH, "What makes a device unhealthy."),
         Key(
             "metrics",

@@ -120,6 +120,7 @@ _OWN = (
     _set("gpuhook.labels", "labels", "GPUHOOK_LABELS"),
     _set("gpuhook.labelNode", "label-node", "GPUHOOK_LABEL_NODE"),
     _set("gpuhook.removeLabelsOnExit", "remove-labels-on-exit", "GPUHOOK_REMOVE_LABELS_ON_EXIT"),
+    _set("gpuhook.acceleratorLabel", "accelerator-label", "GPUHOOK_ACCELERATOR_LABEL"),
     _set(
         "gpuhook.health.criticalXids",
         "health-critical-xids",

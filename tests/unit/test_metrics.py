@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from gpuhook.container import ledger
 from gpuhook.kubernetes import series
@@ -341,9 +342,7 @@ def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> N
     with_endpoint(scrape_of(place, Driver()), Observations(), scenario)
 
 
-def test_a_fault_in_a_scrape_is_answered(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
     """A fault of ours is a status 500 and a line in the log, and the endpoint goes on."""
 
     def broken() -> Offered:
@@ -356,8 +355,9 @@ def test_a_fault_in_a_scrape_is_answered(
         for _ in range(2):
             assert (await http(port, get()))[0] == 500
 
-    with_endpoint(Scrape(broken, lambda: None, holders), Observations(), scenario)
-    assert "metrics failed" in capsys.readouterr().out
+    with capture_logs() as lines:
+        with_endpoint(Scrape(broken, lambda: None, holders), Observations(), scenario)
+    assert [line["event"] for line in lines] == ["metrics failed"] * 2
 
 
 def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "health": "gpuhook.programs.cli.health:health",
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
+    "labels": "gpuhook.programs.cli.labels:command",
     "ps": "gpuhook.programs.cli.ps:ps",
     "repair": "gpuhook.programs.cli.repair:repair",
 }

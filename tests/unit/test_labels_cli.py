@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook labels`: printed once, or kept in the file for Node Feature Discovery."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.programs.cli import main
+from tests.simulated.node import SimulatedNode, make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEED = """\
+version: v1
+flags:
+  migStrategy: none
+sharing:
+  timeSlicing:
+    resources:
+      - name: nvidia.com/gpu
+        replicas: 4
+"""
+
+
+def run(*arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(main, ["labels", *arguments], prog_name="gpuhook", env=env)
+
+
+def read(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> str:
+    path = tmp_path / "default"
+    path.write_text(SEED)
+    return str(path)
+
+
+def test_the_seeds_node(seed: str) -> None:
+    """The T4 with the seeds' configuration has the labels that the seeds show."""
+    shown = run("--inventory", "t4", "--config-file", seed, "--no-timestamp")
+    assert shown.exit_code == 0, shown.stderr
+    found = read(shown.stdout)
+    expected = {
+        "gpu.replicas": "4",
+        "gpu.count": "1",
+        "gpu.product": "Tesla-T4-SHARED",
+        "gpu.sharing-strategy": "time-slicing",
+        "gpu.replica-memory": "3840",
+    }
+    assert {name: found[f"nvidia.com/{name}"] for name in expected} == expected
+    assert "nvidia.com/gfd.timestamp" not in found
+
+
+def test_the_references_variables(seed: str, tmp_path: Path) -> None:
+    """A container made for the reference's labels is configured by the same environment."""
+    path = tmp_path / "features.d" / "gfd"
+    env = {
+        "GFD_CONFIG_FILE": seed,
+        "GFD_MIG_STRATEGY": "mixed",
+        "GFD_NO_TIMESTAMP": "true",
+        "GFD_ONESHOT": "true",
+        "GFD_SLEEP_INTERVAL": "60s",
+        "GFD_OUTPUT_FILE": str(path),
+        "CONFIG_FILE": "/nowhere",
+    }
+    written = run("--inventory", "a100-mig", **env)
+    assert (written.exit_code, written.stdout) == (0, ""), written.stderr
+    found = read(path.read_text())
+    assert found["nvidia.com/mig.strategy"] == "mixed"
+    assert found["nvidia.com/gpu.replicas"] == "4"
+    assert "nvidia.com/gfd.timestamp" not in found
+
+
+def test_json(seed: str) -> None:
+    """Programs get a document with its schema."""
+    shown = run("--inventory", "t4", "-o", "json", "--config-file", seed, "--accelerator-label")
+    document = json.loads(shown.stdout)
+    assert document["schema"] == "gpuhook/labels/v1"
+    assert document["labels"]["accelerator"] == "nvidia-tesla-t4"
+    assert abs(int(document["labels"]["nvidia.com/gfd.timestamp"]) - time.time()) < 600
+
+
+def test_gpus_that_single_cannot_offer() -> None:
+    """MIG strategy single on GPUs that are not alike labels the node so, and says why."""
+    shown = run("--inventory", "a100-mig", "--mig-strategy", "single")
+    assert shown.exit_code == 0
+    found = read(shown.stdout)
+    assert found["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB-MIG-INVALID"
+    assert found["nvidia.com/gpu.count"] == "0"
+    assert "migStrategy single needs" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code"),
+    [
+        (["--config-file", "/nowhere"], {}, "GH1801"),
+        (["--mig-strategy", "some"], {}, "GH1803"),
+        ([], {"GFD_ONESHOT": "perhaps"}, "GH1803"),
+    ],
+)
+def test_bad_options(arguments: list[str], env: dict[str, str], code: str) -> None:
+    """What cannot be understood is said, and nothing is printed."""
+    failed = run("--inventory", "t4", *arguments, **env)
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert code in failed.stderr
+
+
+def test_a_node_without_a_driver(tmp_path: Path) -> None:
+    """Without a driver the command fails, or labels what it knows where that is asked for."""
+    roots = [f"--{name}-root={tmp_path}" for name in ("driver", "host")]
+    failed = run(*roots)
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    shown = run(*roots, "--no-timestamp", "--fail-on-init-error=false")
+    assert (shown.exit_code, shown.stdout) == (0, "nvidia.com/vgpu.present=false\n")
+    assert "warning: " in shown.stderr
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path / "node", "t4", real_nodes=False)
+
+
+def test_facts_of_this_machine(node: SimulatedNode) -> None:
+    """Machine and mode come from the node's own /sys."""
+    dmi = Path(node.host_root) / "sys/class/dmi/id"
+    dmi.mkdir(parents=True)
+    (dmi / "product_name").write_text("g4dn.xlarge\n")
+    pci = Path(node.host_root) / "sys/bus/pci/devices/0000:00:1e.0"
+    pci.mkdir(parents=True, exist_ok=True)
+    (pci / "class").write_text("0x030200\n")
+    shown = run(*node.options)
+    assert shown.exit_code == 0, shown.stderr
+    found = read(shown.stdout)
+    assert found["nvidia.com/gpu.machine"] == "g4dn.xlarge"
+    assert found["nvidia.com/gpu.mode"] == "compute"
+    assert "nvidia.com/gpu.clique" not in found
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _started(
+    seed: str, path: Path, *arguments: str, stderr: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    program = "import sys; from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+    options = ["--inventory", "t4", "--config-file", seed, "--output-file", str(path)]
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "labels", *options, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=stderr,
+    )
+
+
+def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
+    """SIGHUP reads the configuration anew, a broken one changes nothing, the end removes the file.
+
+    The configuration is only read at SIGHUP; the interval is for what the node itself shows.
+    """
+    path = tmp_path / "features.d" / "gfd"
+    log = tmp_path / "log"
+    options = ("--interval", "1h", "--no-timestamp", "--remove-labels-on-exit")
+    with (
+        log.open("wb") as stream,
+        _started(seed, path, *options, stderr=stream) as process,
+    ):
+        try:
+            _until(path.exists)
+            assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
+            Path(seed).write_text("version: v2\n")
+            process.send_signal(signal.SIGHUP)
+            _until(lambda: "the labels stay as they are" in log.read_text())
+            assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
+            Path(seed).write_text(SEED.replace("4", "8"))
+            process.send_signal(signal.SIGHUP)
+            _until(lambda: read(path.read_text())["nvidia.com/gpu.replicas"] == "8")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--interval", "infinite", "--remove-labels-on-exit"], ["--interval", "1h"]]
+)
+def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> None:
+    """With an interval without end, or if nobody asks otherwise, the file outlives the process."""
+    path = tmp_path / "gfd"
+    with _started(seed, path, *arguments) as process:
+        try:
+            _until(path.exists)
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+    assert path.exists()
