@@ -12,6 +12,7 @@ import hashlib
 import os
 import socket
 import stat
+from contextlib import suppress
 
 from grpc import aio
 
@@ -75,7 +76,8 @@ class Endpoint:
     async def close(self, grace: float | None = None) -> None:
         """Remove the socket if it is ours, and stop; calls have `grace` seconds to end."""
         if self.is_ours():
-            os.unlink(self.path)
+            with suppress(OSError):  # gone meanwhile, or not to be removed: it is dead either way
+                os.unlink(self.path)
         await self._server.stop(grace)
 
 

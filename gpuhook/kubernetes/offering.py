@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 # The first delay is short: the kubelet's socket is there a moment before somebody listens on it.
 _FIRST_DELAY, _LONGEST_DELAY = 0.005, 10.0
-# After it has done something it rests, so that who removes our socket in a loop makes no busy loop
-# of us.
-_REST = 0.01
+# Seconds from one socket to the next, so that who removes it in a loop makes no busy loop of us.
+_REST = 0.02
 # Seconds that the kubelet has to begin watching once it was registered with, and to come back when
 # it stopped; and how long a registration has to hold for the next trouble to be a new one.
 _WATCHES_WITHIN, _COMES_BACK_WITHIN, _HOLDS = 5.0, 1.0, 60.0
@@ -39,6 +38,7 @@ class Offering:
         self._kubelet = kubelet
         self._observer = observer
         self._endpoint: Endpoint | None = None
+        self._served_at = 0.0
         self._registered: object = None  # the kubelet that knows of this endpoint
         self._registered_at = 0.0
         self._asked: object = None  # the kubelet that was asked last
@@ -54,8 +54,19 @@ class Offering:
         self._task = asyncio.create_task(self._keep())
 
     def wake(self) -> None:
-        """Look whether anything is to be done, soon."""
+        """Look whether anything is to be done, soon.
+
+        A registration that is pointless by now is given up: a kubelet that dials a socket which
+        is gone takes 10 s to notice.
+        """
         self._wake.set()
+        if self._call is not None and not self._is_current():
+            self._call.cancel()
+
+    def _is_current(self) -> bool:
+        """Return whether the socket is ours, and the kubelet the one that was asked last."""
+        served = self._endpoint is not None and self._endpoint.is_ours()
+        return served and self._kubelet.current == self._asked
 
     async def tried(self) -> None:
         """Wait until serving was tried once."""
@@ -67,7 +78,7 @@ class Offering:
         self._wake.set()
         if self._call is not None:
             self._call.cancel()
-        await self._task
+        await asyncio.wait({self._task})
         if self._check is not None:
             self._check.cancel()
         self.server.end()
@@ -79,10 +90,15 @@ class Offering:
         loop = asyncio.get_running_loop()
         while not self._ending.is_set():
             self._wake.clear()
-            delay = await self._serve() or await self._register()
-            self._tried.set()
+            try:
+                delay = await self._serve()
+                self._tried.set()
+                delay = delay or await self._register()
+            except Exception as error:  # a resource is not lost for one fault of ours
+                self._observer.broken(self.server.name, "Register", error)
+                self._tried.set()
+                delay = _LONGEST_DELAY
             timer = None if delay is None else loop.call_later(delay, self._wake.set)
-            await asyncio.sleep(_REST)
             await self._wake.wait()
             if timer is not None:
                 timer.cancel()
@@ -99,12 +115,14 @@ class Offering:
             # Its streams end before the kubelet hears of the next: some kubelets take the end of
             # an older stream for the end of the newer one.
             await old.close()
+            await asyncio.sleep(max(self._served_at + _REST - time.monotonic(), 0))
         try:
             self._endpoint = await Endpoint.listening(self.path, self.server.name, self.server)
         except GpuhookError as error:
             delay = self._serving.next()
             self._observer.serving_failed(self.server.name, error, delay)
             return delay
+        self._served_at = time.monotonic()
         self._serving.reset()
         self._told = None
         self._observer.serving(self.server.name, self.path)
@@ -131,29 +149,34 @@ class Offering:
             self._registering.reset()
         begun = time.perf_counter()
         try:
-            await self._registration()
+            if not await self._registration():
+                return None
         except GpuhookError as error:
             delay = self._registering.next()
             self._observer.registration_failed(self.server.name, error, delay)
             return delay
-        except asyncio.CancelledError:
-            if self._ending.is_set():
-                return None
-            raise
         self._registered = kubelet
         self._registered_at = time.monotonic()
         self._observer.registered(self.server.name, time.perf_counter() - begun)
         self._check_after(_WATCHES_WITHIN)
         return None
 
-    async def _registration(self) -> None:
+    async def _registration(self) -> bool:
+        """Register; return whether that was not given up on the way. Raises GH1823."""
         name, endpoint = self.server.name, os.path.basename(self.path)
-        call = register(self._kubelet.path, name, endpoint, self.server.options())
-        self._call = asyncio.create_task(call)
+        call = asyncio.create_task(
+            register(self._kubelet.path, name, endpoint, self.server.options())
+        )
+        self._call = call
         try:
-            await self._call
+            await asyncio.wait({call})
         finally:
             self._call = None
+            call.cancel()
+        if call.cancelled():
+            return False
+        call.result()
+        return True
 
     def _skip(self) -> None:
         if self._told != "skipped":

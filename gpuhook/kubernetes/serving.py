@@ -110,11 +110,16 @@ class Serving:
         try:
             self._watch = DirectoryWatch(directories, self._changed)
         except OSError as error:
-            self._interval = _LOOKS_EVERY_BLIND
-            self._observer.watch_failed(error)
+            self._blind(error)
         self._kubelet.look(made=False)
         self._miss_kubelet()
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
+
+    def _blind(self, error: OSError) -> None:
+        """Go on without being told, or not of everything."""
+        if self._interval != _LOOKS_EVERY_BLIND:
+            self._interval = _LOOKS_EVERY_BLIND
+            self._observer.watch_failed(error)
 
     def _changed(self, path: str | None, made: bool) -> None:
         """Wake who is concerned: a socket came or went, or (None) anything may have happened."""
@@ -136,7 +141,10 @@ class Serving:
         """Look at everything without being told to: events can be lost in ways unknown."""
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
         if self._watch is not None:
-            self._watch.renew()
+            try:
+                self._watch.renew()
+            except OSError as error:
+                self._blind(error)
         if self._kubelet.look(made=False):
             self._miss_kubelet()
         for offering in self._offerings.values():

@@ -228,7 +228,7 @@ class Kubelet:
         try:
             socket = self.directory / request.endpoint
             endpoint = Endpoint(socket, request.options, self.changes)
-        except grpc.FutureTimeoutError:
+        except grpc.RpcError:
             context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
         with self.changes:
             old = self._endpoints.get(request.resource_name)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -102,7 +103,7 @@ def test_numbers_that_the_kubelet_has() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.path))
-def test_methods_are_those_of_the_source(method: services.Method) -> None:  # type: ignore[type-arg]
+def test_methods_are_those_of_the_source(method: services.Method[Any, Any]) -> None:
     """Each method that is called or served is in its .proto file, with these messages."""
     service, name = method.path[1:].split("/")
     file = method.request.DESCRIPTOR.file

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
@@ -205,6 +206,70 @@ def test_a_socket_that_nobody_listens_on_yet(tmp_path: Path) -> None:
             plugin.observed.wait_for("registration_failed")
         with Kubelet(tmp_path) as kubelet:
             kubelet.wait_for_devices(GPU, healthy=4)
+
+
+def test_a_kubelet_that_hangs(tmp_path: Path) -> None:
+    """A kubelet that takes a call and does not answer keeps nobody from the next kubelet."""
+    with Plugin(tmp_path) as plugin, socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "kubelet.sock"))
+        hung.listen()
+        plugin.offer(resource())
+        connection, _ = hung.accept()
+        with connection, Kubelet(tmp_path) as kubelet:
+            kubelet.wait_for_devices(GPU, healthy=4)
+        assert plugin.observed.count("registration_failed") == 0
+
+
+def test_stopping_while_the_kubelet_hangs(tmp_path: Path) -> None:
+    """A registration that does not end is given up when the plugin stops."""
+    with Plugin(tmp_path) as plugin, socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "kubelet.sock"))
+        hung.listen()
+        plugin.offer(resource())
+        connection, _ = hung.accept()
+        with connection:
+            plugin.stop()
+        assert plugin.thread.tasks() == 0
+        assert plugin.observed.count("registered") == 0
+
+
+def test_tasks_that_are_cancelled(tmp_path: Path) -> None:
+    """What keeps a resource ends when its loop wants it to, in the middle of a call, too."""
+
+    async def work(hung: socket.socket) -> None:
+        observed = Observed()
+        serving = Serving(str(tmp_path), str(tmp_path / "kubelet.sock"), Answers(), observed)
+        await serving.offer((resource(),), {})
+        connection, _ = await asyncio.to_thread(hung.accept)
+        tasks = {one._task for one in serving._offerings.values()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        connection.close()
+        await serving.stop()
+        assert observed.count("stopped") == 1
+
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "kubelet.sock"))
+        hung.listen()
+        asyncio.run(work(hung))
+    assert os.listdir(tmp_path) == ["kubelet.sock"]
+
+
+def test_a_fault_of_ours_is_not_the_end(
+    kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody thought of is told, and the next event finds us at work."""
+
+    def broken(*_: object) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(offering, "register", broken)
+    plugin.offer(resource())
+    plugin.observed.wait_for("broken")
+    kubelet.restart()
+    kubelet.wait_for_devices(GPU, healthy=4)
 
 
 def test_touching_is_no_restart(kubelet: Kubelet, plugin: Plugin) -> None:

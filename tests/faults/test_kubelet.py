@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet and its directory, as badly as they behave: no lost device, no storm, no leak."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import grpc
+import pytest
+
+from gpuhook.kubernetes import offering
+from gpuhook.kubernetes.api import deviceplugin_pb2 as api
+from gpuhook.kubernetes.api import services
+from tests.kubelet.endpoint import Endpoint, Stream
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.plugin import Plugin, resource
+from tests.kubelet.waiting import Changes, eventually
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+RESTARTS = 200
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path / "plugins") as started:
+        yield started
+
+
+@pytest.fixture
+def plugin(kubelet: Kubelet) -> Iterator[Plugin]:
+    with Plugin(kubelet.directory) as made:
+        yield made
+
+
+def fds() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def both_there(kubelet: Kubelet) -> None:
+    """Return when the kubelet has every device of both resources."""
+    kubelet.wait_for_devices(GPU, healthy=4)
+    kubelet.wait_for_devices(MIG, healthy=1)
+
+
+def test_restarts_without_end(kubelet: Kubelet, plugin: Plugin) -> None:
+    """After each of 200 restarts all devices are there, registered once, and nothing piles up."""
+    plugin.offer(resource(), resource(1, 1, MIG))
+    both_there(kubelet)
+    tasks = plugin.thread.tasks()
+    opened = []
+    for turn in range(RESTARTS):
+        kubelet.registrations.clear()
+        kubelet.restart()
+        both_there(kubelet)
+        if turn % 10 == 9:
+            opened.append(fds())
+    assert sorted(one.resource for one in kubelet.registrations) == [GPU, MIG]
+    assert set(os.listdir(kubelet.directory)) == {
+        "kubelet.sock",
+        "nvidia-gpu.sock",
+        "nvidia-mig-1g.5gb.sock",
+    }
+    # Connections close in threads of gRPC's: a few more or less, not some for each restart.
+    assert opened[-1] <= opened[0] + 10
+    eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
+    # One list for each stream, no more.
+    assert plugin.observed.count("list_sent") <= 2 * (RESTARTS + 1)
+    assert kubelet.allocate(GPU, 4).ids
+    assert kubelet.allocate(MIG, 1).ids
+
+
+def test_a_kubelet_that_is_killed(kubelet: Kubelet, plugin: Plugin) -> None:
+    """A socket without a kubelet behind it is tried, less and less often; then there is one."""
+    plugin.offer(resource())
+    for _ in range(5):
+        kubelet.wait_for_devices(GPU, healthy=4)
+        kubelet.kill()
+        kubelet.start()
+    kubelet.wait_for_devices(GPU, healthy=4)
+    assert plugin.observed.count("registration_failed") < 50
+
+
+def test_our_sockets_are_removed(kubelet: Kubelet, plugin: Plugin) -> None:
+    """A socket that somebody removes, under a kubelet that runs, is made and registered anew."""
+    plugin.offer(resource(), resource(1, 1, MIG))
+    both_there(kubelet)
+    for turn in range(20):
+        (kubelet.directory / "nvidia-gpu.sock").unlink()
+        plugin.observed.wait_for("registered", turn + 3)
+        kubelet.wait_for_devices(GPU, healthy=4)
+    assert [one.resource for one in kubelet.registrations].count(MIG) == 1
+    assert plugin.observed.open <= 2
+    assert kubelet.allocate(GPU, 1).ids
+
+
+def test_who_removes_our_socket_in_a_loop(
+    kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no busy loop: most removals find nothing to remove."""
+    monkeypatch.setattr(offering, "_REST", 0.2)
+    plugin.offer(resource())
+    path = kubelet.directory / "nvidia-gpu.sock"
+    found: list[bool] = []
+    while sum(found) < 5:
+        found.append(path.exists())
+        path.unlink(missing_ok=True)
+        time.sleep(0.001)
+    assert len(found) > 2 * sum(found)
+    kubelet.wait_for_devices(GPU, healthy=4)
+
+
+def test_the_directory_is_removed(kubelet: Kubelet, plugin: Plugin) -> None:
+    """The plugin directory, and the ones above it, go and come back with a kubelet in it."""
+    plugin.offer(resource())
+    for turn in range(10):
+        kubelet.wait_for_devices(GPU, healthy=4)
+        kubelet.stop()
+        if turn % 2:
+            shutil.rmtree(kubelet.directory)
+        else:
+            kubelet.directory.rename(kubelet.directory.with_name(f"aside{turn}"))
+        kubelet.start()
+    kubelet.wait_for_devices(GPU, healthy=4)
+    assert kubelet.allocate(GPU, 1).ids
+
+
+def test_the_plugin_restarts_under_the_kubelet(kubelet: Kubelet) -> None:
+    """A plugin that ends and starts again, in order or not, has its devices there each time."""
+    for _ in range(10):
+        with Plugin(kubelet.directory) as plugin:
+            plugin.offer(resource())
+            kubelet.wait_for_devices(GPU, healthy=4)
+            stream = kubelet.endpoint(GPU).stream
+        kubelet.wait_for(lambda stream=stream: stream.ended, "the stream's end")  # type: ignore[misc]
+        assert kubelet.allocatable(GPU) == 0
+    assert os.listdir(kubelet.directory) == ["kubelet.sock"]
+
+
+def test_configurations_that_flap(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Resources that come and go a hundred times leave the others alone and nothing behind."""
+    plugin.offer(resource())
+    kubelet.wait_for_devices(GPU, healthy=4)
+    stream = kubelet.endpoint(GPU).stream
+    before, tasks = fds(), plugin.thread.tasks()
+    for turn in range(50):
+        plugin.offer(resource(), resource(1, turn + 1, MIG))
+        plugin.offer(resource())
+    plugin.offer(resource(), resource(1, 3, MIG))
+    kubelet.wait_for_devices(MIG, healthy=3)
+    assert (len(stream.lists), stream.ended) == (1, False)
+    plugin.offer(resource())
+    kubelet.restart()
+    kubelet.wait_for_devices(GPU, healthy=4)
+    assert fds() <= before + 20
+    eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
+
+
+def direct(kubelet: Kubelet) -> Endpoint:
+    """Return a connection of its own to the plugin's socket."""
+    return Endpoint(kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes())
+
+
+def has(stream: Stream, healthy: int) -> bool:
+    """Return whether the last list of a stream has that many healthy devices."""
+    return bool(stream.lists) and healthy == sum(
+        one.health == "Healthy" for one in stream.lists[-1]
+    )
+
+
+def test_a_stale_stream_takes_nothing_from_the_others(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Streams that were cancelled, or are never read, do not keep a change from a live one."""
+    plugin.offer(resource())
+    kubelet.wait_for_devices(GPU, healthy=4)
+    ended, live = direct(kubelet), [direct(kubelet) for _ in range(3)]
+    eventually(lambda: plugin.observed.open == 5, "five streams")
+    ended.close()
+    # A caller that opens a stream and reads nothing of it.
+    with grpc.insecure_channel(services.target(str(live[0].socket))) as channel:
+        unread = channel.unary_stream(
+            services.LIST_AND_WATCH.path,
+            request_serializer=api.Empty.SerializeToString,
+            response_deserializer=api.ListAndWatchResponse.FromString,
+        )(api.Empty())
+        for turn in range(1, 11):
+            sick = {"GPU-0": "XID 79"} if turn % 2 else {}
+            healthy = 4 - 2 * len(sick)
+            plugin.offer(resource(), unhealthy=sick)
+            for endpoint in live:
+                eventually(partial(has, endpoint.stream, healthy))
+            kubelet.wait_for_devices(GPU, healthy=healthy, unhealthy=4 - healthy)
+        unread.cancel()
+    for endpoint in live:
+        endpoint.close()
+    eventually(lambda: plugin.observed.open == 1, "the kubelet's stream only")
+
+
+def test_cancelled_streams_leave_nothing(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Streams that come and go, in order or with their connection, cost nothing afterwards."""
+    plugin.offer(resource())
+    kubelet.wait_for_devices(GPU, healthy=4)
+    endpoint = direct(kubelet)
+    eventually(lambda: plugin.observed.open == 2)
+    tasks, before = plugin.thread.tasks(), fds()
+    for _ in range(100):
+        endpoint.watch().cancel()
+    for _ in range(10):
+        direct(kubelet).close()
+    eventually(lambda: plugin.observed.open == 2, "the streams' ends")
+    eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
+    eventually(lambda: fds() <= before + 10, "the connections' ends")
+    endpoint.close()
+
+
+def test_many_units_are_one_message(kubelet: Kubelet, plugin: Plugin) -> None:
+    """One fault of 400 units is one list, and so is a GPU that is lost among others."""
+    many = resource(4, 100)
+    plugin.offer(many)
+    kubelet.wait_for_devices(GPU, healthy=400)
+    plugin.offer(many, unhealthy={f"GPU-{index}": "wait failed" for index in range(4)})
+    kubelet.wait_for_devices(GPU, healthy=0, unhealthy=400)
+    plugin.offer(many, unhealthy={"GPU-2": "lost"})
+    kubelet.wait_for_devices(GPU, healthy=300, unhealthy=100)
+    assert len(kubelet.endpoint(GPU).stream.lists) == 3
+
+
+def test_a_storm_of_health_changes(kubelet: Kubelet, plugin: Plugin) -> None:
+    """A device that flaps as fast as it can ends in the right state, with allocations meanwhile."""
+    plugin.offer(resource())
+    kubelet.wait_for_devices(GPU, healthy=4)
+    done = threading.Event()
+
+    def flap() -> None:
+        for turn in range(300):
+            plugin.offer(resource(), unhealthy={"GPU-0": "flaps"} if turn % 2 else {})
+        plugin.offer(resource(), unhealthy={"GPU-0": "lost"})
+        done.set()
+
+    flapping = threading.Thread(target=flap)
+    flapping.start()
+    endpoint = kubelet.endpoint(GPU)
+    while not done.is_set():
+        assert endpoint.allocate(["GPU-1::0"]).container_responses
+    flapping.join()
+    kubelet.wait_for_devices(GPU, healthy=2, unhealthy=2)
+    assert len(endpoint.stream.lists) <= 302
