@@ -113,14 +113,16 @@ class Plugin:
     async def keep(self) -> None:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
         loop = asyncio.get_running_loop()
+        self._told.configured(self._loaded)
+        self._observations.configured(self._loaded.name, self._loaded.digest)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self._triggers.pull, Reason.STOP)
         anew = (Reason.CONFIGURATION, Reason.NODE)
         loop.add_signal_handler(signal.SIGHUP, self._triggers.pull, *anew)
-        self._told.configured(self._loaded)
-        self._observations.configured(self._loaded.name, self._loaded.digest)
-        await self._turn(frozenset(anew))
         self._lookout.start(self._polled)
+        await self._turn(frozenset(anew))
+        # It may have been written while nobody watched yet.
+        self._triggers.pull(Reason.CONFIGURATION)
         while Reason.STOP not in (reasons := await self._triggers.next()):
             await self._turn(reasons)
 
@@ -134,8 +136,8 @@ class Plugin:
         await self._news.end(_LAST_NEWS_WITHIN)
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
-        if Reason.CONFIGURATION in reasons and self._is_serving:
-            self._reload()
+        if Reason.CONFIGURATION in reasons and self._is_serving and not self._reload():
+            reasons -= {Reason.CONFIGURATION}
         if reasons - {Reason.HEALTH}:
             try:
                 await self._work_out(reasons)
@@ -146,14 +148,17 @@ class Plugin:
         await self._offer()
         self._is_serving = True
 
-    def _reload(self) -> None:
-        """Take the configuration that there is now; a faulty one is refused, and the last stays."""
+    def _reload(self) -> bool:
+        """Take the configuration that there is now, and return whether it is another.
+
+        A faulty one is refused, and the last one stays.
+        """
         try:
             loaded = _loaded(self._launch, self._connections.label, self._loaded.name)
         except (GpuhookError, OSError) as error:
             self._observations.reloaded("refused")
             self._told.refused(error, self._loaded)
-            return
+            return False
         is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
         self._observations.reloaded("applied" if is_new else "unchanged")
         self._loaded = loaded
@@ -163,6 +168,7 @@ class Plugin:
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
+        return is_new
 
     async def _work_out(self, reasons: frozenset[Reason]) -> None:
         """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
