@@ -92,6 +92,7 @@ def test_our_sockets_are_removed(kubelet: Kubelet, plugin: Plugin) -> None:
     """A socket that somebody removes, under a kubelet that runs, is made and registered anew."""
     plugin.offer(resource(), resource(1, 1, MIG))
     both_there(kubelet)
+    plugin.observed.wait_for("registered", 2)
     for turn in range(20):
         (kubelet.directory / "nvidia-gpu.sock").unlink()
         plugin.observed.wait_for("registered", turn + 3)

@@ -151,6 +151,15 @@ class LoopThread:
         return self.run(count())
 
     def close(self) -> None:
+        """End what is left, as asyncio.run does, and the thread."""
+
+        async def end() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        self.run(end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(60)
         self.loop.close()
