@@ -180,6 +180,8 @@ def _run(ctx: click.Context, chosen: Launch) -> None:
 
 def _plugin() -> Any:
     """Return the module of the plugin; GH1805 where its packages are not installed."""
+    # Else gRPC's core writes lines of its own whenever a kubelet ends in the middle of a call.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         return importlib.import_module("gpuhook.kubernetes.plugin")
     except ModuleNotFoundError as error:
