@@ -140,6 +140,11 @@ class Cri:
         self.runtime.StartContainer(made, timeout=SECONDS)
         return Container(made.container_id, Path(pod.config.log_directory, f"{name}.log"))
 
+    def output(self, container: Container) -> str:
+        """Return what the container has written so far, its errors too."""
+        wrote = _result(0, container.log)
+        return wrote.stdout + wrote.stderr
+
     def ended(self, container: Container) -> Result:
         """Wait until the container has exited and return how, and what it wrote."""
         request = self.messages.ContainerRequest(container_id=container.id)
