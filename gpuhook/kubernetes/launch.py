@@ -29,6 +29,8 @@ class Launch:
     strict: bool = False
     kubelet_socket: str = options.DEFAULT_SOCKET  # "": serve without registering
     plugin_directory: str = os.path.dirname(options.DEFAULT_SOCKET)
+    pod_resources_socket: str = options.DEFAULT_POD_RESOURCES
+    cdi_directory: str = options.DEFAULT_CDI_DIRECTORY
     node_name: str = ""
     node_label: str = options.DEFAULT_LABEL
     pod_name: str = ""

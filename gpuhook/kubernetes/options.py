@@ -21,6 +21,8 @@ from gpuhook.kubernetes.config_values import (
 FALLBACKS = ("named", "single", "empty")
 DEFAULT_LABEL = "nvidia.com/device-plugin.config"
 DEFAULT_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+DEFAULT_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
+DEFAULT_CDI_DIRECTORY = "/var/run/cdi"
 _ANY = Text()
 _LENIENT = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
 
@@ -191,6 +193,18 @@ _LAUNCH = (
         ("GPUHOOK_PLUGIN_DIRECTORY",),
         PATH,
         "Where the plugin's sockets are. Default: where the kubelet's is.",
+    ),
+    Option(
+        "pod-resources-socket",
+        ("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET"),
+        PATH,
+        "The socket on which the kubelet tells which pod holds what.",
+    ),
+    Option(
+        "cdi-directory",
+        ("GPUHOOK_CDI_DIRECTORY",),
+        PATH,
+        "Where the engines of this node look for CDI specs.",
     ),
     Option(
         "strict-config",

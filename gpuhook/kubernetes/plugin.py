@@ -94,7 +94,7 @@ class Plugin:
         self._is_serving = False
         self._mps = MpsKeeping()
         self._observations = Observations()
-        self._told = TurnNews(news)
+        self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
             own.health, launch.host_root, triggers, news, self._observations.xid
         )
@@ -107,7 +107,7 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(self._observations, news)
+        self._measuring = Measuring(self._observations, news, launch.pod_resources_socket)
         self._lookout = Lookout(launch, triggers)
 
     async def keep(self) -> None:

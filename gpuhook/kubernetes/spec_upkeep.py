@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.extra_devices import Extra
     from gpuhook.vendors.nvidia.inventory import Node
 
-DIRECTORY = "/var/run/cdi"
 _VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
@@ -80,7 +79,7 @@ def update(
     extras: tuple[Extra, ...],
     chosen: Hook,
     *,
-    directory: str = DIRECTORY,
+    directory: str,
     vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:

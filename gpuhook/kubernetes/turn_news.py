@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class TurnNews:
-    """Remembers what was told."""
+    """Remembers what was told. `pod_resources` is the socket that tells who holds what."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: News, pod_resources: str) -> None:
         self._news = news
+        self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
@@ -88,7 +89,7 @@ class TurnNews:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await holders.ask()
+        holdings = await holders.ask(socket=self._pod_resources)
         held = {
             unit: (holder.namespace, holder.pod, holder.container)
             for unit, holder in holdings.holders.items()

@@ -63,4 +63,6 @@ def _specs(
     if not set(configuration.flags.plugin.device_list_strategy) & set(context.CDI_STRATEGIES):
         return spec_upkeep.Specs()
     hook = spec_upkeep.hook(configuration.flags)
-    return spec_upkeep.update(look.node, extras, hook, host_root=launch.host_root)
+    return spec_upkeep.update(
+        look.node, extras, hook, directory=launch.cdi_directory, host_root=launch.host_root
+    )

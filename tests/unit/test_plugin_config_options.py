@@ -255,6 +255,8 @@ def test_the_launch() -> None:
                 "KUBELET_SOCKET": "/k/kubelet.sock",
                 "GPUHOOK_DRIVER_ROOT": "/driver",
                 "GPUHOOK_PROCESS_NAME": "nvidia-device-plugin",
+                "POD_RESOURCES_SOCKET": "/k/pods.sock",
+                "GPUHOOK_CDI_DIRECTORY": "/etc/cdi",
             },
         )
     )
@@ -265,6 +267,8 @@ def test_the_launch() -> None:
         strict=True,
         kubelet_socket="/k/kubelet.sock",
         plugin_directory="/k",
+        pod_resources_socket="/k/pods.sock",
+        cdi_directory="/etc/cdi",
         node_name="node-1",
         node_label="nvidia.com/device-plugin.config",
         pod_name="pod",
