@@ -56,7 +56,7 @@ def launch(given: Given) -> Launch:
             "GH1803",
             source=first.source,
             reason=first.message,
-            hint=first.hint or "`gpuhook device-plugin --help` says what it takes",
+            hint=first.hint or "--help says what each option takes",
         )
     values: dict[str, Any] = dict(given.launch)
     source = _source(values)

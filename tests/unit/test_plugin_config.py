@@ -814,7 +814,7 @@ HOSTILE = [
     (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
-    (b"version: v1\n---\nversion: v1\n", 2, "but found another document"),
+    (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]

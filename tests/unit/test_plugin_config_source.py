@@ -220,3 +220,14 @@ def test_the_digest_is_of_the_meaning() -> None:
     one = digest(Configuration())
     assert one == digest(load(ConfigSource()).configuration)
     assert len(one) == 16
+
+
+def test_a_directory_is_no_configuration_file(tmp_path: Path) -> None:
+    """It is said so, in the words for a file that cannot be read."""
+    for source in (
+        ConfigSource(file=str(tmp_path)),
+        ConfigSource(directory=str(tmp_path), name_file=str(tmp_path)),
+    ):
+        with pytest.raises(GpuhookError, match=r"cannot be read from .*: Is a directory") as caught:
+            load(source)
+        assert caught.value.code == "GH1801"

@@ -92,8 +92,10 @@ def device_plugin(
 ) -> None:
     """Offer the GPUs of this node to its kubelet.
 
-    Each option counts more than its variable, and that more than the configuration file. Lists have
-    commas between their words.
+    Serves until SIGTERM or SIGINT; SIGHUP has the configuration and the node read anew. Each option
+    counts more than its variable, that more than the configuration file, and that more than the
+    default (--print-config shows what counts). Lists have commas between their words. docs/
+    device-plugin.md has all options with their keys in the file.
     """
     if print_schema:
         click.echo(config_schema.text(), nl=False)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -93,11 +93,14 @@ class _Asked:
 @click.option("--oneshot", is_flag=True, help="End after the first time.  [env var: GFD_ONESHOT]")
 @parameters.output("text", "json", help="name=value lines, or a JSON document.")
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
-    """Show the labels that a node's GPUs give it, or keep them in the file for NFD.
+    """Print a node's feature labels, or keep them in NFD's file.
 
-    Takes the configuration file of the device plugin, as the labels tell of replicas. Prints once
-    unless a file is named, or an interval: kubectl label node NAME $(gpuhook labels). A file is
-    written when something is new, and stays unless --remove-labels-on-exit is given.
+    Takes the configuration of the device plugin, as the labels tell of replicas. Prints to standard
+    output unless --output-file, its variable or the configuration names a file; ends after the
+    first time unless --interval or its variable is given. A file is written when something is new,
+    and stays unless --remove-labels-on-exit is given.
+
+    Without Node Feature Discovery: kubectl label --overwrite node NAME $(gpuhook labels).
     """
     said = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
     said["sleep-interval"] = (interval,) if interval is not None else ()
@@ -152,6 +155,7 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
         if environ.get(variable):
             environ[name] = environ[variable]
     told = given(said, environ)
+    told.findings = [_of_the_command(finding) for finding in told.findings]
     _take_oneshot(told, said, environ)
     chosen = launch(told)
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
@@ -162,6 +166,17 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
     path = flags.output_file if named else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
+
+
+def _of_the_command(finding: Finding) -> Finding:
+    """Return a finding that names the option and the variable by the names that they have here."""
+    source = finding.source
+    if source == "--sleep-interval":
+        return replace(finding, source="--interval")
+    for own, variable in _OWN_VARIABLES.items():
+        if source.endswith(f" {variable}") and os.environ.get(own):
+            return replace(finding, source=source.removesuffix(variable) + own)
+    return finding
 
 
 def _take_oneshot(told: Given, said: dict[str, tuple[str, ...]], environ: dict[str, str]) -> None:
