@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
 
@@ -26,12 +25,12 @@ _LONGEST = 60.0  # seconds between two looks for a driver that is not there
 
 
 class Lookout:
-    """Pulls the triggers of a plugin for what it sees."""
+    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
 
-    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+    def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
-        self._seconds = Health().poll_seconds
+        self._seconds = seconds
         self._last: Look = node_look.Look()
         self._quiet = 0.0  # seconds since the driver was looked for in vain
         self._patience = 0.0
