@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from gpuhook.errors import fault
 from gpuhook.kubernetes import config_source, plugin
 from gpuhook.kubernetes.connections import Connections
@@ -16,6 +18,7 @@ from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.node_signature import signature
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.logs import logger
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
 SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 
@@ -55,10 +58,14 @@ def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> li
     return asyncio.run(collected())
 
 
-def test_a_driver_is_looked_for_less_and_less_often(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
+    """A driver that does not answer, or one of the GPUs that is lost."""
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
-    trouble = missing(tmp_path)
+    gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
+    lost = Look(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
+    trouble = lost if is_lost else missing(tmp_path)
     times = looks(Lookout(launch, triggers, 10.0), triggers, trouble, 5)
     assert times == [10, 30, 70, 130, 190]
 
