@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
 
@@ -22,19 +21,19 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver that is not there
+_LONGEST = 60.0  # seconds between two looks for a driver or a GPU that is not there
 
 
 class Lookout:
-    """Pulls the triggers of a plugin for what it sees."""
+    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
 
-    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+    def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
-        self._seconds = Health().poll_seconds
+        self._seconds = seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the driver was looked for in vain
-        self._patience = 0.0
+        self._quiet = 0.0  # seconds since the last look
+        self._patience = 0.0  # seconds until something that is missing is looked for again
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
@@ -59,7 +58,7 @@ class Lookout:
         """Compare with this look at the node from now on."""
         self._last = look
         self._quiet = 0.0
-        if look.trouble is None:
+        if _is_whole(look):
             self._patience = 0.0
         else:
             self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
@@ -77,8 +76,8 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        impatient = self._last.trouble is not None and self._quiet >= self._patience
-        if impatient or node_look.has_changed(self._last, self._launch):
+        is_due = not _is_whole(self._last) and self._quiet >= self._patience
+        if is_due or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         if self._watch is not None:
             self._watch.renew()
@@ -87,6 +86,11 @@ class Lookout:
     def _file_changed(self, _path: str | None, _made: bool) -> None:
         """Have the configuration read: what is not new makes no difference."""
         self._triggers.pull(Reason.CONFIGURATION)
+
+
+def _is_whole(look: Look) -> bool:
+    """Return whether nothing is missing: /proc does not tell when a lost GPU answers again."""
+    return look.trouble is None and all(gpu.lost is None for gpu in look.seen.gpus)
 
 
 def _nobody() -> None:

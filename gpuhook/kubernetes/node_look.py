@@ -51,16 +51,19 @@ def look(launch: Launch, configuration: Configuration) -> Look:
     places = host_paths.places(
         configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
     )
+    before = signature(launch.host_root, "")
     try:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:
-        return Look(places=places, signature=signature(launch.host_root, ""), trouble=trouble)
+        return Look(places=places, signature=before, trouble=trouble)
+    changed_meanwhile = signature(launch.host_root, "") != before
     return Look(
         node=host_paths.at_host(seen, places),
         seen=seen,
         places=places,
         topology=topology,
-        signature=signature(launch.host_root, _libcuda(seen)),
+        # `before` is no signature of a look that succeeded, so the next comparison sees a change.
+        signature=before if changed_meanwhile else signature(launch.host_root, _libcuda(seen)),
     )
 
 

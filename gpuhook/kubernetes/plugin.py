@@ -108,7 +108,7 @@ class Plugin:
         )
         self._labelling = Labelling(launch, connections.server, news)
         self._measuring = Measuring(self._observations, news, launch.pod_resources_socket)
-        self._lookout = Lookout(launch, triggers)
+        self._lookout = Lookout(launch, triggers, own.health.poll_seconds)
 
     async def keep(self) -> None:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
