@@ -177,8 +177,6 @@ _LAUNCH = (
     ),
     Option("node-name", ("NODE_NAME",), _ANY, "The name of this node in the cluster."),
     Option("node-label", ("NODE_LABEL",), _ANY, "The label that names a node's configuration."),
-    Option("pod-name", ("POD_NAME",), _ANY, "The name of the plugin's own pod."),
-    Option("namespace", ("NAMESPACE", "POD_NAMESPACE"), _ANY, "The namespace of that pod."),
     Option(
         "kubelet-socket",
         ("KUBELET_SOCKET",),
