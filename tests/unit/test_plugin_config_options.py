@@ -253,8 +253,6 @@ def test_the_launch() -> None:
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
             {
                 "NODE_NAME": "node-1",
-                "POD_NAME": "pod",
-                "NAMESPACE": "gpu-operator",
                 "CONFIG_FILE_SRCDIR": "/configs",
                 "DEFAULT_CONFIG": "any",
                 "FALLBACK_STRATEGIES": "single,empty",
@@ -277,8 +275,6 @@ def test_the_launch() -> None:
         cdi_directory="/etc/cdi",
         node_name="node-1",
         node_label="nvidia.com/device-plugin.config",
-        pod_name="pod",
-        namespace="gpu-operator",
         process_name="nvidia-device-plugin",
         node_driver_root="/driver",
         library_search_path=("/a", "/b"),

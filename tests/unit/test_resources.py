@@ -255,3 +255,15 @@ def test_what_troubles_a_gpu_troubles_its_instances() -> None:
         second: "its GPU 0: it is lost (fallen off the bus)",
         third: "no node",
     }
+
+
+def test_an_instance_without_its_capabilities_is_unusable() -> None:
+    """What no CDI spec describes, and no container could open, is not healthy either."""
+    node = divided(T4, 0, "1g.10gb", "1g.10gb")
+    first, second = node.gpus[0].instances
+    kept = tuple(one for one in node.device_nodes if not one.path.endswith("-cap51"))
+    assert unusable(replace(node, device_nodes=kept)) == {
+        second.uuid: "/dev/nvidia-caps/nvidia-cap51 is missing"
+    }
+    unknown = changed(node, 0, instances=(replace(first, gpu_instance_minor=None), second))
+    assert unusable(unknown) == {first.uuid: "the minor numbers of its capabilities are unknown"}
