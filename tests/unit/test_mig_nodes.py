@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import gather, mig_nodes
+from gpuhook.vendors.nvidia import freshness, gather, mig_nodes, nvml
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory import Gpu, Node
     from gpuhook.vendors.nvidia.mig_nodes import InstancesFound
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -71,6 +71,23 @@ def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
     assert set(node.device_nodes) == set(made.node.device_nodes)
     third = node.gpus[1].instances[2]
     assert (third.gpu_instance_minor, third.compute_instance_minor) == (300, 302)
+
+
+def test_an_instance_that_comes_while_the_node_is_asked(
+    made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What NVML did not tell yet is not in the fingerprint: the next comparison finds it stale."""
+    answers = nvml.Library.gpus
+
+    def late(library: nvml.Library) -> tuple[Gpu, ...]:
+        gpus = answers(library)
+        proc(made, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
+        return gpus
+
+    monkeypatch.setattr(nvml.Library, "gpus", late)
+    node = asked(made)
+    libcuda = next(file.host_path for file in node.files if file.soname == "libcuda.so.1")
+    assert freshness.fingerprint(made.host_root, libcuda) != node.fingerprint
 
 
 def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:
