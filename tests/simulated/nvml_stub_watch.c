@@ -491,10 +491,13 @@ int nvmlDeviceGetRemappedRows(const struct gpu *gpu, unsigned *correctable, unsi
 	return more->has_rows ? SUCCESS : NOT_SUPPORTED;
 }
 
+/* nvmlGpuFabricInfo_v2_t; nvmlGpuFabricState_t is one byte. */
 struct fabric {
 	unsigned version;
 	unsigned char cluster[16];
-	unsigned status, clique, state, health;
+	unsigned status, clique;
+	unsigned char state, padding[3];
+	unsigned health;
 };
 
 int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
@@ -510,6 +513,7 @@ int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
 	info->status = SUCCESS;
 	info->clique = more->clique;
 	info->state = more->fabric_state;
+	memset(info->padding, 0xa5, sizeof info->padding); /* a copied structure's is anything */
 	info->health = 0;
 	return SUCCESS;
 }
