@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook import files
 from gpuhook.vendors.nvidia import freshness, gather, mig_nodes, nvml
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -194,6 +195,16 @@ def test_somebody_else_was_faster(made: SimulatedNode) -> None:
     """A node that another makes meanwhile is left as it is, and no temporary name stays."""
     mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
     assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
+    assert not list(cap(made, 66).parent.glob(".*"))
+
+
+def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
+    """The temporary name of a killed process is no hindrance, and goes: a pod's pid is mostly 1."""
+    cap(made, 66).unlink()
+    left = cap(made, 66).with_name(files.temporary_name("nvidia-cap66"))
+    left.touch()
+    assert troubles(found(made, create=True)) == {}
+    assert stat.S_ISCHR(cap(made, 66).stat().st_mode)
     assert not list(cap(made, 66).parent.glob(".*"))
 
 
