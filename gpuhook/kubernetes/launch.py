@@ -31,8 +31,6 @@ class Launch:
     plugin_directory: str = os.path.dirname(options.DEFAULT_SOCKET)
     node_name: str = ""
     node_label: str = options.DEFAULT_LABEL
-    pod_name: str = ""
-    namespace: str = ""
     process_name: str = ""  # "": as it is
     inventory: str | None = None  # a dump or a profile, instead of this machine
     node_driver_root: str | None = None  # None: see host_paths.places

@@ -194,8 +194,6 @@ _LAUNCH = (
         _NAME,
         f"The label that names a node's configuration. Default: {DEFAULT_LABEL}.",
     ),
-    Option("pod-name", ("POD_NAME",), _ANY, "The name of the plugin's own pod."),
-    Option("namespace", ("NAMESPACE", "POD_NAMESPACE"), _ANY, "The namespace of that pod."),
     Option(
         "kubelet-socket",
         ("KUBELET_SOCKET",),

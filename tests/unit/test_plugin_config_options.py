@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_file
+from gpuhook.kubernetes import config_file, config_keys
 from gpuhook.kubernetes.config_source import ConfigSource
 from gpuhook.kubernetes.configuration import Configuration, Health
 from gpuhook.kubernetes.given import given
@@ -253,8 +253,6 @@ def test_the_launch() -> None:
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
             {
                 "NODE_NAME": "node-1",
-                "POD_NAME": "pod",
-                "NAMESPACE": "gpu-operator",
                 "CONFIG_FILE_SRCDIR": "/configs",
                 "DEFAULT_CONFIG": "any",
                 "FALLBACK_STRATEGIES": "single,empty",
@@ -273,8 +271,6 @@ def test_the_launch() -> None:
         plugin_directory="/k",
         node_name="node-1",
         node_label="nvidia.com/device-plugin.config",
-        pod_name="pod",
-        namespace="gpu-operator",
         process_name="nvidia-device-plugin",
         node_driver_root="/driver",
         library_search_path=("/a", "/b"),
@@ -302,9 +298,18 @@ def test_a_file_and_a_directory_are_one_too_many() -> None:
 
 
 def test_the_readme_has_every_option() -> None:
-    """The tables of the README have each option, each variable and each key."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    """The tables of its page have each option, in one line with its variables and its key."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    lines = page.splitlines()
     for option in OPTIONS:
-        assert f"`--{option.name}`" in readme
-        assert option.key in readme
-        assert all(f"`{variable}`" in readme for variable in option.variables)
+        names = [f"--{name}" for name in (option.name, *option.aliases)]
+        words = [*names, *option.variables, *([option.key] if option.key else [])]
+        assert any(all(f"`{word}`" in line for word in words) for line in lines), option.name
+
+
+def test_the_readme_has_every_key() -> None:
+    """Those that no option sets are there, too; the entries of timeSlicing are those of mps."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    for path, known in config_keys.walk():
+        if not isinstance(known.kind, config_keys.Section):
+            assert f"`{path.replace('sharing.mps.', 'sharing.timeSlicing.')}`" in page
