@@ -391,7 +391,7 @@ FILE = Section(
                     Key(
                         "required",
                         Boolean(),
-                        "Offer nothing when a channel is missing.",
+                        "Fail where a channel is missing, instead of doing without it.",
                         "required",
                     ),
                 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_file
+from gpuhook.kubernetes import config_file, config_keys
 from gpuhook.kubernetes.config_source import ConfigSource
 from gpuhook.kubernetes.configuration import Configuration, Health
 from gpuhook.kubernetes.given import given
@@ -302,9 +302,18 @@ def test_a_file_and_a_directory_are_one_too_many() -> None:
 
 
 def test_the_readme_has_every_option() -> None:
-    """The tables of the README have each option, each variable and each key."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    """The tables of its page have each option, in one line with its variables and its key."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    lines = page.splitlines()
     for option in OPTIONS:
-        assert f"`--{option.name}`" in readme
-        assert option.key in readme
-        assert all(f"`{variable}`" in readme for variable in option.variables)
+        names = [f"--{name}" for name in (option.name, *option.aliases)]
+        words = [*names, *option.variables, *([option.key] if option.key else [])]
+        assert any(all(f"`{word}`" in line for word in words) for line in lines), option.name
+
+
+def test_the_readme_has_every_key() -> None:
+    """Those that no option sets are there, too; the entries of timeSlicing are those of mps."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    for path, known in config_keys.walk():
+        if not isinstance(known.kind, config_keys.Section):
+            assert f"`{path.replace('sharing.mps.', 'sharing.timeSlicing.')}`" in page

@@ -94,8 +94,7 @@ def device_plugin(
 
     Serves until SIGTERM or SIGINT; SIGHUP has the configuration and the node read anew. Each option
     counts more than its variable, that more than the configuration file, and that more than the
-    default (--print-config shows what counts). Lists have commas between their words. docs/
-    device-plugin.md has all options with their keys in the file.
+    default; --print-config shows what counts. Lists have commas between their words.
     """
     if print_schema:
         click.echo(config_schema.text(), nl=False)
