@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver that is not there
+_LONGEST = 60.0  # seconds between two looks for a driver that is not there, or not all of it
 
 
 class Lookout:
@@ -33,8 +33,8 @@ class Lookout:
         self._triggers = triggers
         self._seconds = Health().poll_seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the driver was looked for in vain
-        self._patience = 0.0
+        self._quiet = 0.0  # seconds since the last look
+        self._patience = 0.0  # seconds until the next one where something lacks, 0: nothing does
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
@@ -59,10 +59,15 @@ class Lookout:
         """Compare with this look at the node from now on."""
         self._last = look
         self._quiet = 0.0
-        if look.trouble is None:
-            self._patience = 0.0
-        else:
-            self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def found(self, *, is_whole: bool) -> None:
+        """Take note whether the look had all that is needed.
+
+        Without a driver, or with too little of one for how devices are handed over, the next look
+        is soon, and later each time: /proc does not tell when the files are there.
+        """
+        later = min(max(self._seconds, self._patience * 2), _LONGEST)
+        self._patience = 0.0 if is_whole else later
 
     def stop(self) -> None:
         """End, and leave nothing behind."""
@@ -77,7 +82,7 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        impatient = self._last.trouble is not None and self._quiet >= self._patience
+        impatient = self._patience > 0 and self._quiet >= self._patience
         if impatient or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         if self._watch is not None:
