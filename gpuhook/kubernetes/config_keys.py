@@ -119,12 +119,12 @@ _PLUGIN = Section(
 
 _GFD = Section(
     (
-        Key("oneshot", Boolean(), "Write the labels once and end.", "oneshot"),
+        Key("oneshot", Boolean(), "Of `gpuhook labels`: write the labels once and end.", "oneshot"),
         Key("noTimestamp", Boolean(), "Leave the label of the time away.", "no_timestamp"),
         Key(
             "sleepInterval",
             Duration(may_be_infinite=True),
-            "How often the labels are made anew.",
+            "Of `gpuhook labels`: how often they are made anew.",
             "sleep_interval",
         ),
         Key(
