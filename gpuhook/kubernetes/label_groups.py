@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from gpuhook.kubernetes import label_text
 from gpuhook.kubernetes.configuration import NOT_SHARED
+from gpuhook.kubernetes.node_devices import included
+from gpuhook.vendors.nvidia.selection import is_divided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,14 +230,8 @@ def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
 
 
 def _mig_gpus(node: Node, configuration: Configuration) -> list[Gpu]:
-    excluded = set(configuration.own.exclude_devices)
-    return [
-        gpu
-        for gpu in node.gpus
-        if gpu.mig_mode == "enabled"
-        and gpu.lost is None
-        and not excluded & {str(gpu.index), gpu.uuid, gpu.pci_bus_id, gpu.name}
-    ]
+    gpus, _ = included(node.gpus, configuration.own.exclude_devices)
+    return [gpu for gpu in gpus if is_divided(gpu) and gpu.lost is None]
 
 
 def _architecture(compute_capability: str | None) -> dict[str, str]:
