@@ -184,12 +184,12 @@ class _Held:
 
 def _renamed(configuration: Configuration) -> set[str]:
     """Return the names of resources that the configuration gives to shared ones alone."""
-    suffix = ".shared" if configuration.sharing.rename_by_default else ""
-    return {
-        entry.rename or entry.name + suffix
-        for entry in configuration.sharing.resources
-        if (entry.rename or entry.name + suffix) != entry.name
-    }
+    sharing = configuration.sharing
+    names = (
+        (entry.name, entry.offered_name(by_default=sharing.rename_by_default))
+        for entry in sharing.resources
+    )
+    return {after for before, after in names if after != before}
 
 
 def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
