@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver or a GPU that is not there
+_LONGEST = 60.0  # seconds between two looks for a driver that is not there, or not all of it
 
 
 class Lookout:
@@ -33,7 +33,7 @@ class Lookout:
         self._seconds = seconds
         self._last: Look = node_look.Look()
         self._quiet = 0.0  # seconds since the last look
-        self._patience = 0.0  # seconds until something that is missing is looked for again
+        self._patience = 0.0  # seconds until the next one where something lacks, 0: nothing does
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
@@ -58,10 +58,15 @@ class Lookout:
         """Compare with this look at the node from now on."""
         self._last = look
         self._quiet = 0.0
-        if _is_whole(look):
-            self._patience = 0.0
-        else:
-            self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def found(self, *, is_whole: bool) -> None:
+        """Take note whether the look had all that is needed.
+
+        Without a driver or a GPU, or with too little of a driver for how devices are handed over,
+        the next look is soon, and later each time: /proc does not tell when they are there.
+        """
+        later = min(max(self._seconds, self._patience * 2), _LONGEST)
+        self._patience = 0.0 if is_whole else later
 
     def stop(self) -> None:
         """End, and leave nothing behind."""
@@ -76,8 +81,8 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        is_due = not _is_whole(self._last) and self._quiet >= self._patience
-        if is_due or node_look.has_changed(self._last, self._launch):
+        impatient = self._patience > 0 and self._quiet >= self._patience
+        if impatient or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         if self._watch is not None:
             self._watch.renew()
@@ -86,11 +91,6 @@ class Lookout:
     def _file_changed(self, _path: str | None, _made: bool) -> None:
         """Have the configuration read: what is not new makes no difference."""
         self._triggers.pull(Reason.CONFIGURATION)
-
-
-def _is_whole(look: Look) -> bool:
-    """Return whether nothing is missing: /proc does not tell when a lost GPU answers again."""
-    return look.trouble is None and all(gpu.lost is None for gpu in look.seen.gpus)
 
 
 def _nobody() -> None:

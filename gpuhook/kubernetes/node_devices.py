@@ -43,8 +43,8 @@ def found(node: Node, configuration: Configuration) -> tuple[tuple[Named, ...], 
 
     Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
     """
-    warnings: list[str] = []
-    gpus = _included(node.gpus, configuration.own.exclude_devices, warnings)
+    gpus, unknown = included(node.gpus, configuration.own.exclude_devices)
+    warnings = [f"gpuhook.excludeDevices: no device of this node is {name!r}" for name in unknown]
     gpus = [gpu for gpu in gpus if _has_uuid(gpu, warnings)]
     strategy = configuration.flags.mig_strategy
     if strategy == "single":
@@ -65,8 +65,11 @@ def found(node: Node, configuration: Configuration) -> tuple[tuple[Named, ...], 
     return tuple(placed.values()), tuple(warnings)
 
 
-def _included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...], warnings: list[str]) -> list[Gpu]:
-    """Return the GPUs and instances that no name in `excluded` means, by index."""
+def included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...]) -> tuple[list[Gpu], tuple[str, ...]]:
+    """Return (the GPUs with the instances that no name in `excluded` means, names of nothing).
+
+    The GPUs are by index; one of which all instances are excluded is so itself.
+    """
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
     keys = {device_names.key(name): name for name in excluded}
     known: set[str] = set()
@@ -78,12 +81,7 @@ def _included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...], warnings: list[s
         instances = tuple(part for part, own in parts.items() if keys.keys().isdisjoint(own))
         if keys.keys().isdisjoint(names) and (instances or not parts):
             kept.append(replace(gpu, instances=instances))
-    warnings += [
-        f"gpuhook.excludeDevices: no device of this node is {name!r}"
-        for own, name in keys.items()
-        if own not in known
-    ]
-    return kept
+    return kept, tuple(name for own, name in keys.items() if own not in known)
 
 
 def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:

@@ -110,7 +110,6 @@ _OF_THE_FILE = (
     _set("imex.channelIDs", "imex-channel-ids", "IMEX_CHANNEL_IDS", repeatable=True),
     _set("imex.required", "imex-required", "IMEX_REQUIRED"),
     _set("flags.gfd.noTimestamp", "no-timestamp", "GFD_NO_TIMESTAMP"),
-    _set("flags.gfd.sleepInterval", "sleep-interval", "GFD_SLEEP_INTERVAL"),
     _set("flags.gfd.outputFile", "output-file", "GFD_OUTPUT_FILE"),
     _set("flags.gfd.machineTypeFile", "machine-type-file", "GFD_MACHINE_TYPE_FILE"),
 )
@@ -296,3 +295,8 @@ _WITHOUT_EFFECT = (
 )
 
 OPTIONS = (*_OF_THE_FILE, *_OWN, *_LAUNCH, *_WITHOUT_EFFECT)
+# Of `gpuhook labels` alone: the plugin goes on for ever, and labels whenever something is new.
+LABEL_OPTIONS = (
+    _set("flags.gfd.sleepInterval", "interval", "GFD_SLEEP_INTERVAL"),
+    _set("flags.gfd.oneshot", "oneshot", "GFD_ONESHOT"),
+)

@@ -178,12 +178,16 @@ class Plugin:
             look = await asyncio.to_thread(node_look.look, self._launch, configuration)
             self._lookout.looked(look)
             if look.trouble is not None:
+                self._lookout.found(is_whole=False)
                 self._driver_missing(look)
                 return
             self._monitoring.looked(look, asyncio.get_running_loop())
         outcome = await asyncio.to_thread(
             working_out.worked_out, self._launch, configuration, look, self._mps
         )
+        if look is not self._look:
+            is_whole = all(gpu.lost is None for gpu in look.seen.gpus)
+            self._lookout.found(is_whole=is_whole and outcome.context.is_whole)
         self._look, self._outcome = look, outcome
         self._told.worked_out(outcome)
 

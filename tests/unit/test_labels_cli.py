@@ -110,6 +110,7 @@ def test_gpus_that_single_cannot_offer() -> None:
         (["--config-file", "/nowhere"], {}, "GH1801"),
         (["--mig-strategy", "some"], {}, "GH1803"),
         ([], {"GFD_ONESHOT": "perhaps"}, "GH1803"),
+        (["--interval", "soon"], {}, "--interval: "),
     ],
 )
 def test_bad_options(arguments: list[str], env: dict[str, str], code: str) -> None:

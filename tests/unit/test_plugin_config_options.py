@@ -103,7 +103,6 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("IMEX_CHANNEL_IDS", "0", "imex.channel_ids", (0,)),
     ("IMEX_REQUIRED", "true", "imex.required", True),
     ("GFD_NO_TIMESTAMP", "true", "flags.gfd.no_timestamp", True),
-    ("GFD_SLEEP_INTERVAL", "infinite", "flags.gfd.sleep_interval", None),
     ("GFD_OUTPUT_FILE", "/o", "flags.gfd.output_file", "/o"),
     ("GFD_MACHINE_TYPE_FILE", "/t", "flags.gfd.machine_type_file", "/t"),
     ("GPUHOOK_EXCLUDE_DEVICES", "0,GPU-1", "own.exclude_devices", ("0", "GPU-1")),
@@ -141,6 +140,12 @@ def test_every_option_of_the_file_is_in_that_table() -> None:
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
     assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+
+
+def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
+    """An option that the plugin does nothing with is none; nor does its value keep it down."""
+    assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
+    assert given({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
 
 
 def test_names_and_variables_are_each_one_option() -> None:

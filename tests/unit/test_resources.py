@@ -57,6 +57,16 @@ def test_a_shared_resource_is_renamed() -> None:
     assert list(ids(offer(T4, named))) == ["nvidia.com/special"]
 
 
+def test_a_name_that_two_resources_end_up_with_is_told() -> None:
+    """Only the node knows that the default name is taken there: by GPUs that are not divided."""
+    node = divided(FOUR, 0, "1g.10gb")
+    entry = SharedResource("nvidia.com/mig-1g.10gb", 2, rename=GPU)
+    (said,) = offer(node, entry, mig="mixed").warnings
+    assert said.startswith(f"{GPU} has the devices of {GPU} and of nvidia.com/mig-1g.10gb: ")
+    alone = with_gpus(node, node.gpus[0])
+    assert offer(alone, entry, mig="mixed").warnings == ()
+
+
 def test_more_than_one_is_refused_of_shared_resources_only() -> None:
     entry = SharedResource(GPU, 2, rename="nvidia.com/slice", devices=("0",))
     offered = offer(FOUR, entry, refuses=True)

@@ -7,21 +7,19 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.kubernetes import config_source, feature_file, labels, resources
-from gpuhook.kubernetes.config_file import Override
-from gpuhook.kubernetes.config_values import Boolean, UnfitError
+from gpuhook.kubernetes.config_values import Boolean
 from gpuhook.kubernetes.configuration import LabelFlags
-from gpuhook.kubernetes.findings import ERROR, Finding
-from gpuhook.kubernetes.given import Given, given
+from gpuhook.kubernetes.given import given
 from gpuhook.kubernetes.labels import Facts
 from gpuhook.kubernetes.launch import launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.options import LABEL_OPTIONS, OPTIONS
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.vendors.nvidia.inventory import Driver, Node
@@ -103,7 +101,7 @@ def command(output: str, interval: str | None, oneshot: bool, **options: Any) ->
     Without Node Feature Discovery: kubectl label --overwrite node NAME $(gpuhook labels).
     """
     said = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
-    said["sleep-interval"] = (interval,) if interval is not None else ()
+    said["interval"] = (interval,) if interval is not None else ()
     said["oneshot"] = ("true",) if oneshot else ()
     asked = _asked(said)
     show = _text if output == "text" else _json
@@ -154,10 +152,7 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     for variable, name in _OWN_VARIABLES.items():
         if environ.get(variable):
             environ[name] = environ[variable]
-    told = given(said, environ)
-    told.findings = [_of_the_command(finding) for finding in told.findings]
-    _take_oneshot(told, said, environ)
-    chosen = launch(told)
+    chosen = launch(given(said, environ, (*OPTIONS, *LABEL_OPTIONS)))
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
     for finding in loaded.findings:
         click.echo(str(finding), err=True)
@@ -166,31 +161,6 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
     path = flags.output_file if named else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
-
-
-def _of_the_command(finding: Finding) -> Finding:
-    """Return a finding that names the option and the variable by the names that they have here."""
-    source = finding.source
-    if source == "--sleep-interval":
-        return replace(finding, source="--interval")
-    for own, variable in _OWN_VARIABLES.items():
-        if source.endswith(f" {variable}") and os.environ.get(own):
-            return replace(finding, source=source.removesuffix(variable) + own)
-    return finding
-
-
-def _take_oneshot(told: Given, said: dict[str, tuple[str, ...]], environ: dict[str, str]) -> None:
-    """Add whether to end after the first time, if that is said: the plugin never does."""
-    text, source = environ.get("GFD_ONESHOT", ""), "the environment variable GFD_ONESHOT"
-    if said["oneshot"]:
-        text, source = said["oneshot"][-1], "--oneshot"
-    if not text:
-        return
-    try:
-        told.overrides[_ONESHOT] = Override(Boolean().of_text(text), source)
-    except UnfitError as error:
-        wrong = Finding(ERROR, _ONESHOT, 0, 0, error.message, error.hint, source)
-        told.findings.append(wrong)
 
 
 def _labels(configuration: Configuration, begun: int, node_of: dict[str, Any]) -> dict[str, str]:
