@@ -26,7 +26,8 @@ class Look:
     """What there was to see. `seen` has paths as this process opens them, `node` the host's.
 
     `trouble` is why the driver did not answer, or None; then there is nothing else. `signature`
-    tells, without NVML, whether it is time for another look.
+    tells, without NVML, whether it is time for another look; it is empty if the node changed during
+    this one, which may have seen half of it.
     """
 
     node: Node = field(default_factory=lambda: Node(Driver()))

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.findings import Finding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -152,7 +153,9 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     for variable, name in _OWN_VARIABLES.items():
         if environ.get(variable):
             environ[name] = environ[variable]
-    chosen = launch(given(said, environ, (*OPTIONS, *LABEL_OPTIONS)))
+    told = given(said, environ, (*OPTIONS, *LABEL_OPTIONS))
+    told.findings = [_of_the_command(finding) for finding in told.findings]
+    chosen = launch(told)
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
     for finding in loaded.findings:
         click.echo(str(finding), err=True)
@@ -161,6 +164,14 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
     path = flags.output_file if named else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
+
+
+def _of_the_command(finding: Finding) -> Finding:
+    """Return a finding that names the variable by the name that it has here."""
+    for own, variable in _OWN_VARIABLES.items():
+        if finding.source.endswith(f" {variable}") and os.environ.get(own):
+            return replace(finding, source=finding.source.removesuffix(variable) + own)
+    return finding
 
 
 def _labels(configuration: Configuration, begun: int, node_of: dict[str, Any]) -> dict[str, str]:
