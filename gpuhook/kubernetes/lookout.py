@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver that is not there, or not all of it
+_LONGEST = 60.0  # seconds between two turns that fail, or lack something
 
 
 class Lookout:
@@ -32,8 +32,8 @@ class Lookout:
         self._triggers = triggers
         self._seconds = seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the last look
-        self._patience = 0.0  # seconds until the next one where something lacks, 0: nothing does
+        self._quiet = 0.0  # seconds since the last turn that was not well
+        self._patience = 0.0  # seconds from that to the next one, 0 if the last turn was well
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
@@ -57,16 +57,19 @@ class Lookout:
     def looked(self, look: Look) -> None:
         """Compare with this look at the node from now on."""
         self._last = look
-        self._quiet = 0.0
 
-    def found(self, *, is_whole: bool) -> None:
-        """Take note whether the look had all that is needed.
+    def settled(self) -> None:
+        """Take that a turn has ended well: only a change is a reason for another."""
+        self._patience = 0.0
 
-        Without a driver or a GPU, or with too little of a driver for how devices are handed over,
-        the next look is soon, and later each time: /proc does not tell when they are there.
+    def unsettled(self) -> None:
+        """Take that a turn has failed, or lacked something: there will be another, later each time.
+
+        A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
+        there.
         """
-        later = min(max(self._seconds, self._patience * 2), _LONGEST)
-        self._patience = 0.0 if is_whole else later
+        self._quiet = 0.0
+        self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
 
     def stop(self) -> None:
         """End, and leave nothing behind."""
@@ -81,8 +84,8 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        impatient = self._patience > 0 and self._quiet >= self._patience
-        if impatient or node_look.has_changed(self._last, self._launch):
+        is_due = self._patience > 0 and self._quiet >= self._patience
+        if is_due or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         if self._watch is not None:
             self._watch.renew()

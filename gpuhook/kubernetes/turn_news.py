@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.kubernetes import holders, pod_names
 
 TYPE_CHECKING = False
@@ -49,13 +49,18 @@ class TurnNews:
 
     def turn_failed(self, error: Exception) -> None:
         """Tell why there is nothing new to offer."""
-        if str(error) == self._failure:
+        failure = f"{type(error).__name__}: {error}"
+        if failure == self._failure:
             return
-        self._failure = str(error)
+        self._failure = failure
         if isinstance(error, GpuhookError):
             self._news.failed("NotOffered", error)
-        else:
+        elif isinstance(error, OSError):
             self._news.bad("NotOffered", str(error))
+        else:  # a fault of ours: where it is, is worth more than what it says
+            self._news.bad(
+                "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
+            )
 
     def worked_out(self, outcome: Outcome) -> None:
         """Tell the warnings that were not there before."""

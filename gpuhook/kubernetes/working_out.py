@@ -36,8 +36,6 @@ def worked_out(
     launch: Launch, configuration: Configuration, look: Look, keeping: MpsKeeping
 ) -> Outcome:
     """Return what the node offers. Raises GpuhookError where the two contradict each other."""
-    if look.trouble is not None:
-        return Outcome()
     offer = resources.offered(look.node, configuration)
     extras = extra_devices.find(configuration, look.places)
     specs = _specs(launch, configuration, look, extras)
