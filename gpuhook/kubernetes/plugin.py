@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import config_source, driver_usage, node_look, working_out
@@ -175,7 +176,9 @@ class Plugin:
         configuration = self._loaded.configuration
         look = self._look
         if reasons & {Reason.NODE, Reason.CONFIGURATION}:
-            look = await asyncio.to_thread(node_look.look, self._launch, configuration)
+            is_another = Reason.NODE in reasons and self._lookout.is_another_node()
+            async with self._monitoring.aside() if is_another else nullcontext():
+                look = await asyncio.to_thread(node_look.look, self._launch, configuration)
             self._lookout.looked(look)
             if look.trouble is not None:
                 self._driver_missing(look)
