@@ -30,12 +30,18 @@ def run(tmp_path: Path, real_kubelet: Kubelet) -> Iterator[Run]:
     if os.geteuid() != 0:
         pytest.skip("device nodes need root")
     with ExitStack() as stack:
+        plugins: list[PluginProcess] = []
 
         def started(
             profile: str | Node = "t4", text: str = TIME_SLICING, **env: str
         ) -> PluginProcess:
             node = make_node(tmp_path / "node", profile)
             place = tmp_path / "plugin"
-            return stack.enter_context(plugin(place, node, real_kubelet, text, env))
+            plugins.append(stack.enter_context(plugin(place, node, real_kubelet, text, env)))
+            return plugins[-1]
 
         yield started
+        for one in plugins:  # an orderly end takes as long as one wait of NVML's
+            if one.process is not None:
+                one.process.kill()
+                one.process.wait()

@@ -104,7 +104,7 @@ def test_plugin_is_killed_under_the_kubelet(run: Run, real_kubelet: Kubelet) -> 
     running = run()
     real_kubelet.wait_for_devices(GPU, 4)
     held = real_kubelet.allocate(GPU, 1)
-    for turn in range(6):
+    for turn in range(5):
         assert running.stop(signal.SIGKILL) == -signal.SIGKILL
         real_kubelet.wait_for_devices(GPU, 0, 4)
         assert (real_kubelet.directory / "nvidia-gpu.sock").exists()
@@ -115,7 +115,7 @@ def test_plugin_is_killed_under_the_kubelet(run: Run, real_kubelet: Kubelet) -> 
         assert real_kubelet.free(GPU) == 3
     real_kubelet.release(held)
     serves(real_kubelet, 4)
-    assert len(real_kubelet.registrations) <= 2 * 7
+    assert len(real_kubelet.registrations) <= 2 * 6
     assert running.stop() == 0
     assert os.listdir(real_kubelet.directory) == ["kubelet.sock"]
 
@@ -157,8 +157,8 @@ def test_driver_goes_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
     """While the driver is away all devices are there, and unhealthy; then they are healthy."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     real_kubelet.wait_for_devices(GPU, 32)
-    with bounded(running, Allowed(lists=4 * 3, lines=15 * 3)):
-        for _ in range(3):
+    with bounded(running, Allowed(lists=4 * 2, lines=16 * 2)):
+        for _ in range(2):
             stub_events.take_away(running.node)
             real_kubelet.wait_for_devices(GPU, 0, 32)
             stub_events.bring_back(running.node)
@@ -259,8 +259,8 @@ def test_gpus_are_lost_and_found(run: Run, real_kubelet: Kubelet) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     real_kubelet.wait_for_devices(GPU, 32)
     uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
-    with bounded(running, Allowed(lists=40, lines=160)):
-        for uuid in uuids[:4]:
+    with bounded(running, Allowed(lists=12, lines=60)):
+        for uuid in uuids[:2]:
             stub_events.lose(running.node, uuid)
             real_kubelet.wait_for_devices(GPU, 28, 4)
             assert of_health(real_kubelet, uuid) == {"Unhealthy"}
@@ -275,10 +275,11 @@ def test_gpus_are_plugged_out_and_in(run: Run, real_kubelet: Kubelet) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     real_kubelet.wait_for_devices(GPU, 32)
     facts = dump_file.load("h100x8")
-    with bounded(running, Allowed(lists=60, lines=200)):
-        for gone in ({7}, {0, 5}, {1, 2, 3, 4}):
+    with bounded(running, Allowed(lists=16, lines=60)):
+        for gone in ({7}, {0, 1, 5}):
             changes.become(running.node, changes.without(facts, gone))
-            eventually(lambda n=32 - 4 * len(gone): real_kubelet.allocatable(GPU) == n, "fewer")  # type: ignore[misc]
+            left = 32 - 4 * len(gone)
+            eventually(lambda left=left: real_kubelet.allocatable(GPU) == left, "fewer")  # type: ignore[misc]
             changes.become(running.node, facts)
             real_kubelet.wait_for_devices(GPU, 32)
     serves(real_kubelet, 32)
@@ -290,8 +291,8 @@ def test_instances_are_destroyed_and_made(run: Run, real_kubelet: Kubelet) -> No
     real_kubelet.wait_for_devices(MIG, 7)
     facts = dump_file.load("a100-mig")
     first, *others = facts.gpus
-    with bounded(running, Allowed(lists=200, lines=300, registrations=20)):
-        for count in (3, 7, 0, 5, 7):
+    with bounded(running, Allowed(lists=40, lines=60, registrations=4)):
+        for count in (3, 0, 7):
             fewer = replace(first, instances=first.instances[:count])
             changes.become(running.node, replace(facts, gpus=(fewer, *others)))
             real_kubelet.wait_for_devices(MIG, count)
@@ -327,21 +328,15 @@ def test_configuration_is_deleted_and_comes_back(run: Run, real_kubelet: Kubelet
         for count in (2, 3, 4, 2, 6):
             running.config.unlink()
             running.signal(signal.SIGHUP)
-            told = eventually_refused(running)
-            assert real_kubelet.capacity(GPU) > 0, told
+            eventually(lambda: refusals(running) > 0, "a refusal")
+            assert real_kubelet.capacity(GPU) > 0
             running.configure(replicas(count))
             real_kubelet.wait_for_devices(GPU, count)
     serves(real_kubelet, 6)
 
 
-def eventually_refused(running: PluginProcess) -> int:
-    """Return how often a configuration was refused, once it is more often than before."""
-    before = refusals(running)
-    eventually(lambda: refusals(running) > before or before > 0, "a refusal")
-    return refusals(running)
-
-
 def refusals(running: PluginProcess) -> int:
+    """Return how often it was told that a configuration was refused."""
     return sum(line.get("reason") == "ConfigRefused" for line in running.log())
 
 
@@ -484,8 +479,8 @@ def test_everything_at_once(run: Run, real_kubelet: Kubelet, seed: int) -> None:
     chance = random.Random(seed)
     chaos = Chaos(running)
     with bounded(running, Allowed(lists=300, lines=1000, registrations=150)):
-        for _ in range(3):
-            for _ in range(20):
+        for _ in range(2):
+            for _ in range(25):
                 chance.choice(chaos.faults)(chance)
                 time.sleep(chance.choice([0, 0, 0.01, 0.1]))
             chaos.well()
