@@ -71,6 +71,10 @@ class Lookout:
         self._quiet = 0.0
         self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
 
+    def is_another_node(self) -> bool:
+        """Return whether GPUs may have come or gone since the last look."""
+        return not _is_whole(self._last) or node_look.has_changed(self._last, self._launch)
+
     def stop(self) -> None:
         """End, and leave nothing behind."""
         if self._timer is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from gpuhook.kubernetes import (
@@ -211,7 +212,9 @@ class Plugin:
         look = self._look
         is_anew = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
         if is_anew:
-            look = await self._slow(lambda: node_look.look(self._launch, configuration))
+            is_another = Reason.NODE in reasons and self._lookout.is_another_node()
+            async with self._monitoring.aside() if is_another else nullcontext():
+                look = await self._slow(lambda: node_look.look(self._launch, configuration))
             self._lookout.looked(look)
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy
