@@ -83,10 +83,10 @@ def test_no_message_without_a_change(both: Both) -> None:
     plugin.offer(resource(), unhealthy={"GPU-0": "XID 79"})
     for reason in ("XID 79", "lost", "off the bus"):
         plugin.offer(resource(), unhealthy={"GPU-0": reason, "GPU-other": "not ours"})
+    endpoint.stream._changes.wait_for(lambda: healths(endpoint) == "UUHH", "the list")
     before = plugin.observed.count("list_sent")
     stream = endpoint.watch()
     plugin.observed.wait_for("list_sent", before + 1)
-    assert healths(endpoint) == "UUHH"
     assert len(endpoint.stream.lists) <= 2
     stream.cancel()
 
