@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gpuhook.kubernetes import driver_usage, holders
 from gpuhook.kubernetes.configuration import Metrics as MetricsSettings
 from gpuhook.kubernetes.metrics import Metrics
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 
 
 class Measuring:
-    """Serves the metrics at the address that is configured, which may change."""
+    """Serves the metrics at the address that is configured, which may change.
 
-    def __init__(self, observations: Observations, news: News) -> None:
+    The processes of the node are those of /proc below `host_root`.
+    """
+
+    def __init__(self, observations: Observations, news: News, host_root: str = "/") -> None:
         self._observations = observations
         self._news = news
+        self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
         self._offered = Offered()
@@ -44,7 +50,12 @@ class Measuring:
             return
         await self.end()
         self._settings = settings
-        scrape = Scrape(lambda: self._offered, lambda: driver_usage.of(self._look), holders.ask)
+        scrape = Scrape(
+            lambda: self._offered,
+            lambda: driver_usage.of(self._look),
+            holders.ask,
+            proc=self._proc,
+        )
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
         if failed is not None:

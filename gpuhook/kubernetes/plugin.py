@@ -107,7 +107,7 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(self._observations, news)
+        self._measuring = Measuring(self._observations, news, launch.host_root)
         self._lookout = Lookout(launch, triggers)
 
     async def keep(self) -> None:
