@@ -73,7 +73,7 @@ class Lookout:
 
     def is_another_node(self) -> bool:
         """Return whether GPUs may have come or gone since the last look."""
-        return not _is_whole(self._last) or node_look.has_changed(self._last, self._launch)
+        return not self._last.is_whole or node_look.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
         """End, and leave nothing behind."""

@@ -38,6 +38,11 @@ class Look:
     trouble: GpuhookError | None = None
     is_dump: bool = False  # from --inventory: there is no driver to ask
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the driver answered and has lost no GPU: /proc does not tell when one is back."""
+        return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)
+
 
 def look(launch: Launch, configuration: Configuration) -> Look:
     """Return what the node has now; a driver that is missing or broken is its `trouble`.

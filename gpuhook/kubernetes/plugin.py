@@ -130,7 +130,9 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(self._observations, news, launch.pod_resources_socket)
+        self._measuring = Measuring(
+            self._observations, news, launch.pod_resources_socket, launch.host_root
+        )
         self._lookout = Lookout(launch, triggers, own.health.poll_seconds)
 
     async def keep(self) -> None:
@@ -224,7 +226,7 @@ class Plugin:
         )
         self._look, self._outcome = look, outcome
         self._told.worked_out(outcome)
-        if is_anew and outcome.context.is_whole and all(g.lost is None for g in look.seen.gpus):
+        if is_anew and look.is_whole and outcome.context.is_whole:
             self._lookout.settled()
         elif is_anew:
             self._lookout.unsettled()
