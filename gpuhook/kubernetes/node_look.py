@@ -51,16 +51,19 @@ def look(launch: Launch, configuration: Configuration) -> Look:
     places = host_paths.places(
         configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
     )
+    before = signature(launch.host_root, "")
     try:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:
-        return Look(places=places, signature=signature(launch.host_root, ""), trouble=trouble)
+        return Look(places=places, signature=before, trouble=trouble)
+    # What changed under the look may or may not have been seen: then it differs from any later one.
+    is_steady = signature(launch.host_root, "") == before
     return Look(
         node=host_paths.at_host(seen, places),
         seen=seen,
         places=places,
         topology=topology,
-        signature=signature(launch.host_root, _libcuda(seen)),
+        signature=signature(launch.host_root, _libcuda(seen)) if is_steady else (),
     )
 
 
