@@ -12,6 +12,7 @@ import asyncio
 from gpuhook.kubernetes import config_source, node_look
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
+from gpuhook.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ class Lookout:
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
+        self._directories: tuple[str, ...] = ()  # that are watched
+        self._is_blind = False  # there are some, and no inotify
 
     def start(self, polled: Callable[[], None]) -> None:
         """Begin; `polled` is called at each look."""
         self._polled = polled
-        directories = config_source.watched(self._launch.source)
-        if directories:
-            self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+        self._watch_files()
         self._later()
 
     def configured(self, seconds: float) -> None:
@@ -79,8 +80,7 @@ class Lookout:
         """End, and leave nothing behind."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._watch is not None:
-            self._watch.close()
+        self._unwatch_files()
 
     def _later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._poll)
@@ -91,12 +91,39 @@ class Lookout:
         is_due = self._patience > 0 and self._quiet >= self._patience
         if is_due or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
-        if self._watch is not None:
-            self._watch.renew()
+        self._watch_files()
+        if self._is_blind:
+            self._triggers.pull(Reason.CONFIGURATION)  # unseen changes
         self._polled()
+
+    def _watch_files(self) -> None:
+        """Watch the directories of the configuration, wherever its links lead to by now.
+
+        Without inotify, of which a node may have too little, they are looked at with the rest.
+        """
+        directories = config_source.watched(self._launch.source)
+        try:
+            if self._watch is not None and directories == self._directories:
+                self._watch.renew()
+            elif directories:
+                self._unwatch_files()
+                self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+        except OSError as error:
+            self._unwatch_files()
+            if not self._is_blind:
+                logger().warning("no inotify, looking at each poll", reason=str(error))
+        self._is_blind = bool(directories) and self._watch is None
+        self._directories = directories
+
+    def _unwatch_files(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = None
 
     def _file_changed(self, _path: str | None, _made: bool) -> None:
         """Have the configuration read: what is not new makes no difference."""
+        if config_source.watched(self._launch.source) != self._directories:
+            self._watch_files()
         self._triggers.pull(Reason.CONFIGURATION)
 
 

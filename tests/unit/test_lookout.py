@@ -44,6 +44,7 @@ def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> li
         clock.call_later = call_later  # type: ignore[assignment,method-assign]
         lookout.start(lambda: None)
         lookout.looked(trouble)
+        lookout.unsettled()
         while len(found) < times:
             now, call = timers.pop(0)
             assert callable(call)
@@ -51,6 +52,7 @@ def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> li
             if triggers._pulled == {Reason.NODE}:
                 triggers._pulled.clear()
                 lookout.looked(trouble)
+                lookout.unsettled()
                 found.append(round(now, 3))
         lookout.stop()
         return found
