@@ -93,6 +93,14 @@ def test_other_devices_do_not_count(host: Path) -> None:
     assert taken(host) == before
 
 
+def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
+    """It is in no spec; a plugin in a container may not see it, and describes the same node."""
+    before = taken(host)
+    (host / GPU / "gi8").mkdir()
+    (host / GPU / "gi8/access").write_text("DeviceFileMinor: 75\n")
+    assert taken(host) == before
+
+
 def test_an_empty_host(tmp_path: Path) -> None:
     """Where nothing is, every part is empty, and differs from a host that has it."""
     empty = freshness.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))

@@ -105,13 +105,18 @@ def mig_state(host_root: str) -> str:
 
 
 def _instances(directory: str) -> list[str]:
-    """Return gpu0/gi1/access, gpu0/gi1/ci0 and so on, in order."""
+    """Return gpu0/gi1/ci0 and so on, in order.
+
+    A GPU instance without a compute instance is no device, and containers that have MIG devices
+    may see those alone.
+    """
     found = []
     for gpu in _names(directory):
         if gpu.startswith("gpu"):
             for gi in _names(directory + "/" + gpu + "/mig"):
                 below = directory + "/" + gpu + "/mig/" + gi
-                found += [gpu + "/" + gi + "/" + name for name in _names(below)]
+                names = [name for name in _names(below) if name.startswith("ci")]
+                found += [gpu + "/" + gi + "/" + name for name in names]
     return found
 
 
