@@ -242,4 +242,4 @@ def test_the_digest_is_of_the_meaning() -> None:
     """Two texts that mean the same have one digest, and it is short enough for a label."""
     one = digest(Configuration())
     assert one == digest(load(ConfigSource()).configuration)
-    assert len(one) == 16
+    assert len(one) == 8
