@@ -43,7 +43,7 @@ check: $(READY) ## Check style, types, the import rules and the shell scripts
 bench: packages $(READY) ## Print what a container's start costs, and the budgets
 	$(BIN)/python -m tests.bench
 
-demo: packages $(READY) ## Show containers getting their GPUs, losing them, getting them back
+demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)

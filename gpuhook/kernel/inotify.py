@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import struct
-from dataclasses import dataclass
 
 from gpuhook.kernel.libc import LIBC, os_error
 
@@ -45,14 +44,20 @@ LIBC.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint3
 LIBC.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
 
 
-@dataclass(frozen=True)
 class Event:
     """One event: of which watch, its bits, and the name in the directory ("" for itself)."""
 
-    watch: int
-    mask: int
-    name: str = ""
-    cookie: int = 0
+    __slots__ = ("cookie", "mask", "name", "watch")
+
+    def __init__(self, watch: int, mask: int, name: str = "", cookie: int = 0) -> None:
+        self.watch = watch
+        self.mask = mask
+        self.name = name
+        self.cookie = cookie
+
+    def __repr__(self) -> str:
+        """Return the event as it is made."""
+        return f"Event({self.watch}, {self.mask:#x}, {self.name!r}, {self.cookie})"
 
     @property
     def overflowed(self) -> bool:

@@ -67,15 +67,6 @@ def prepare(devices: Sequence[Device], links: Scores) -> None:
         _masks(len(devices))
 
 
-def total(devices: Sequence[Device], links: Scores) -> int:
-    """Return the sum of the scores of all pairs of `devices`."""
-    return sum(
-        links.score(first.uuid, second.uuid)
-        for number, first in enumerate(devices)
-        for second in devices[:number]
-    )
-
-
 def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
     """Return for each device the weight of the pairs that it makes with those before it."""
     step = len(devices) ** 2  # of a link: it counts more than the NUMA nodes of all pairs

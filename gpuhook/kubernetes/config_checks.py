@@ -7,17 +7,17 @@ What only the node's hardware can contradict is not here.
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import Any
 
 from gpuhook.kubernetes.config_build import STRATEGIES
 from gpuhook.kubernetes.config_names import ALL, LONGEST_NAME, is_index
+from gpuhook.kubernetes.configuration import SharedResource
 from gpuhook.kubernetes.findings import ERROR, WARNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.kubernetes.config_document import Document
 
-SHARED = ".shared"
 _MPS_CLIENTS = 48  # that one GPU's MPS server takes, since Volta
 _HOOK_OF_THE_REFERENCE = ("nvidia-ctk", "nvidia-cdi-hook")
 
@@ -42,8 +42,7 @@ def check(document: Document) -> None:
 
 def final_name(entry: dict[str, Any], *, by_default: bool) -> str:
     """Return what the resource of a sharing entry is called once it is shared."""
-    renamed = entry["name"] + (SHARED if by_default else "")
-    return cast("str", entry.get("rename") or renamed)
+    return SharedResource(**entry).offered_name(by_default=by_default)
 
 
 def _check_mps(document: Document) -> None:
@@ -188,7 +187,8 @@ def _check_host(document: Document) -> None:
         document.add(
             WARNING,
             "flags.useNodeFeatureAPI",
-            "has no effect: gpuhook writes its labels to the file flags.gfd.outputFile",
+            "has no effect: gpuhook writes its labels to a file or to the node",
+            "set gpuhook.labels or gpuhook.labelNode",
         )
 
 

@@ -8,6 +8,7 @@ of the directory, and never inside it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from binascii import crc32
@@ -204,6 +205,8 @@ def digest(configuration: Configuration) -> str:
 def _name_in(path: str) -> str | None:
     """Return the name that a file has, None for an empty or missing file."""
     try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return files.read(path, _LONGEST_NAME).decode("utf-8", "replace").strip() or None
     except FileNotFoundError:
         return None
@@ -213,13 +216,15 @@ def _name_in(path: str) -> str | None:
 
 def _content(path: str) -> bytes:
     try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return files.read(path, 64 << 20)
     except OSError as error:
         raise fault("GH1801", path=path, reason=error.strerror or error) from error
 
 
 def _listed(known: list[str]) -> str:
-    return ", ".join(known) or "there are none"
+    return ", ".join(known) or "none at all"
 
 
 def _without_severity(finding: Finding) -> str:

@@ -58,6 +58,11 @@ class Context:
     blocked: str = ""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every strategy that is configured is at work."""
+        return not (self.blocked or self.warnings)
+
 
 def context(
     configuration: Configuration,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from gpuhook.kubernetes import label_text
 from gpuhook.kubernetes.configuration import NOT_SHARED
+from gpuhook.kubernetes.node_devices import included
+from gpuhook.vendors.nvidia.selection import is_divided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,12 +184,12 @@ class _Held:
 
 def _renamed(configuration: Configuration) -> set[str]:
     """Return the names of resources that the configuration gives to shared ones alone."""
-    suffix = ".shared" if configuration.sharing.rename_by_default else ""
-    return {
-        entry.rename or entry.name + suffix
-        for entry in configuration.sharing.resources
-        if (entry.rename or entry.name + suffix) != entry.name
-    }
+    sharing = configuration.sharing
+    names = (
+        (entry.name, entry.offered_name(by_default=sharing.rename_by_default))
+        for entry in sharing.resources
+    )
+    return {after for before, after in names if after != before}
 
 
 def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
@@ -228,14 +230,8 @@ def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
 
 
 def _mig_gpus(node: Node, configuration: Configuration) -> list[Gpu]:
-    excluded = set(configuration.own.exclude_devices)
-    return [
-        gpu
-        for gpu in node.gpus
-        if gpu.mig_mode == "enabled"
-        and gpu.lost is None
-        and not excluded & {str(gpu.index), gpu.uuid, gpu.pci_bus_id, gpu.name}
-    ]
+    gpus, _ = included(node.gpus, configuration.own.exclude_devices)
+    return [gpu for gpu in gpus if is_divided(gpu) and gpu.lost is None]
 
 
 def _architecture(compute_capability: str | None) -> dict[str, str]:

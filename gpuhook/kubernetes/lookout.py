@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
 
@@ -22,19 +21,19 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver that is not there
+_LONGEST = 60.0  # seconds between two turns that fail, or lack something
 
 
 class Lookout:
-    """Pulls the triggers of a plugin for what it sees."""
+    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
 
-    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+    def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
-        self._seconds = Health().poll_seconds
+        self._seconds = seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the driver was looked for in vain
-        self._patience = 0.0
+        self._quiet = 0.0  # seconds since the last turn that was not well
+        self._patience = 0.0  # seconds from that to the next one, 0 if the last turn was well
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
@@ -58,11 +57,23 @@ class Lookout:
     def looked(self, look: Look) -> None:
         """Compare with this look at the node from now on."""
         self._last = look
+
+    def settled(self) -> None:
+        """Take that a turn has ended well: only a change is a reason for another."""
+        self._patience = 0.0
+
+    def unsettled(self) -> None:
+        """Take that a turn has failed, or lacked something: there will be another, later each time.
+
+        A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
+        there.
+        """
         self._quiet = 0.0
-        if look.trouble is None:
-            self._patience = 0.0
-        else:
-            self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+        self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def is_another_node(self) -> bool:
+        """Return whether GPUs may have come or gone since the last look."""
+        return not self._last.is_whole or node_look.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
         """End, and leave nothing behind."""
@@ -77,8 +88,8 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        impatient = self._last.trouble is not None and self._quiet >= self._patience
-        if impatient or node_look.has_changed(self._last, self._launch):
+        is_due = self._patience > 0 and self._quiet >= self._patience
+        if is_due or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         if self._watch is not None:
             self._watch.renew()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.kubernetes import holders, pod_names
 
 TYPE_CHECKING = False
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class TurnNews:
-    """Remembers what was told."""
+    """Remembers what was told. `pod_resources` is the socket that tells who holds what."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: News, pod_resources: str) -> None:
         self._news = news
+        self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
@@ -48,13 +49,18 @@ class TurnNews:
 
     def turn_failed(self, error: Exception) -> None:
         """Tell why there is nothing new to offer."""
-        if str(error) == self._failure:
+        failure = f"{type(error).__name__}: {error}"
+        if failure == self._failure:
             return
-        self._failure = str(error)
+        self._failure = failure
         if isinstance(error, GpuhookError):
             self._news.failed("NotOffered", error)
-        else:
+        elif isinstance(error, OSError):
             self._news.bad("NotOffered", str(error))
+        else:  # a fault of ours: where it is, is worth more than what it says
+            self._news.bad(
+                "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
+            )
 
     def worked_out(self, outcome: Outcome) -> None:
         """Tell the warnings that were not there before."""
@@ -88,7 +94,7 @@ class TurnNews:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await holders.ask()
+        holdings = await holders.ask(socket=self._pod_resources)
         held = {
             unit: (holder.namespace, holder.pod, holder.container)
             for unit, holder in holdings.holders.items()

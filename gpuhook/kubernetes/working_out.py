@@ -36,8 +36,6 @@ def worked_out(
     launch: Launch, configuration: Configuration, look: Look, keeping: MpsKeeping
 ) -> Outcome:
     """Return what the node offers. Raises GpuhookError where the two contradict each other."""
-    if look.trouble is not None:
-        return Outcome()
     offer = resources.offered(look.node, configuration)
     extras = extra_devices.find(configuration, look.places)
     specs = _specs(launch, configuration, look, extras)
@@ -65,4 +63,6 @@ def _specs(
     from gpuhook.kubernetes import spec_upkeep  # with all that makes specs
 
     hook = spec_upkeep.hook(configuration.flags)
-    return spec_upkeep.update(look.node, extras, hook, host_root=launch.host_root)
+    return spec_upkeep.update(
+        look.node, extras, hook, directory=launch.cdi_directory, host_root=launch.host_root
+    )

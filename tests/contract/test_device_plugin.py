@@ -147,3 +147,19 @@ def test_missing_driver_may_be_waited_for(
     running.wait_for_log(reason="NotOffered")
     stub_events.bring_back(running.node)
     kubelet.wait_for_devices(GPU, 4)
+
+
+def test_driver_that_becomes_whole_is_noticed(tmp_path: Path, kubelet: Kubelet) -> None:
+    """A driver is installed file by file, and nothing in /proc tells when it is all there."""
+    node = make_node(tmp_path / "node", "t4")
+    files = Path(str(node.driver_root))
+    (libcuda,) = [path for path in files.rglob("libcuda.so.*.*") if not path.is_symlink()]
+    away = tmp_path / "libcuda"
+    libcuda.rename(away)
+    env = {"DEVICE_LIST_STRATEGY": "host-files", "GPUHOOK_HEALTH_POLL_INTERVAL": "200ms"}
+    with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env):
+        kubelet.wait_for_devices(GPU, 0, 4)
+        away.rename(libcuda)
+        kubelet.wait_for_devices(GPU, 4)
+        mounts = kubelet.allocate(GPU, 1).response.mounts
+    assert "/usr/local/nvidia/lib64/libcuda.so.1" in {mount.container_path for mount in mounts}

@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 # By what they bring: OpenSSL, an HTTP client, tracebacks in colours, a validator, a rendering of
-# metrics that nobody has asked for.
+# metrics that nobody has asked for; exact fractions.
 HEAVY = {"ssl", "_hashlib", "http.client", "email", "rich", "jsonschema", "prometheus_client"}
+HEAVY |= {"decimal"}
 # And what few configurations ask for: labels, CDI specs, MPS, the API server.
 LATER = {
     "gpuhook.cdi.spec",

@@ -356,13 +356,16 @@ int nvmlDeviceGetUtilizationRates(const struct gpu *gpu, unsigned rates[2])
 	return more->has_rates ? SUCCESS : NOT_SUPPORTED;
 }
 
-/* The first version of the structure ends after the memory. */
+/* The first version of the structure ends after the memory. Drivers from 535.43 to 535.98, which
+ * knew confidential computing and no list of details yet, had one more number at its end.
+ */
 static int processes(const struct gpu *gpu, char kind, unsigned *number, void *array, size_t size)
 {
 	struct {
 		unsigned pid;
 		unsigned long long memory;
 		unsigned gpu_instance, compute_instance;
+		unsigned long long protected_memory;
 	} one;
 	unsigned found = 0, room = *number;
 	struct watched *more;
@@ -394,19 +397,29 @@ int nvmlDeviceGetComputeRunningProcesses(const struct gpu *gpu, unsigned *number
 	return processes(gpu, 'c', number, array, 16);
 }
 #else
+int nvmlDeviceGetConfComputeMemSizeInfo(void) { return NOT_SUPPORTED; }
+
+#ifdef NVML_STUB_NO_DETAIL_LIST
+enum { PROCESS_SIZE = 32 };
+#else
+enum { PROCESS_SIZE = 24 };
+
+int nvmlDeviceGetRunningProcessDetailList(void) { return NOT_SUPPORTED; }
+#endif
+
 int nvmlDeviceGetComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'c', number, array, 24);
+	return processes(gpu, 'c', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'g', number, array, 24);
+	return processes(gpu, 'g', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'm', number, array, 24);
+	return processes(gpu, 'm', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetProcessUtilization(const struct gpu *gpu, struct sample *samples, unsigned *number,
@@ -493,10 +506,13 @@ int nvmlDeviceGetRemappedRows(const struct gpu *gpu, unsigned *correctable, unsi
 	return more->has_rows ? SUCCESS : NOT_SUPPORTED;
 }
 
+/* nvmlGpuFabricInfo_v2_t; nvmlGpuFabricState_t is one byte. */
 struct fabric {
 	unsigned version;
 	unsigned char cluster[16];
-	unsigned status, clique, state, health;
+	unsigned status, clique;
+	unsigned char state, padding[3];
+	unsigned health;
 };
 
 int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
@@ -512,6 +528,7 @@ int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
 	info->status = SUCCESS;
 	info->clique = more->clique;
 	info->state = more->fabric_state;
+	memset(info->padding, 0xa5, sizeof info->padding); /* a copied structure's is anything */
 	info->health = 0;
 	return SUCCESS;
 }

@@ -108,7 +108,7 @@ def test_a_missing_permission_names_its_rule(stand_in: ApiStandIn) -> None:
     with pytest.raises(GpuhookError) as caught:
         node_object.set_labels(ApiServer(stand_in.access), "n1", {"a": "b"})
     assert is_forbidden(caught.value)
-    assert "patch nodes: off are feature labels" in caught.value.message
+    assert "may not patch nodes, which is needed for feature labels" in caught.value.message
     assert 'resources ["nodes"], verbs ["patch"]' in caught.value.hint
 
 

@@ -110,6 +110,7 @@ def test_gpus_that_single_cannot_offer() -> None:
         (["--config-file", "/nowhere"], {}, "GH1801"),
         (["--mig-strategy", "some"], {}, "GH1803"),
         ([], {"GFD_ONESHOT": "perhaps"}, "GH1803"),
+        (["--interval", "soon"], {}, "--interval: "),
     ],
 )
 def test_bad_options(arguments: list[str], env: dict[str, str], code: str) -> None:
@@ -212,3 +213,27 @@ def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> No
         finally:
             process.kill()
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "told"),
+    [
+        (("--interval", "5"), {}, "--interval: must be 0.1s or longer"),
+        ((), {"GFD_MIG_STRATEGY": "x"}, "variable GFD_MIG_STRATEGY: must be one of"),
+        ((), {"MIG_STRATEGY": "x"}, "variable MIG_STRATEGY: must be one of"),
+    ],
+)
+def test_a_bad_value_is_told_by_the_name_it_was_given_by(
+    arguments: tuple[str, ...], env: dict[str, str], told: str
+) -> None:
+    """Not by the name that the plugin has for it."""
+    failed = run("--inventory", "t4", *arguments, **env)
+    assert failed.exit_code == 1
+    assert told in failed.stderr
+
+
+def test_a_place_for_the_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """By the path that was given, not by that of a temporary file."""
+    failed = run("--inventory", "t4", "--output-file", str(tmp_path))
+    assert failed.exit_code == 1
+    assert f"{tmp_path}: Is a directory" in failed.stderr

@@ -674,6 +674,21 @@ def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
     assert reading.configuration is None
 
 
+def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
+    """Another may not take that name, and may take the one with .shared."""
+    naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
+    entries = "renameByDefault: true\nresources:\n- {name: gpu, replicas: 1}\n"
+    taking = "- {name: other, rename: %s, replicas: 2}\n"
+    taken = parsed(naming + sharing(entries + taking % "gpu"))
+    assert [found.message for found in taken.findings] == [
+        (
+            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
+            "resource's"
+        )
+    ]
+    good(naming + sharing(entries + taking % "gpu.shared"))
+
+
 def test_one_resource_may_be_divided_under_one_name() -> None:
     """Entries of one resource with other devices may be renamed alike."""
     good(
@@ -814,7 +829,7 @@ HOSTILE = [
     (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
-    (b"version: v1\n---\nversion: v1\n", 2, "but found another document"),
+    (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]

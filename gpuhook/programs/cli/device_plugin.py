@@ -98,8 +98,9 @@ def device_plugin(
 ) -> None:
     """Offer the GPUs of this node to its kubelet.
 
-    Each option counts more than its variable, and that more than the configuration file. Lists have
-    commas between their words.
+    Serves until SIGTERM or SIGINT; SIGHUP has the configuration and the node read anew. Each option
+    counts more than its variable, that more than the configuration file, and that more than the
+    default; --print-config shows what counts. Lists have commas between their words.
     """
     if print_schema:
         from gpuhook.kubernetes import config_schema

@@ -70,7 +70,8 @@ def describe(node: Node, choices: Choices) -> Described:
     }
     lowest = versions.lowest(dict(spec))
     spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=versions.VERSIONS.index)
-    return Described(spec, gpus, (*warnings, *missing))
+    nameless = selection.nameless(gpus, choices.strategies)
+    return Described(spec, gpus, (*warnings, *nameless, *missing))
 
 
 def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
