@@ -81,17 +81,20 @@ def has_changed(last: Look, launch: Launch) -> bool:
 
 
 def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
-    from gpuhook.vendors.nvidia import gather, nvml, topology
+    from gpuhook.vendors.nvidia import freshness, gather, nvml, nvml_library, topology
 
-    seen = gather.node(
-        gather.Roots(places.driver, places.dev, launch.host_root),
-        nvml_library_path=launch.nvml_library,
-        library_search_paths=launch.library_search_path,
-        require_nodes=False,
-        require_files=False,
-        create_nodes=True,
-    )
-    with nvml.opened(str(seen.driver.nvml), seen.driver.module_version):
+    search = launch.library_search_path
+    library = nvml_library.find(places.driver, library=launch.nvml_library, search_paths=search)
+    # Starting NVML may wake every GPU: it stays started until all has been asked.
+    with nvml.opened(library, freshness.module_version(launch.host_root) or None):
+        seen = gather.node(
+            gather.Roots(places.driver, places.dev, launch.host_root),
+            nvml_library_path=library,
+            library_search_paths=search,
+            require_nodes=False,
+            require_files=False,
+            create_nodes=True,
+        )
         return seen, topology.links(seen.gpus)
 
 

@@ -197,7 +197,8 @@ class Plugin:
             self._observations.reloaded("refused")
             self._told.refused(error, self._loaded)
             return False
-        is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
+        before = self._loaded
+        is_new = (loaded.configuration, loaded.name) != (before.configuration, before.name)
         self._observations.reloaded("applied" if is_new else "unchanged")
         self._loaded = loaded
         self._lookout.configured(loaded.configuration.own.health.poll_seconds)

@@ -16,14 +16,14 @@ from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import node_object
 from gpuhook.kubernetes.api_server import (
     MERGE_PATCH,
-    Access,
     ApiServer,
     GoneError,
-    in_cluster,
     is_forbidden,
 )
-from gpuhook.kubernetes.node_events import NORMAL, WARNING, NodeEvents, event
+from gpuhook.kubernetes.news import NORMAL, WARNING
+from gpuhook.kubernetes.node_events import NodeEvents, event
 from gpuhook.kubernetes.node_label import CONFIG_LABEL, NodeLabel
+from gpuhook.kubernetes.service_account import Access, in_cluster
 from tests.unit.api_stand_in import Answer, ApiStandIn, Asked, certificate, serving, status
 
 SECONDS = 20
