@@ -207,6 +207,8 @@ class Plugin:
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
+        else:
+            self._told.read(loaded)
         return is_new
 
     async def _work_out(self, reasons: frozenset[Reason]) -> None:

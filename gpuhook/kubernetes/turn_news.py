@@ -25,16 +25,25 @@ class TurnNews:
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
+        self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] = {}
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        self._refused = ""
         name = loaded.name or "without a name"
         self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
-        for finding in loaded.findings:
-            self._news.log.warning(str(finding))
+        self._doubts = frozenset()
+        self.read(loaded)
+
+    def read(self, loaded: Loaded) -> None:
+        """Tell what is doubtful in a configuration that says the same, as far as that is new."""
+        self._refused = ""
+        doubts = {str(finding): finding.hint for finding in loaded.findings}
+        for doubt, hint in doubts.items():
+            if doubt not in self._doubts:
+                self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
+        self._doubts = frozenset(doubts)
 
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""

@@ -1,47 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin as a process on a node, with a kubelet, for the faults of either."""
+"""Fixtures of the fault tests."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from tests.kubelet.running import real_kubelet, run
 
-import pytest
-
-from gpuhook.vendors.nvidia.inventory import Node
-from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.simulated.node import make_node
-
-Run = Callable[..., PluginProcess]
-
-
-@pytest.fixture
-def real_kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "device-plugins") as running:
-        yield running
-
-
-@pytest.fixture
-def run(tmp_path: Path, real_kubelet: Kubelet) -> Iterator[Run]:
-    """Return a function: node, configuration, env -> a running plugin, stopped in the end."""
-    if os.geteuid() != 0:
-        pytest.skip("device nodes need root")
-    with ExitStack() as stack:
-        plugins: list[PluginProcess] = []
-
-        def started(
-            profile: str | Node = "t4", text: str = TIME_SLICING, **env: str
-        ) -> PluginProcess:
-            node = make_node(tmp_path / "node", profile)
-            place = tmp_path / "plugin"
-            plugins.append(stack.enter_context(plugin(place, node, real_kubelet, text, env)))
-            return plugins[-1]
-
-        yield started
-        for one in plugins:  # an orderly end takes as long as one wait of NVML's
-            if one.process is not None:
-                one.process.kill()
-                one.process.wait()
+__all__ = ["real_kubelet", "run"]

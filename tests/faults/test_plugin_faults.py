@@ -24,11 +24,11 @@ from gpuhook.vendors.nvidia import dump_file
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.running import Run
 from tests.kubelet.waiting import eventually
 from tests.simulated import changes, stub_events
 
 pytestmark = pytest.mark.contract
-Run = Callable[..., PluginProcess]
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 KUBELET_RESTARTS = 200

@@ -601,6 +601,22 @@ def test_one_replica_is_not_shared(text: str) -> None:
     assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
 
 
+ACCEPTED = [
+    ("name: gpu, replicas: 2", SharedResource("nvidia.com/gpu", 2)),
+    ("name: nvidia.com/foo, replicas: 2", SharedResource("nvidia.com/foo", 2)),  # see resources
+    (
+        "name: gpu, replicas: 2, devices: [0], rename: x",
+        SharedResource("nvidia.com/gpu", 2, devices=("0",), rename="nvidia.com/x"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
+def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
+    """A name without its vendor, one that only a node can judge, and a choice of devices."""
+    assert good(one(entry)).sharing.resources == (resource,)
+
+
 DEVICES = [
     ("all", "all", "all of its devices"),
     ("[0]", "all", "some of the same devices"),
