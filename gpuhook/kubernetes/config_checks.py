@@ -38,6 +38,7 @@ def check(document: Document) -> None:
     for key in strategies:
         _check_strategy(document, f"sharing.{key}")
     _check_host(document)
+    _check_idle(document)
 
 
 def final_name(entry: dict[str, Any], *, by_default: bool) -> str:
@@ -189,6 +190,16 @@ def _check_host(document: Document) -> None:
             "flags.useNodeFeatureAPI",
             "has no effect: gpuhook writes its labels to the file flags.gfd.outputFile",
         )
+
+
+def _check_idle(document: Document) -> None:
+    """Warn of what says nothing without something else."""
+    if document.get("gpuhook.minFreeMemory") and not document.get("gpuhook.preStartCheck"):
+        message = "has no effect without gpuhook.preStartCheck"
+        document.add(WARNING, "gpuhook.minFreeMemory", message, "set gpuhook.preStartCheck: true")
+    if document.get("imex.required") and not document.get("imex.channelIDs"):
+        message = "has no effect without imex.channelIDs"
+        document.add(WARNING, "imex.required", message, "set imex.channelIDs: [0]")
 
 
 def _entries(document: Document, path: str) -> list[dict[str, Any] | None]:

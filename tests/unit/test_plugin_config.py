@@ -699,6 +699,30 @@ def test_one_resource_may_be_divided_under_one_name() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "gpuhook: {minFreeMemory: 1Gi}",
+            (
+                "1:26: warning: gpuhook.minFreeMemory: has no effect without "
+                "gpuhook.preStartCheck -> set gpuhook.preStartCheck: true"
+            ),
+        ),
+        (
+            "imex: {required: true, channelIDs: []}",
+            (
+                "1:18: warning: imex.required: has no effect without imex.channelIDs -> "
+                "set imex.channelIDs: [0]"
+            ),
+        ),
+    ],
+)
+def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
+    assert lines(parsed(text)) == [warning]
+    good("gpuhook: {minFreeMemory: 0, preStartCheck: false}\nimex: {required: false}")
+
+
 MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
 
 
