@@ -13,12 +13,12 @@ from gpuhook.kubernetes.config_build import STRATEGIES
 from gpuhook.kubernetes.config_names import ALL, LONGEST_NAME, is_index
 from gpuhook.kubernetes.configuration import SharedResource
 from gpuhook.kubernetes.findings import ERROR, WARNING
+from gpuhook.kubernetes.mps import MOST_CLIENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.kubernetes.config_document import Document
 
-_MPS_CLIENTS = 48  # that one GPU's MPS server takes, since Volta
 _HOOK_OF_THE_REFERENCE = ("nvidia-ctk", "nvidia-cdi-hook")
 
 
@@ -65,7 +65,10 @@ def _check_mps(document: Document) -> None:
         )
     elif strategy == "single":
         document.add(
-            WARNING, "flags.migStrategy", "MPS does not share MIG instances, only whole GPUs"
+            WARNING,
+            "flags.migStrategy",
+            "MPS shares whole GPUs only: MIG instances of what it is to share are unhealthy",
+            "share by timeSlicing on nodes with MIG instances",
         )
     if document.get("sharing.mps.failRequestsGreaterThanOne") is False:
         document.add(
@@ -74,11 +77,11 @@ def _check_mps(document: Document) -> None:
             "has no effect: with MPS a container never gets more than one replica",
         )
     for index, entry in enumerate(_entries(document, "sharing.mps.resources")):
-        if entry is not None and entry["replicas"] > _MPS_CLIENTS:
+        if entry is not None and entry["replicas"] > MOST_CLIENTS:
             document.add(
                 WARNING,
                 f"sharing.mps.resources[{index}].replicas",
-                f"a GPU takes {_MPS_CLIENTS} MPS clients or fewer: the others will not start",
+                f"a GPU takes {MOST_CLIENTS} MPS clients or fewer: the others will not start",
             )
 
 

@@ -755,7 +755,10 @@ MPS_WRONG = [
     ),
     (
         "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
-        ("1:37: warning: flags.migStrategy: MPS does not share MIG instances, only whole GPUs"),
+        (
+            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances of what "
+            "it is to share are unhealthy -> share by timeSlicing on nodes with MIG instances"
+        ),
     ),
     (
         "flags: {mpsRoot: /mps}\nmps: {root: /other}\n" + MPS,
