@@ -156,5 +156,5 @@ def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> l
         inside = sum(rows[a][b] for a in chosen for b in chosen)
         return (inside, sum(ties[a] for a in chosen), [-number for number in chosen])
 
-    starts = [fixed] if fixed else [[number] for number in free]
+    starts = [fixed] if fixed or not size else [[number] for number in free]
     return max((grow(list(start)) for start in starts), key=value)
