@@ -200,6 +200,9 @@ def _check_idle(document: Document) -> None:
     if document.get("gpuhook.minFreeMemory") and not document.get("gpuhook.preStartCheck"):
         message = "has no effect without gpuhook.preStartCheck"
         document.add(WARNING, "gpuhook.minFreeMemory", message, "set gpuhook.preStartCheck: true")
+    if document.get("resources.mig") and document.get("flags.migStrategy") in (None, "none"):
+        message = "has no effect with migStrategy none: no MIG instance is offered"
+        document.add(WARNING, "resources.mig", message, "set flags.migStrategy: mixed")
     if document.get("imex.required") and not document.get("imex.channelIDs"):
         message = "has no effect without imex.channelIDs"
         document.add(WARNING, "imex.required", message, "set imex.channelIDs: [0]")

@@ -716,6 +716,13 @@ def test_one_resource_may_be_divided_under_one_name() -> None:
                 "set imex.channelIDs: [0]"
             ),
         ),
+        (
+            "resources: {mig: [{pattern: '*', name: slice}]}",
+            (
+                "1:18: warning: resources.mig: has no effect with migStrategy none: no MIG "
+                "instance is offered -> set flags.migStrategy: mixed"
+            ),
+        ),
     ],
 )
 def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
