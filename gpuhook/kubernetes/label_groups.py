@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.kubernetes import label_text
 from gpuhook.kubernetes.configuration import NOT_SHARED
+from gpuhook.kubernetes.devices import capability
 from gpuhook.kubernetes.node_devices import included
 from gpuhook.vendors.nvidia.selection import is_divided
 
@@ -235,12 +236,11 @@ def _mig_gpus(node: Node, configuration: Configuration) -> list[Gpu]:
 
 
 def _architecture(compute_capability: str | None) -> dict[str, str]:
-    major, _, minor = (compute_capability or "").partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
+    pair = capability(compute_capability)
+    if pair is None:
         return {}
-    pair = int(major), int(minor)
     family = next((name for low, high, name in _FAMILIES if low <= pair <= high), "undefined")
-    return {"family": family, "compute.major": major, "compute.minor": minor}
+    return {"family": family, "compute.major": str(pair[0]), "compute.minor": str(pair[1])}
 
 
 def _attributes(instance: MigInstance | None) -> dict[str, str]:

@@ -29,7 +29,8 @@ class Labelling:
         self._launch = launch
         self._server = server
         self._news = news
-        self._path = ""  # of the file that was written
+        self._path: str | None = None  # of the file that was written
+        self._told = ""
         self._known: object = None  # what the labels were made of
         self._on_node: dict[str, str] = {}
         self._begun = int(time.time())
@@ -37,22 +38,22 @@ class Labelling:
     async def offered(
         self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
     ) -> None:
-        """Label the node as one that offers `resources`. What fails is told, and tried again."""
+        """Label the node as one that offers `resources`. What fails is told, and tried again.
+
+        Labels that were written and are no longer kept up to date are taken away.
+        """
         own = configuration.own
-        if not (own.labels or own.label_node):
-            return
         known = (configuration, look.node, resources)
         if known == self._known:
             return
-        from gpuhook.kubernetes import feature_file
-
+        found: dict[str, str] = {}
         try:
-            found = await asyncio.to_thread(self._labels, configuration, look, resources)
-            if own.labels:
-                self._path = configuration.flags.gfd.output_file
-                feature_file.write(self._path, found)
-            if own.label_node:
-                await self._label_node(found)
+            if own.labels or own.label_node:
+                found = await asyncio.to_thread(self._labels, configuration, look, resources)
+            self._write(configuration.flags.gfd.output_file if own.labels else None, found)
+            if own.label_node and self._server is None:
+                self._tell_once("labelNode has no effect: there is no API server to speak to")
+            await self._label_node(found if own.label_node else {})
         except (GpuhookError, OSError) as error:
             self._news.log.warning("the labels stay as they are", cause=str(error))
             return
@@ -63,10 +64,7 @@ class Labelling:
         if not configuration.own.remove_labels_on_exit:
             return
         try:
-            if self._path:
-                from gpuhook.kubernetes import feature_file
-
-                feature_file.remove(self._path)
+            self._write(None, {})
             await self._label_node({})
         except (GpuhookError, OSError) as error:
             self._news.log.warning("the labels were not removed", cause=str(error))
@@ -83,6 +81,24 @@ class Labelling:
             facts = label_facts.facts(look.seen, self._launch.host_root, gfd.machine_type_file)
         timestamp = None if gfd.no_timestamp else self._begun
         return labels(look.node, resources, configuration, facts, timestamp)
+
+    def _write(self, path: str | None, found: dict[str, str]) -> None:
+        """Have the labels in the file `path`, and in no file that was written before."""
+        if path is None and self._path is None:
+            return
+        from gpuhook.kubernetes import feature_file
+
+        if self._path is not None and self._path != path:
+            feature_file.remove(self._path)
+            self._path = None
+        if path is not None:
+            self._path = path
+            feature_file.write(path, found)
+
+    def _tell_once(self, message: str) -> None:
+        if message != self._told:
+            self._told = message
+            self._news.log.warning(message)
 
     async def _label_node(self, wanted: dict[str, str]) -> None:
         """Have the node carry these labels, and none that it got from here before."""

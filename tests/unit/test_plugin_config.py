@@ -715,6 +715,37 @@ def test_one_resource_may_be_divided_under_one_name() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "gpuhook: {minFreeMemory: 1Gi}",
+            (
+                "1:26: warning: gpuhook.minFreeMemory: has no effect without "
+                "gpuhook.preStartCheck -> set gpuhook.preStartCheck: true"
+            ),
+        ),
+        (
+            "imex: {required: true, channelIDs: []}",
+            (
+                "1:18: warning: imex.required: has no effect without imex.channelIDs -> "
+                "set imex.channelIDs: [0]"
+            ),
+        ),
+        (
+            "resources: {mig: [{pattern: '*', name: slice}]}",
+            (
+                "1:18: warning: resources.mig: has no effect with migStrategy none: no MIG "
+                "instance is offered -> set flags.migStrategy: mixed"
+            ),
+        ),
+    ],
+)
+def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
+    assert lines(parsed(text)) == [warning]
+    good("gpuhook: {minFreeMemory: 0, preStartCheck: false}\nimex: {required: false}")
+
+
 MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
 
 
@@ -747,7 +778,10 @@ MPS_WRONG = [
     ),
     (
         "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
-        ("1:37: warning: flags.migStrategy: MPS does not share MIG instances, only whole GPUs"),
+        (
+            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances of what "
+            "it is to share are unhealthy -> share by timeSlicing on nodes with MIG instances"
+        ),
     ),
     (
         "flags: {mpsRoot: /mps}\nmps: {root: /other}\n" + MPS,

@@ -298,3 +298,8 @@ def test_more_replicas_than_gpus_are_dealt_evenly() -> None:
     resource = shared(8, 8, 8)
     chosen = choose(resource, taken(resource, 4, 0, 2), size=7).split()
     assert Counter(name[0] for name in chosen) == {"0": 2, "1": 3, "2": 2}
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 20])
+def test_nothing_is_preferred_where_nothing_is_wanted(count: int) -> None:
+    assert choose(whole(count), size=0) == ""

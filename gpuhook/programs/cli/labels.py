@@ -86,7 +86,8 @@ class _Asked:
 @click.option(
     "--interval",
     metavar="DURATION",
-    help="Go on, and look again after each DURATION (60s; infinite: at SIGHUP only)."
+    help="Go on, and look again after each DURATION (60s; infinite: at SIGHUP only); without "
+    "--output-file in the file that NFD reads."
     "  [env var: GFD_SLEEP_INTERVAL]",
 )
 @click.option("--oneshot", is_flag=True, help="End after the first time.  [env var: GFD_ONESHOT]")
@@ -125,6 +126,7 @@ def _go_on(
     """Write the labels again and again; at the end remove the file. SIGHUP reads all anew."""
     begun = int(time.time())
     _write(asked, show, _labels(asked.configuration, begun, options))
+    written = asked.path
     while True:
         caught = _waited(asked.seconds)
         if caught in (signal.SIGTERM, signal.SIGINT):
@@ -133,6 +135,9 @@ def _go_on(
             if caught == signal.SIGHUP:
                 asked, begun = _asked(said), int(time.time())
             _write(asked, show, _labels(asked.configuration, begun, options))
+            if written != asked.path:
+                feature_file.remove(written)  # NFD would go on to read it
+                written = asked.path
         except (GpuhookError, OSError) as error:
             click.echo(f"warning: the labels stay as they are: {error}", err=True)
     if asked.configuration.own.remove_labels_on_exit and asked.seconds is not None:
@@ -162,7 +167,7 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     flags = loaded.configuration.flags.gfd
     named = _FILE in chosen.overrides or flags.output_file != LabelFlags().output_file
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
-    path = flags.output_file if named else feature_file.STANDARD_OUTPUT[0]
+    path = flags.output_file if named or goes_on else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
 
 
