@@ -863,7 +863,7 @@ HOSTILE = [
     (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
-    (b"version: v1\n---\nversion: v1\n", 2, "but found another document"),
+    (b"version: v1\n---\nversion: v1\n", 2, "begins a second document"),
     (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]
@@ -931,3 +931,11 @@ def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
             "- {name: other, rename: x, replicas: 2}\n"
         )
     )
+
+
+def test_mps_that_is_null_is_not_there() -> None:
+    """NVIDIA's plugin takes it so; time slices that are null share nothing there either."""
+    made = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
+    assert made.sharing.strategy == "time-slicing"
+    empty = parsed("sharing: {timeSlicing: null}")
+    assert [found.message for found in empty.findings] == ["is missing"]
