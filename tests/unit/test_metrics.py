@@ -192,6 +192,28 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
     ) in asyncio.run(scrape())
 
 
+def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin before this one may not have ended yet; that is told once."""
+    monkeypatch.setattr(driver_usage, "of", lambda _: None)
+    measuring = Measuring(Observations(), News(logger(), None))
+
+    async def turns() -> int:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for _ in range(2):
+                await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        status, _, _ = await http(port, get())
+        await measuring.end()
+        return status
+
+    with capture_logs() as logs:
+        assert asyncio.run(turns()) == 200
+    assert [line.get("reason") for line in logs] == ["NoMetrics", None]
+
+
 def test_what_is_offered_and_held(place: Path) -> None:
     """Devices, replicas by state, holders and what the GPU is."""
     found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({f"{GPU}::3"})))
