@@ -191,7 +191,8 @@ def _check_host(document: Document) -> None:
         document.add(
             WARNING,
             "flags.useNodeFeatureAPI",
-            "has no effect: gpuhook writes its labels to the file flags.gfd.outputFile",
+            "has no effect: gpuhook writes its labels to a file or to the node",
+            "set gpuhook.labels or gpuhook.labelNode",
         )
 
 

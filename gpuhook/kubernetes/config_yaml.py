@@ -20,7 +20,6 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _CONSTRUCTOR = SafeConstructor()
 MERGE, MAP = _TAG + "merge", _TAG + "map"
-_SECOND = "but found another document"  # PyYAML's words, the end of a sentence
 _SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "value", "merge")
 
 
@@ -52,10 +51,11 @@ def compose(content: bytes) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        problem = printable(error.problem or "is not YAML")
-        if problem == _SECOND:
-            problem = "begins a second document, and a configuration is one"
-        raise NotReadableError(problem, line, column, _hint(text, line)) from error
+        problem = error.problem or "is not YAML"
+        if "another document" in problem:
+            hint = "a named configuration is a file, or a key of the ConfigMap, of its own"
+            raise NotReadableError("another document begins here", line, column, hint) from error
+        raise NotReadableError(printable(problem), line, column, _hint(text, line)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotReadableError("has a character that YAML does not allow", line) from error

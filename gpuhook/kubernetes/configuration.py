@@ -14,7 +14,8 @@ MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
-DISCOVERIES = ("auto", "nvml", "tegra")
+DISCOVERIES = ("auto", "nvml")  # both ask NVML: no other kind of node is served
+UNSERVED_DISCOVERIES = ("tegra", "vfio")
 SHARED = ".shared"  # behind the name of a resource that renameByDefault renames
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
 

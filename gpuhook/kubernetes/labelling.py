@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The feature labels that the plugin itself keeps up to date: NFD's file, the node's own labels.
 
-Off unless configured: a cluster that runs a feature discovery of GPUs has these labels already.
+Off unless configured: a cluster that runs a feature discovery of GPUs has these labels already. So
+what makes labels is imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import asyncio
 import time
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import feature_file, label_facts, node_object
-from gpuhook.kubernetes.labels import Facts, labels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +72,9 @@ class Labelling:
     def _labels(
         self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
     ) -> dict[str, str]:
+        from gpuhook.kubernetes import label_facts
+        from gpuhook.kubernetes.labels import Facts, labels
+
         gfd = configuration.flags.gfd
         facts = Facts()
         if self._launch.inventory is None:
@@ -82,6 +84,10 @@ class Labelling:
 
     def _write(self, path: str | None, found: dict[str, str]) -> None:
         """Have the labels in the file `path`, and in no file that was written before."""
+        if path is None and self._path is None:
+            return
+        from gpuhook.kubernetes import feature_file
+
         if self._path is not None and self._path != path:
             feature_file.remove(self._path)
             self._path = None
@@ -98,6 +104,8 @@ class Labelling:
         """Have the node carry these labels, and none that it got from here before."""
         if self._server is None or wanted == self._on_node:
             return
+        from gpuhook.kubernetes import node_object
+
         gone: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
         name = self._launch.node_name
         await asyncio.to_thread(node_object.set_labels, self._server, name, {**gone, **wanted})

@@ -29,6 +29,8 @@ class Launch:
     strict: bool = False
     kubelet_socket: str = options.DEFAULT_SOCKET  # "": serve without registering
     plugin_directory: str = os.path.dirname(options.DEFAULT_SOCKET)
+    pod_resources_socket: str = options.DEFAULT_POD_RESOURCES
+    cdi_directory: str = options.DEFAULT_CDI_DIRECTORY
     node_name: str = ""
     node_label: str = options.DEFAULT_LABEL
     process_name: str = ""  # "": as it is
@@ -52,7 +54,7 @@ def launch(given: Given) -> Launch:
             "GH1803",
             source=first.source,
             reason=first.message,
-            hint=first.hint or "`gpuhook device-plugin --help` says what it takes",
+            hint=first.hint or "--help says what each option takes",
         )
     values: dict[str, Any] = dict(given.launch)
     source = _source(values)

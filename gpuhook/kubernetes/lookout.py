@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
+from gpuhook.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two looks for a driver that is not there, or not all of it
+_LONGEST = 60.0  # seconds between two turns that fail, or lack something
 
 
 class Lookout:
-    """Pulls the triggers of a plugin for what it sees."""
+    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
 
-    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+    def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
-        self._seconds = Health().poll_seconds
+        self._seconds = seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the last look
-        self._patience = 0.0  # seconds until the next one where something lacks, 0: nothing does
+        self._quiet = 0.0  # seconds since the last turn that was not well
+        self._patience = 0.0  # seconds from that to the next one, 0 if the last turn was well
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
+        self._directories: tuple[str, ...] = ()  # that are watched
+        self._is_blind = False  # there are some, and no inotify
 
     def start(self, polled: Callable[[], None]) -> None:
         """Begin; `polled` is called at each look."""
         self._polled = polled
-        directories = config_source.watched(self._launch.source)
-        if directories:
-            self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+        self._watch_files()
         self._later()
 
     def configured(self, seconds: float) -> None:
@@ -58,23 +58,29 @@ class Lookout:
     def looked(self, look: Look) -> None:
         """Compare with this look at the node from now on."""
         self._last = look
-        self._quiet = 0.0
 
-    def found(self, *, is_whole: bool) -> None:
-        """Take note whether the look had all that is needed.
+    def settled(self) -> None:
+        """Take that a turn has ended well: only a change is a reason for another."""
+        self._patience = 0.0
 
-        Without a driver, or with too little of one for how devices are handed over, the next look
-        is soon, and later each time: /proc does not tell when the files are there.
+    def unsettled(self) -> None:
+        """Take that a turn has failed, or lacked something: there will be another, later each time.
+
+        A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
+        there.
         """
-        later = min(max(self._seconds, self._patience * 2), _LONGEST)
-        self._patience = 0.0 if is_whole else later
+        self._quiet = 0.0
+        self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def is_another_node(self) -> bool:
+        """Return whether GPUs may have come or gone since the last look."""
+        return not self._last.is_whole or node_look.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
         """End, and leave nothing behind."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._watch is not None:
-            self._watch.close()
+        self._unwatch_files()
 
     def _later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._poll)
@@ -82,15 +88,42 @@ class Lookout:
     def _poll(self) -> None:
         self._later()
         self._quiet += self._seconds
-        impatient = self._patience > 0 and self._quiet >= self._patience
-        if impatient or node_look.has_changed(self._last, self._launch):
+        is_due = self._patience > 0 and self._quiet >= self._patience
+        if is_due or node_look.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
-        if self._watch is not None:
-            self._watch.renew()
+        self._watch_files()
+        if self._is_blind:
+            self._triggers.pull(Reason.CONFIGURATION)  # unseen changes
         self._polled()
+
+    def _watch_files(self) -> None:
+        """Watch the directories of the configuration, wherever its links lead to by now.
+
+        Without inotify, of which a node may have too little, they are looked at with the rest.
+        """
+        directories = config_source.watched(self._launch.source)
+        try:
+            if self._watch is not None and directories == self._directories:
+                self._watch.renew()
+            elif directories:
+                self._unwatch_files()
+                self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+        except OSError as error:
+            self._unwatch_files()
+            if not self._is_blind:
+                logger().warning("no inotify, looking at each poll", reason=str(error))
+        self._is_blind = bool(directories) and self._watch is None
+        self._directories = directories
+
+    def _unwatch_files(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = None
 
     def _file_changed(self, _path: str | None, _made: bool) -> None:
         """Have the configuration read: what is not new makes no difference."""
+        if config_source.watched(self._launch.source) != self._directories:
+            self._watch_files()
         self._triggers.pull(Reason.CONFIGURATION)
 
 

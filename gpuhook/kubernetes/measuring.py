@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from gpuhook.kubernetes import driver_usage, holders
 from gpuhook.kubernetes.configuration import Metrics as MetricsSettings
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 class Measuring:
     """Serves the metrics at the address that is configured, which may change.
 
-    The processes of the node are those of /proc below `host_root`.
+    `pod_resources` is the socket that tells who holds what. The processes of the node are those of
+    /proc below `host_root`.
     """
 
-    def __init__(self, observations: Observations, news: News, host_root: str = "/") -> None:
+    def __init__(
+        self, observations: Observations, news: News, pod_resources: str, host_root: str = "/"
+    ) -> None:
         self._observations = observations
         self._news = news
+        self._pod_resources = pod_resources
         self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
@@ -54,7 +59,7 @@ class Measuring:
         scrape = Scrape(
             lambda: self._offered,
             lambda: driver_usage.of(self._look),
-            holders.ask,
+            partial(holders.ask, socket=self._pod_resources),
             proc=self._proc,
         )
         self._endpoint = Metrics(settings.address, scrape, self._observations)

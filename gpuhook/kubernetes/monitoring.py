@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from functools import partial
 
 from gpuhook.kubernetes import health_evidence, health_file
@@ -25,7 +26,7 @@ from gpuhook.kubernetes.watcher import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from gpuhook.kubernetes.configuration import Health
     from gpuhook.kubernetes.devices import Device
@@ -57,6 +58,7 @@ class Monitoring:
         self._version = self._book.version
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
+        self._is_gone = False  # the driver, at the last look
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -72,9 +74,13 @@ class Monitoring:
         gpus = look.seen.gpus
         self._told_ended(self._book.evidence(health_evidence.read(gpus, self._host_root)))
         if look.trouble is not None:
+            self._is_gone = True
             self._book.driver_gone(f"the driver does not answer: {look.trouble.message}")
         else:
             self._book.driver_back()
+            if self._is_gone and self._watcher is not None:
+                self._watcher.restart()
+            self._is_gone = False
             for sentence in self._book.seen(gpus, time.time()):
                 self._news.bad("GpuLost", sentence)
             uuids = [gpu.uuid for gpu in gpus if gpu.uuid and gpu.lost is None]
@@ -99,12 +105,25 @@ class Monitoring:
             for uuid, reason in message.unwatched.items():
                 self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
             self._lost(message.lost)
+            self._book.was_unwatched()
         elif isinstance(message, Failed):
             self._failed(message)
         else:
             for uuid, action in message.by_gpu.items():
                 self._told_ended(self._book.action(uuid, action, time.time()))
         self._changed()
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Leave NVML to others for a while: who starts it then sees the GPUs that there are now."""
+        watcher = self._watcher
+        if watcher is not None:
+            await asyncio.to_thread(watcher.set_aside, _ENDS_WITHIN)
+        try:
+            yield
+        finally:
+            if watcher is not None:
+                watcher.resume()
 
     async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""

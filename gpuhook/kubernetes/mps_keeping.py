@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import mps
 from gpuhook.kubernetes.allocation import Allocation
-from gpuhook.kubernetes.mps_daemon import PROGRAM, MpsDaemon
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.kubernetes.devices import Resource
+    from gpuhook.kubernetes.mps_daemon import MpsDaemon
     from gpuhook.kubernetes.node_look import Look
 
 
@@ -66,6 +66,7 @@ class MpsKeeping:
         return MpsState(state.given, state.unready, tuple(started))
 
     def _daemon(self, plan: mps.MpsPlan, look: Look) -> MpsDaemon:
+        from gpuhook.kubernetes.mps_daemon import MpsDaemon  # of few nodes
         from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
         known = self._daemons.get(plan.resource)
@@ -87,6 +88,8 @@ class MpsKeeping:
 
 def _program(look: Look) -> str:
     """Return the daemon's program: the driver's own, else the one on the search path."""
+    from gpuhook.kubernetes.mps_daemon import PROGRAM
+
     for file in look.seen.files:
         if os.path.basename(file.container_path) == PROGRAM:
             return file.host_path

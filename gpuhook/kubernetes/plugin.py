@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
-from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_source, driver_usage, node_look, working_out
+from gpuhook.kubernetes import (
+    config_source,
+    daemon_thread,
+    driver_usage,
+    node_look,
+    working_out,
+)
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.context import with_health
@@ -33,10 +40,13 @@ from gpuhook.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from gpuhook.kubernetes.config_source import Loaded
     from gpuhook.kubernetes.launch import Launch
     from gpuhook.kubernetes.node_look import Look
 
+T = TypeVar("T")
 _LAST_NEWS_WITHIN = 1.0  # seconds
 
 
@@ -52,8 +62,9 @@ def run(launch: Launch) -> int:
 
 async def _served(launch: Launch) -> None:
     log = logger()
-    connections = Connections(launch, log)
     triggers = Triggers()
+    _catch_signals(triggers)
+    connections = Connections(launch, log)
     await connections.start(lambda: triggers.pull(Reason.CONFIGURATION))
     try:
         loaded = _loaded(launch, connections.label, "")
@@ -64,6 +75,18 @@ async def _served(launch: Launch) -> None:
             await plugin.end()
     finally:
         await connections.end()
+
+
+def _catch_signals(triggers: Triggers) -> None:
+    """Have signals take turns, from the start: the first process of a container has no others."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(number, triggers.pull, Reason.STOP)
+    loop.add_signal_handler(signal.SIGHUP, triggers.pull, Reason.CONFIGURATION, Reason.NODE)
+
+
+class _StopError(Exception):
+    """The plugin is to stop in the middle of a turn."""
 
 
 def _loaded(launch: Launch, label: str | None, current: str) -> Loaded:
@@ -94,7 +117,7 @@ class Plugin:
         self._is_serving = False
         self._mps = MpsKeeping()
         self._observations = Observations()
-        self._told = TurnNews(news)
+        self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
             own.health, launch.host_root, triggers, news, self._observations.xid
         )
@@ -107,24 +130,25 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(self._observations, news, launch.host_root)
-        self._lookout = Lookout(launch, triggers)
+        self._measuring = Measuring(
+            self._observations, news, launch.pod_resources_socket, launch.host_root
+        )
+        self._lookout = Lookout(launch, triggers, own.health.poll_seconds)
 
     async def keep(self) -> None:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
-        loop = asyncio.get_running_loop()
         self._told.configured(self._loaded)
         self._observations.configured(self._loaded.name, self._loaded.digest)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            loop.add_signal_handler(number, self._triggers.pull, Reason.STOP)
-        anew = (Reason.CONFIGURATION, Reason.NODE)
-        loop.add_signal_handler(signal.SIGHUP, self._triggers.pull, *anew)
+        self._lookout.configured(self._loaded.configuration.own.health.poll_seconds)
         self._lookout.start(self._polled)
-        await self._turn(frozenset(anew))
-        # It may have been written while nobody watched yet.
-        self._triggers.pull(Reason.CONFIGURATION)
-        while Reason.STOP not in (reasons := await self._triggers.next()):
-            await self._turn(reasons)
+        try:
+            await self._turn(frozenset({Reason.CONFIGURATION, Reason.NODE}))
+            # It may have been written while nobody watched yet.
+            self._triggers.pull(Reason.CONFIGURATION)
+            while Reason.STOP not in (reasons := await self._triggers.next()):
+                await self._turn(reasons)
+        except _StopError:
+            return
 
     async def end(self) -> None:
         """Withdraw what is offered, in order, and stop."""
@@ -136,17 +160,31 @@ class Plugin:
         await self._news.end(_LAST_NEWS_WITHIN)
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
+        """Take a turn. What fails in it is told, and tried again later; it ends nothing.
+
+        Raises what failed where nothing was offered yet and that is to be fatal.
+        """
+        await self._outlived(self._prepare(reasons))
+        await self._outlived(self._offer())
+        self._is_serving = True
+
+    async def _outlived(self, part: Awaitable[None]) -> None:
+        try:
+            await part
+        except _StopError:
+            raise
+        except Exception as error:  # also a fault of ours is no reason to take GPUs away
+            if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
+                raise
+            self._told.turn_failed(error)
+            self._lookout.unsettled()
+
+    async def _prepare(self, reasons: frozenset[Reason]) -> None:
+        """Work out what is to be offered, if there is a reason to."""
         if Reason.CONFIGURATION in reasons and self._is_serving and not self._reload():
             reasons -= {Reason.CONFIGURATION}
         if reasons - {Reason.HEALTH}:
-            try:
-                await self._work_out(reasons)
-            except (GpuhookError, OSError) as error:
-                if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
-                    raise
-                self._told.turn_failed(error)
-        await self._offer()
-        self._is_serving = True
+            await self._work_out(reasons)
 
     def _reload(self) -> bool:
         """Take the configuration that there is now, and return whether it is another.
@@ -155,11 +193,12 @@ class Plugin:
         """
         try:
             loaded = _loaded(self._launch, self._connections.label, self._loaded.name)
-        except (GpuhookError, OSError) as error:
+        except Exception as error:  # whatever is wrong with it
             self._observations.reloaded("refused")
             self._told.refused(error, self._loaded)
             return False
-        is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
+        before = self._loaded
+        is_new = (loaded.configuration, loaded.name) != (before.configuration, before.name)
         self._observations.reloaded("applied" if is_new else "unchanged")
         self._loaded = loaded
         self._lookout.configured(loaded.configuration.own.health.poll_seconds)
@@ -168,40 +207,51 @@ class Plugin:
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
+        else:
+            self._told.read(loaded)
         return is_new
 
     async def _work_out(self, reasons: frozenset[Reason]) -> None:
         """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
         configuration = self._loaded.configuration
         look = self._look
-        if reasons & {Reason.NODE, Reason.CONFIGURATION}:
-            look = await asyncio.to_thread(node_look.look, self._launch, configuration)
+        is_anew = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
+        if is_anew:
+            is_another = Reason.NODE in reasons and self._lookout.is_another_node()
+            async with self._monitoring.aside() if is_another else nullcontext():
+                look = await self._slow(lambda: node_look.look(self._launch, configuration))
             self._lookout.looked(look)
-            if look.trouble is not None:
-                self._lookout.found(is_whole=False)
-                self._driver_missing(look)
-                return
             self._monitoring.looked(look, asyncio.get_running_loop())
-        outcome = await asyncio.to_thread(
-            working_out.worked_out, self._launch, configuration, look, self._mps
+            if look.trouble is not None:  # what there was stays, as unhealthy
+                raise look.trouble
+        outcome = await self._slow(
+            lambda: working_out.worked_out(self._launch, configuration, look, self._mps)
         )
-        if look is not self._look:
-            self._lookout.found(is_whole=outcome.context.is_whole)
         self._look, self._outcome = look, outcome
         self._told.worked_out(outcome)
+        if is_anew and look.is_whole and outcome.context.is_whole:
+            self._lookout.settled()
+        elif is_anew:
+            self._lookout.unsettled()
 
-    def _driver_missing(self, look: Look) -> None:
-        """Go on offering what there was, as unhealthy: a driver is often back in a moment.
+    async def _slow(self, call: Callable[[], T]) -> T:
+        """Return what `call` does in a thread of its own, as long as that takes.
 
-        Raises the trouble where nothing was offered yet and that is to be fatal.
+        Health does not wait for it, nor does the end: a driver may hang. Raises _StopError.
         """
-        trouble = look.trouble
-        if trouble is None:
-            return
-        if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
-            raise trouble
-        self._monitoring.looked(look, asyncio.get_running_loop())
-        self._told.turn_failed(trouble)
+        work = daemon_thread.begin(call, "gpuhook-turn")
+        while not work.done():
+            urgent = asyncio.ensure_future(self._triggers.urgent())
+            both: tuple[asyncio.Future[Any], ...] = (work, urgent)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not urgent.done():
+                urgent.cancel()
+            elif Reason.STOP in urgent.result():
+                work.cancel()
+                raise _StopError
+            elif self._is_serving:
+                await self._offer()
+        return work.result()
 
     async def _offer(self) -> None:
         """Hand what is on offer to the servers, with the health that the devices have now."""

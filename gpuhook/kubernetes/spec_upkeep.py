@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from gpuhook import files
 from gpuhook.cdi import rules, spec
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.context import Specs
 from gpuhook.vendors.nvidia import jobs
 from gpuhook.vendors.nvidia.roots import Root
 from gpuhook.vendors.nvidia.spec import HOOKS, Choices, describe
@@ -27,23 +28,8 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.extra_devices import Extra
     from gpuhook.vendors.nvidia.inventory import Node
 
-DIRECTORY = "/var/run/cdi"
 _VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
-
-
-@dataclass(frozen=True, slots=True)
-class Specs:
-    """What the specs describe: qualified names, and why there are none, or "".
-
-    `written` are the files that were changed.
-    """
-
-    vendor: str = PLUGIN_VENDOR
-    names: frozenset[str] = frozenset()
-    trouble: str = ""
-    written: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ def update(
     extras: tuple[Extra, ...],
     chosen: Hook,
     *,
-    directory: str = DIRECTORY,
+    directory: str,
     vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:

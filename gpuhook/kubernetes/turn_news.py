@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.kubernetes import holders, pod_names
 
 TYPE_CHECKING = False
@@ -17,23 +17,33 @@ if TYPE_CHECKING:
 
 
 class TurnNews:
-    """Remembers what was told."""
+    """Remembers what was told. `pod_resources` is the socket that tells who holds what."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: News, pod_resources: str) -> None:
         self._news = news
+        self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
+        self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] = {}
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        self._refused = ""
         name = loaded.name or "without a name"
         self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
-        for finding in loaded.findings:
-            self._news.log.warning(str(finding))
+        self._doubts = frozenset()
+        self.read(loaded)
+
+    def read(self, loaded: Loaded) -> None:
+        """Tell what is doubtful in a configuration that says the same, as far as that is new."""
+        self._refused = ""
+        doubts = {str(finding): finding.hint for finding in loaded.findings}
+        for doubt, hint in doubts.items():
+            if doubt not in self._doubts:
+                self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
+        self._doubts = frozenset(doubts)
 
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""
@@ -48,13 +58,18 @@ class TurnNews:
 
     def turn_failed(self, error: Exception) -> None:
         """Tell why there is nothing new to offer."""
-        if str(error) == self._failure:
+        failure = f"{type(error).__name__}: {error}"
+        if failure == self._failure:
             return
-        self._failure = str(error)
+        self._failure = failure
         if isinstance(error, GpuhookError):
             self._news.failed("NotOffered", error)
-        else:
+        elif isinstance(error, OSError):
             self._news.bad("NotOffered", str(error))
+        else:  # a fault of ours: where it is, is worth more than what it says
+            self._news.bad(
+                "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
+            )
 
     def worked_out(self, outcome: Outcome) -> None:
         """Tell the warnings that were not there before."""
@@ -88,7 +103,7 @@ class TurnNews:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await holders.ask()
+        holdings = await holders.ask(socket=self._pod_resources)
         held = {
             unit: (holder.namespace, holder.pod, holder.container)
             for unit, holder in holdings.holders.items()

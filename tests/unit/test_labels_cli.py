@@ -216,6 +216,30 @@ def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> No
     assert path.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "env", "told"),
+    [
+        (("--interval", "5"), {}, "--interval: must be 0.1s or longer"),
+        ((), {"GFD_MIG_STRATEGY": "x"}, "variable GFD_MIG_STRATEGY: must be one of"),
+        ((), {"MIG_STRATEGY": "x"}, "variable MIG_STRATEGY: must be one of"),
+    ],
+)
+def test_a_bad_value_is_told_by_the_name_it_was_given_by(
+    arguments: tuple[str, ...], env: dict[str, str], told: str
+) -> None:
+    """Not by the name that the plugin has for it."""
+    failed = run("--inventory", "t4", *arguments, **env)
+    assert failed.exit_code == 1
+    assert told in failed.stderr
+
+
+def test_a_place_for_the_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """By the path that was given, not by that of a temporary file."""
+    failed = run("--inventory", "t4", "--output-file", str(tmp_path))
+    assert failed.exit_code == 1
+    assert f"{tmp_path}: Is a directory" in failed.stderr
+
+
 def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
     """The reference's container may be told an interval, and leave the file as it is."""
     said: dict[str, tuple[str, ...]] = dict.fromkeys(labels._OPTIONS, ())

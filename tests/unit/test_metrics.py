@@ -180,7 +180,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
         port = free.getsockname()[1]
 
     async def scrape() -> str:
-        measuring = Measuring(Observations(), News(logger(), None), str(place))
+        measuring = Measuring(Observations(), News(logger(), None), "", str(place))
         await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
         _, _, body = await http(port, get())
         await measuring.end()
@@ -195,7 +195,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
 def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin before this one may not have ended yet; that is told once."""
     monkeypatch.setattr(driver_usage, "of", lambda _: None)
-    measuring = Measuring(Observations(), News(logger(), None))
+    measuring = Measuring(Observations(), News(logger(), None), "")
 
     async def turns() -> int:
         with socket.socket() as taken:

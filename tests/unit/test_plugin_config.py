@@ -601,6 +601,22 @@ def test_one_replica_is_not_shared(text: str) -> None:
     assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
 
 
+ACCEPTED = [
+    ("name: gpu, replicas: 2", SharedResource("nvidia.com/gpu", 2)),
+    ("name: nvidia.com/foo, replicas: 2", SharedResource("nvidia.com/foo", 2)),  # see resources
+    (
+        "name: gpu, replicas: 2, devices: [0], rename: x",
+        SharedResource("nvidia.com/gpu", 2, devices=("0",), rename="nvidia.com/x"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
+def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
+    """A name without its vendor, one that only a node can judge, and a choice of devices."""
+    assert good(one(entry)).sharing.resources == (resource,)
+
+
 DEVICES = [
     ("all", "all", "all of its devices"),
     ("[0]", "all", "some of the same devices"),
@@ -863,7 +879,7 @@ HOSTILE = [
     (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
-    (b"version: v1\n---\nversion: v1\n", 2, "begins a second document"),
+    (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]

@@ -118,6 +118,11 @@ def test_what_depends_on_links_only_is_prepared_once() -> None:
     assert choose(resource, size=2, links=links) == "2 8"
 
 
+def test_no_gpu_is_asked_for() -> None:
+    assert choose(whole(8), size=0) == ""
+    assert choose(whole(17), size=0) == ""
+
+
 def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
     pairs = Table({(index, 19 - index): 100 for index in range(10)}, other=1)
     resource = whole(20, tuple(index % 2 for index in range(20)))

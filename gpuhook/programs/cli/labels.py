@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.findings import Finding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -92,11 +93,14 @@ class _Asked:
 @click.option("--oneshot", is_flag=True, help="End after the first time.  [env var: GFD_ONESHOT]")
 @parameters.output("text", "json", help="name=value lines, or a JSON document.")
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
-    """Show the labels that a node's GPUs give it, or keep them in the file for NFD.
+    """Print a node's feature labels, or keep them in NFD's file.
 
-    Takes the configuration file of the device plugin, as the labels tell of replicas. Prints once
-    unless a file is named, or an interval: kubectl label node NAME $(gpuhook labels). A file is
-    written when something is new, and stays unless --remove-labels-on-exit is given.
+    Takes the configuration of the device plugin, as the labels tell of replicas. Prints to standard
+    output unless --output-file, its variable or the configuration names a file; ends after the
+    first time unless --interval or its variable is given. A file is written when something is new,
+    and stays unless --remove-labels-on-exit is given.
+
+    Without Node Feature Discovery: kubectl label --overwrite node NAME $(gpuhook labels).
     """
     said = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
     said["interval"] = (interval,) if interval is not None else ()
@@ -154,7 +158,9 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     for variable, name in _OWN_VARIABLES.items():
         if environ.get(variable):
             environ[name] = environ[variable]
-    chosen = launch(given(said, environ, (*OPTIONS, *LABEL_OPTIONS)))
+    told = given(said, environ, (*OPTIONS, *LABEL_OPTIONS))
+    told.findings = [_of_the_command(finding) for finding in told.findings]
+    chosen = launch(told)
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
     for finding in loaded.findings:
         click.echo(str(finding), err=True)
@@ -163,6 +169,14 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
     path = flags.output_file if named or goes_on else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
+
+
+def _of_the_command(finding: Finding) -> Finding:
+    """Return a finding that names the variable by the name that it has here."""
+    for own, variable in _OWN_VARIABLES.items():
+        if finding.source.endswith(f" {variable}") and os.environ.get(own):
+            return replace(finding, source=finding.source.removesuffix(variable) + own)
+    return finding
 
 
 def _labels(configuration: Configuration, begun: int, node_of: dict[str, Any]) -> dict[str, str]:

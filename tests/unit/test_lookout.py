@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes the plugin take a turn by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import config_source, plugin
+from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.launch import Launch
+from gpuhook.kubernetes.lookout import Lookout
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.node_signature import signature
+from gpuhook.kubernetes.triggers import Reason, Triggers
+from gpuhook.logs import logger
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+
+SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
+
+
+def missing(root: Path) -> Look:
+    """Return a look at a node whose driver does not answer."""
+    reason = fault("GH1204", path="libnvidia-ml.so.1", reason="none")
+    return Look(trouble=reason, signature=signature(str(root), ""))
+
+
+def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> list[float]:
+    """Return after how many seconds of its own clock each of `times` turns is asked for."""
+
+    async def collected() -> list[float]:
+        clock, now = asyncio.get_running_loop(), 0.0
+        found: list[float] = []
+        timers: list[tuple[float, object]] = []
+
+        def call_later(delay: float, call: object) -> asyncio.TimerHandle:
+            timers.append((now + delay, call))
+            return asyncio.TimerHandle(0, lambda: None, (), clock)
+
+        clock.call_later = call_later  # type: ignore[assignment,method-assign]
+        lookout.start(lambda: None)
+        lookout.looked(trouble)
+        lookout.unsettled()
+        while len(found) < times:
+            now, call = timers.pop(0)
+            assert callable(call)
+            call()
+            if triggers._pulled == {Reason.NODE}:
+                triggers._pulled.clear()
+                lookout.looked(trouble)
+                lookout.unsettled()
+                found.append(round(now, 3))
+        lookout.stop()
+        return found
+
+    return asyncio.run(collected())
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
+    """A driver that does not answer, or one of the GPUs that is lost."""
+    launch = Launch(host_root=str(tmp_path))
+    triggers = Triggers()
+    gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
+    lost = Look(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
+    trouble = lost if is_lost else missing(tmp_path)
+    times = looks(Lookout(launch, triggers, 10.0), triggers, trouble, 5)
+    assert times == [10, 30, 70, 130, 190]
+
+
+def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
+    """A driver that is missing at the start is looked for as often as the configuration says."""
+    config = tmp_path / "config.yaml"
+    config.write_text(SOON, encoding="utf-8")
+    source = config_source.ConfigSource(file=str(config))
+    launch = Launch(source=source, host_root=str(tmp_path))
+    triggers = Triggers()
+    trouble = missing(tmp_path)
+    log = logger()
+    made = plugin.Plugin(
+        launch, config_source.load(source), Connections(launch, log), triggers, News(log)
+    )
+    assert looks(made._lookout, triggers, trouble, 2) == [0.1, 0.3]

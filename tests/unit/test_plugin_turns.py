@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The turns of the device plugin: what fails in them, and what does not wait for their end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import node_look, plugin, working_out
+from gpuhook.kubernetes.config_source import ConfigSource
+from gpuhook.kubernetes.configuration import Configuration
+from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.launch import Launch
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.plugin import Plugin
+from gpuhook.kubernetes.triggers import Reason, Triggers
+
+CONFIG = """\
+version: v1
+flags: {failOnInitError: false}
+gpuhook: {metrics: {address: ""}, health: {pollInterval: 100ms}}
+"""
+
+
+class Log:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, _level: str) -> Callable[..., None]:
+        return lambda event, **fields: self.lines.append((event, fields))
+
+    def told(self, words: str) -> int:
+        """Return how many lines have these words."""
+        return sum(words in event for event, _ in self.lines)
+
+
+class Turns:
+    """A plugin without a kubelet, on a T4 of a dump, and how the turns are reached from a test."""
+
+    def __init__(self, place: Path) -> None:
+        self.config = place / "config.yaml"
+        self.config.write_text(CONFIG)
+        directory = place / "plugins"
+        directory.mkdir()
+        self.launch = Launch(
+            ConfigSource(file=str(self.config)),
+            kubelet_socket="",
+            plugin_directory=str(directory),
+            inventory="t4",
+        )
+        self.log = Log()
+
+    def run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
+        """Run `scenario` beside a plugin, and stop that."""
+        asyncio.run(self._run(scenario))
+
+    async def _run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
+        self.triggers = Triggers()
+        connections = Connections(self.launch, self.log)
+        loaded = plugin._loaded(self.launch, None, "")
+        news = News(self.log)
+        self.plugin = Plugin(self.launch, loaded, connections, self.triggers, news)
+        self.keeping = asyncio.ensure_future(self.plugin.keep())
+        try:
+            await scenario(self)
+        finally:
+            self.triggers.pull(Reason.STOP)
+            try:
+                await asyncio.wait_for(self.keeping, 30)
+            finally:
+                await self.plugin.end()
+
+    def offered(self) -> int:
+        """Return how many units are on offer."""
+        return sum(len(o.server.resource.units) for o in self.plugin._serving._offerings.values())
+
+    async def until(self, wanted: Callable[[], object]) -> None:
+        """Wait for `wanted()` while the plugin runs."""
+        for _ in range(2000):
+            if self.keeping.done():
+                self.keeping.result()
+            if wanted():
+                return
+            await asyncio.sleep(0.005)
+        raise TimeoutError
+
+
+@pytest.fixture
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Turns:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return Turns(tmp_path)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """An event that a driver hangs on, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+class Failing:
+    """Stands in for a function, and raises `error` as long as there is one."""
+
+    def __init__(self, function: Callable[..., Any], error: Exception | None) -> None:
+        self.function, self.error, self.calls = function, error, 0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.function(*arguments)
+
+
+FAULTS = [
+    OSError(28, "No space left on device"),
+    AttributeError("a fault of ours"),
+    ValueError("what NVML says is garbage"),
+    fault("GH1856", channel=0, path="/dev/nvidia-caps-imex-channels/channel0"),
+]
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+@pytest.mark.parametrize("where", [(node_look, "look"), (working_out, "worked_out")])
+def test_turn_that_fails_is_taken_again(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception, where: tuple[Any, str]
+) -> None:
+    """Nothing tells of what mends a full disk or a missing channel: the turn itself tries."""
+    failing = Failing(getattr(*where), error)
+    monkeypatch.setattr(*where, failing)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: failing.calls >= 3)
+        assert turns.offered() == 0
+        assert turns.log.told(str(getattr(error, "message", error))) == 1
+        failing.error = None
+        await turns.until(turns.offered)
+
+    turns.run(scenario)
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+def test_turn_that_fails_takes_nothing_away(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    failing = Failing(node_look.look, None)
+    monkeypatch.setattr(node_look, "look", failing)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing.error, calls = error, failing.calls
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: failing.calls > calls)
+        await turns.until(lambda: turns.log.told(str(getattr(error, "message", error))))
+        assert turns.offered() == 1
+
+    turns.run(scenario)
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+def test_first_turn_that_fails_ends_the_plugin_where_that_is_asked_for(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    turns.config.write_text(CONFIG.replace("false", "true"))
+    monkeypatch.setattr(working_out, "worked_out", Failing(working_out.worked_out, error))
+
+    async def scenario(turns: Turns) -> None:
+        await asyncio.wait({turns.keeping})
+
+    with pytest.raises(type(error)):
+        turns.run(scenario)
+
+
+def test_failed_health_book_ends_nothing(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
+        monkeypatch.setattr(turns.plugin._monitoring, "unhealthy", failing)
+        turns.triggers.pull(Reason.HEALTH)
+        await turns.until(lambda: turns.log.told("a fault of ours"))
+        failing.error = None
+        assert turns.offered() == 1
+
+    turns.run(scenario)
+
+
+def _hanging(function: Callable[..., Any], gate: threading.Event) -> Callable[..., Any]:
+    def hang(*arguments: Any) -> Any:
+        gate.wait()
+        return function(*arguments)
+
+    return hang
+
+
+def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    entered = threading.Event()
+    monkeypatch.setattr(node_look, "look", _hanging(lambda *_: entered.set(), gate))
+
+    async def scenario(turns: Turns) -> None:
+        await asyncio.sleep(0.05)
+
+    turns.run(scenario)  # returns, though the look never does
+    assert not gate.is_set()
+    assert not entered.is_set()
+
+
+def test_health_does_not_wait_for_a_look_that_hangs(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    looking = threading.Event()
+    look = node_look.look
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+
+        def hang(launch: Launch, configuration: Configuration) -> Look:
+            looking.set()
+            gate.wait()
+            return look(launch, configuration)
+
+        monkeypatch.setattr(node_look, "look", hang)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(looking.is_set)
+        (gpu,) = turns.plugin._look.node.gpus
+        turns.plugin._monitoring._book.lost(str(gpu.uuid), "it is gone", 1.0)
+        turns.plugin._monitoring._changed()
+        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        assert not gate.is_set()
+
+    turns.run(scenario)
+
+
+def test_what_is_pulled_during_a_turn_is_another_turn(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    calls = 0
+    look = node_look.look
+
+    def counted(launch: Launch, configuration: Configuration) -> Look:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            gate.wait()
+        return look(launch, configuration)
+
+    monkeypatch.setattr(node_look, "look", counted)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: calls == 2)
+        turns.triggers.pull(Reason.NODE, Reason.HEALTH)
+        gate.set()
+        await turns.until(lambda: calls == 3)
+
+    turns.run(scenario)
+
+
+def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = node_look.look
+    trouble = fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded")
+    is_gone = False
+
+    def looked(launch: Launch, configuration: Configuration) -> Look:
+        found = look(launch, configuration)
+        return replace(Look(), trouble=trouble) if is_gone else found
+
+    monkeypatch.setattr(node_look, "look", looked)
+
+    async def scenario(turns: Turns) -> None:
+        nonlocal is_gone
+        await turns.until(turns.offered)
+        is_gone = True
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        assert turns.offered() == 1
+        is_gone = False
+        await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+
+    turns.run(scenario)
