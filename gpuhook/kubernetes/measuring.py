@@ -38,6 +38,7 @@ class Measuring:
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
         self._offered = Offered()
+        self._told = ""  # why there is no endpoint
         self._look = Look()
 
     async def offered(
@@ -64,12 +65,18 @@ class Measuring:
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
         if failed is not None:
-            self._news.failed("NoMetrics", failed)
-        elif settings.address:
+            await self.end()  # the next turn tries again
+            if failed.message != self._told:
+                self._news.failed("NoMetrics", failed)
+            self._told = failed.message
+            return
+        self._told = ""
+        if settings.address:
             self._news.log.info("metrics", address=settings.address)
 
     async def end(self) -> None:
         """End the endpoint."""
+        self._settings = MetricsSettings(address="")
         if self._endpoint is not None:
             await self._endpoint.stop()
             self._endpoint = None
