@@ -134,10 +134,13 @@ def _check_against(
 def overlap(one: Any, other: Any) -> str | None:
     """Return in words what two values of `devices` surely have in common, None if nothing.
 
-    An index and a UUID may be the same device: only the node knows.
+    `other` is the later one: `all` means all the others there. An index and a UUID may be the same
+    device: only the node knows.
     """
-    if ALL in (one, other):
-        return "all of its devices" if one == other else "some of the same devices"
+    if one == ALL:
+        return "all of its devices"
+    if other == ALL:
+        return None
     if isinstance(one, int) and isinstance(other, int):
         return "the same first devices"
     if isinstance(one, int) or isinstance(other, int):

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook import files
+from gpuhook import files, state
 from gpuhook.cdi import rules, spec
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.configuration import PluginFlags
 from gpuhook.kubernetes.context import Specs
 from gpuhook.vendors.nvidia import jobs
 from gpuhook.vendors.nvidia.roots import Root
@@ -44,8 +45,9 @@ class Hook:
 def hook(flags: Flags) -> Hook:
     """Return the hook for specs of this host: gpuhook-hook if it is there, else none.
 
-    The host's file system is only seen where the driver root is "/": with another one, and for a
-    program that is not gpuhook's (the reference's nvidia-ctk), the specs do without a hook.
+    It is looked for at the configured path, and, where that is the default, in the other usual
+    places. The host's file system is only seen where the driver root is "/": with another one, and
+    for a program that is not gpuhook's (the reference's nvidia-ctk), the specs do without a hook.
     """
     gpuhooks, none = HOOKS
     path = flags.plugin.cdi_hook_path
@@ -55,10 +57,14 @@ def hook(flags: Flags) -> Hook:
     root = Root(flags.plugin.container_driver_root if mounted else "/")
     if mounted and os.path.normpath(flags.driver_root) != "/":
         return Hook(none, path, f"the host's {path} cannot be seen: CDI specs name no hook")
-    real = root.real(path)
-    if real is None or not os.access(root.host(real), os.X_OK):
-        return Hook(none, path, f"the host has no {path}: CDI specs name no hook")
-    return Hook(gpuhooks, path)
+    places = [path]
+    if path == PluginFlags().cdi_hook_path:
+        places += [os.path.join(directory, jobs.HOOK_NAME) for directory in state.PROGRAM_DIRS]
+    for place in places:
+        real = root.real(place)
+        if real is not None and os.access(root.host(real), os.X_OK):
+            return Hook(gpuhooks, place)
+    return Hook(none, path, f"the host has no {path}: CDI specs name no hook")
 
 
 def update(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 APPLICATION, RESET, REBOOT, REPORT = "application", "reset", "reboot", "report"
 NO_ACTION = "none"
-RECOVERY_ACTION_CHANGED = 154
 
 # What to do about a GPU, by its recovery action. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
 REMEDIES = {

@@ -619,7 +619,8 @@ def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> No
 
 DEVICES = [
     ("all", "all", "all of its devices"),
-    ("[0]", "all", "some of the same devices"),
+    ("[0]", "all", None),  # all the others
+    ("all", "[0]", "all of its devices"),
     ("2", "3", "the same first devices"),
     ("2", "[1, 5]", "device 1"),
     ("2", "[2]", None),

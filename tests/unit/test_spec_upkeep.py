@@ -158,6 +158,10 @@ def test_which_hook(tmp_path: Path) -> None:
     assert "is not gpuhook-hook" in chosen("/usr/bin/nvidia-ctk").warning
     (root / "opt/hook").chmod(0o644)
     assert chosen().choice == "none"
+    (root / "usr/local/bin").mkdir(parents=True)
+    (root / "usr/local/bin/gpuhook-hook").touch(0o755)
+    assert chosen() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")
+    assert chosen("/opt/gpuhook-hook").choice == "none"  # what was said is meant
 
 
 def test_from_a_container_for_the_host(tmp_path: Path) -> None:
