@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import feature_file, label_facts, node_object
+from gpuhook.kubernetes import daemon_thread, feature_file, label_facts, node_object
+from gpuhook.kubernetes.api_server import is_forbidden
+from gpuhook.kubernetes.backoff import Backoff
 from gpuhook.kubernetes.labels import Facts, labels
 
 TYPE_CHECKING = False
@@ -23,66 +26,106 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
 
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
+_ENDS_WITHIN = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What labels are made of."""
+
+    configuration: Configuration
+    look: Look
+    resources: tuple[Resource, ...]
+
+
 class Labelling:
-    """Writes the labels when there are others; `server` is None without an API server."""
+    """Writes the labels when there are others; `server` is None without an API server.
+
+    It does so beside the turns: health does not wait for an API server that does not answer.
+    """
 
     def __init__(self, launch: Launch, server: ApiServer | None, news: News) -> None:
         self._launch = launch
         self._server = server
         self._news = news
+        self._wanted: _Node | None = None
+        self._known: _Node | None = None  # what the labels were made of
+        self._task: asyncio.Task[None] | None = None
         self._path = ""  # of the file that was written
-        self._known: object = None  # what the labels were made of
         self._on_node: dict[str, str] = {}
         self._begun = int(time.time())
 
-    async def offered(
+    def offered(
         self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
     ) -> None:
         """Label the node as one that offers `resources`. What fails is told, and tried again."""
-        own = configuration.own
-        if not (own.labels or own.label_node):
+        if not (configuration.own.labels or configuration.own.label_node):
             return
-        known = (configuration, look.node, resources)
-        if known == self._known:
-            return
-        try:
-            found = await asyncio.to_thread(self._labels, configuration, look, resources)
-            if own.labels:
-                self._path = configuration.flags.gfd.output_file
-                feature_file.write(self._path, found)
-            if own.label_node:
-                await self._label_node(found)
-        except (GpuhookError, OSError) as error:
-            self._news.log.warning("the labels stay as they are", cause=str(error))
-            return
-        self._known = known
+        self._wanted = _Node(configuration, look, resources)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep())
 
     async def end(self, configuration: Configuration) -> None:
-        """Take the labels away, if that is asked for."""
+        """Take the labels away, if that is asked for and can be done in a moment."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
         if not configuration.own.remove_labels_on_exit:
             return
         try:
             if self._path:
                 feature_file.remove(self._path)
-            await self._label_node({})
+            await asyncio.wait_for(self._label_node({}), _ENDS_WITHIN)
+        except asyncio.TimeoutError:
+            self._news.log.warning("the labels were not removed", cause="no answer in time")
         except (GpuhookError, OSError) as error:
             self._news.log.warning("the labels were not removed", cause=str(error))
 
-    def _labels(
-        self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
-    ) -> dict[str, str]:
-        gfd = configuration.flags.gfd
+    async def _keep(self) -> None:
+        """Label the node as it is wanted by now, until that is done."""
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        told = ""
+        while (wanted := self._wanted) is not None and wanted != self._known:
+            try:
+                await self._label(wanted)
+            except Exception as error:  # also a fault of ours is no reason for none ever
+                if str(error) != told:
+                    told = str(error)
+                    self._news.log.warning("the labels stay as they are", cause=told)
+                if not (isinstance(error, GpuhookError) and is_forbidden(error)):
+                    await asyncio.sleep(backoff.next())
+                    continue
+            self._known = wanted
+
+    async def _label(self, wanted: _Node) -> None:
+        own = wanted.configuration.own
+        found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
+        if own.labels:
+            before, self._path = self._path, wanted.configuration.flags.gfd.output_file
+            if before and before != self._path:
+                feature_file.remove(before)
+            feature_file.write(self._path, found)
+        if own.label_node:
+            await self._label_node(found)
+
+    def _labels(self, wanted: _Node) -> dict[str, str]:
+        gfd, look = wanted.configuration.flags.gfd, wanted.look
         facts = Facts()
         if self._launch.inventory is None:
             facts = label_facts.facts(look.seen, self._launch.host_root, gfd.machine_type_file)
         timestamp = None if gfd.no_timestamp else self._begun
-        return labels(look.node, resources, configuration, facts, timestamp)
+        return labels(look.node, wanted.resources, wanted.configuration, facts, timestamp)
 
     async def _label_node(self, wanted: dict[str, str]) -> None:
         """Have the node carry these labels, and none that it got from here before."""
-        if self._server is None or wanted == self._on_node:
+        server = self._server
+        if server is None or wanted == self._on_node:
             return
-        gone: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
+        changes: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
+        changes.update(wanted)
         name = self._launch.node_name
-        await asyncio.to_thread(node_object.set_labels, self._server, name, {**gone, **wanted})
+        await daemon_thread.begin(
+            lambda: node_object.set_labels(server, name, changes), "gpuhook-labels"
+        )
         self._on_node = wanted

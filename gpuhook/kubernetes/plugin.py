@@ -255,7 +255,7 @@ class Plugin:
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
         await self._measuring.offered(configuration.own.metrics, self._look, offered, unhealthy)
-        await self._labelling.offered(configuration, self._look, offered)
+        self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:
         """Look at what tells of a change without being asked."""
