@@ -292,3 +292,25 @@ def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
         await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
 
     turns.run(scenario)
+
+
+def test_what_answers_go_by_is_what_is_offered(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that the node contradicts changes neither the offer nor labels of it."""
+    failing = Failing(working_out.worked_out, None)
+    monkeypatch.setattr(working_out, "worked_out", failing)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing.error = fault("GH1856", channel=7, path="/dev/none")
+        text = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+        turns.config.write_text(CONFIG + text)
+        await turns.until(lambda: turns.log.told("channel 7"))
+        assert turns.offered() == 1
+        assert turns.plugin._answering.known.configuration.sharing.strategy == "none"
+        failing.error = None
+        await turns.until(lambda: turns.offered() == 2)
+        assert turns.plugin._answering.known.configuration.sharing.strategy == "time-slicing"
+
+    turns.run(scenario)
