@@ -57,6 +57,7 @@ class Monitoring:
         self._version = self._book.version
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
+        self._is_away = False  # the driver, at the last look
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -71,6 +72,7 @@ class Monitoring:
         """Take what was seen of the node, and watch the GPUs that are there."""
         gpus = look.seen.gpus
         self._told_ended(self._book.evidence(health_evidence.read(gpus, self._host_root)))
+        is_back, self._is_away = self._is_away, look.trouble is not None
         if look.trouble is not None:
             self._book.driver_gone(f"the driver does not answer: {look.trouble.message}")
         else:
@@ -78,14 +80,17 @@ class Monitoring:
             for sentence in self._book.seen(gpus, time.time()):
                 self._news.bad("GpuLost", sentence)
             uuids = [gpu.uuid for gpu in gpus if gpu.uuid and gpu.lost is None]
-            self._watch(look, uuids, loop)
+            self._watch(look, uuids, loop, is_back=is_back)
         self._changed()
 
     def polled(self) -> None:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
         for gpu, when in health_file.asked().items():
             self._told_ended(self._book.cleared(gpu, when))
-            health_file.done(gpu)
+            try:
+                health_file.done(gpu)
+            except OSError as error:
+                self._news.log.warning("a request stays", gpu=gpu, cause=str(error))
         marked = self._book.to_ask()
         if marked and self._watcher is not None:
             self._watcher.ask(marked)
@@ -106,13 +111,20 @@ class Monitoring:
                 self._told_ended(self._book.action(uuid, action, time.time()))
         self._changed()
 
+    def _heard_of(self, library: tuple[str, str | None], message: Message) -> None:
+        """Take a message, but for the last words about a driver that was replaced."""
+        if library == self._library:
+            self.heard(message)
+
     async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""
         if self._watcher is not None:
             self._watcher.stop()
             await asyncio.to_thread(self._watcher.join, _ENDS_WITHIN)
 
-    def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(
+        self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop, *, is_back: bool
+    ) -> None:
         if look.is_dump:
             return
         library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
@@ -122,11 +134,13 @@ class Monitoring:
             if self._watcher is not None:
                 self._watcher.stop()
             source = Source(partial(nvml_events.watched, *library), recovery.recovery_action)
-            self._watcher = Watcher(source, poster(loop, self.heard))
             self._library = library
+            self._watcher = Watcher(source, poster(loop, partial(self._heard_of, library)))
             self._watcher.start(uuids)
         else:
             self._watcher.watch(uuids)
+            if is_back:
+                self._watcher.restart()  # it may be in a pause, and hear of no XID
 
     def _reported(self, report: Reported) -> None:
         verdict = self._book.xid(report, report.action, time.time())
