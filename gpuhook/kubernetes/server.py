@@ -21,7 +21,7 @@ from gpuhook.kubernetes.api import services
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from gpuhook.kubernetes.allocation import Allocation
     from gpuhook.kubernetes.api.services import Context, Method, Request, Response
@@ -34,7 +34,8 @@ _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 Ki
 class Answers(Protocol):
     """Who decides. Each may raise GpuhookError: the kubelet is told its sentence and hint.
 
-    They are called in the event loop, so they answer from what is known, in milliseconds.
+    They are called in the event loop. So allocate() and preferred() answer from what is known, in
+    milliseconds; pre_start() may ask the driver, in a thread.
     """
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
@@ -45,7 +46,7 @@ class Answers(Protocol):
     ) -> list[str]:
         """Return the `size` ids that a container should get."""
 
-    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+    async def pre_start(self, resource: Resource, ids: list[str]) -> None:
         """Return if a container that was allocated `ids` can start."""
 
 
@@ -158,14 +159,14 @@ class ResourceServer:
     async def _answer(
         self,
         method: Method[Request, Response],
-        answer: Callable[[Request, float], Response],
+        answer: Callable[[Request, float], Awaitable[Response]],
         data: bytes,
         context: Context,
     ) -> bytes:
         """Return the bytes of an answer, or end the call with a status."""
         begun = time.perf_counter()
         try:
-            return answer(_parsed(method, data), begun).SerializeToString()
+            return (await answer(_parsed(method, data), begun)).SerializeToString()
         except GpuhookError as error:
             code, reason = _code(error), _sentence(error)
         except Exception as error:  # one call's fault is not the process's
@@ -174,13 +175,13 @@ class ResourceServer:
         self._observer.refused(self.name, method.name, reason, time.perf_counter() - begun)
         return await context.abort(code, reason)
 
-    def _allocate(self, request: api.AllocateRequest, begun: float) -> api.AllocateResponse:
+    async def _allocate(self, request: api.AllocateRequest, begun: float) -> api.AllocateResponse:
         requests = [list(one.devices_ids) for one in request.container_requests]
         response = messages.allocate_response(self._answers.allocate(self.resource, requests))
         self._observer.allocated(self.name, requests, time.perf_counter() - begun)
         return response
 
-    def _preferred(
+    async def _preferred(
         self, request: api.PreferredAllocationRequest, begun: float
     ) -> api.PreferredAllocationResponse:
         chosen: list[Sequence[str]] = [
@@ -199,12 +200,12 @@ class ResourceServer:
             ]
         )
 
-    def _pre_start(
+    async def _pre_start(
         self, request: api.PreStartContainerRequest, begun: float
     ) -> api.PreStartContainerResponse:
         ids = list(request.devices_ids)
         if self.pre_start:
-            self._answers.pre_start(self.resource, ids)
+            await self._answers.pre_start(self.resource, ids)
             self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
         return api.PreStartContainerResponse()
 

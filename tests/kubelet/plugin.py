@@ -47,7 +47,7 @@ class Answers:
         self._fail()
         return [*must_include, *reversed(available)][: max(size, 0)]
 
-    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+    async def pre_start(self, resource: Resource, ids: list[str]) -> None:
         self._fail()
 
     def _fail(self) -> None:
