@@ -26,6 +26,7 @@ class Measuring:
         self._news = news
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
+        self._failure = ""  # why it is not there
         self._offered = Offered()
         self._look = Look()
 
@@ -40,15 +41,17 @@ class Measuring:
         units = (unit for resource in resources for unit in resource.units)
         bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
         self._offered, self._look = Offered(resources, bad), look
-        if settings == self._settings:
+        if settings == self._settings and not self._failure:
             return
         await self.end()
         self._settings = settings
         scrape = Scrape(lambda: self._offered, lambda: driver_usage.of(self._look), holders.ask)
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
-        if failed is not None:
-            self._news.failed("NoMetrics", failed)
+        before, self._failure = self._failure, "" if failed is None else failed.message
+        if failed is not None:  # tried again at the next turn: who has the port may leave it
+            if failed.message != before:
+                self._news.failed("NoMetrics", failed)
         elif settings.address:
             self._news.log.info("metrics", address=settings.address)
 

@@ -198,6 +198,7 @@ class Plugin:
         is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
         self._observations.reloaded("applied" if is_new else "unchanged")
         self._loaded = loaded
+        self._told.taken()
         self._lookout.configured(loaded.configuration.own.health.poll_seconds)
         if is_new:
             self._told.configured(loaded)

@@ -29,11 +29,15 @@ class TurnNews:
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        self._refused = ""
+        self.taken()
         name = loaded.name or "without a name"
         self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
         for finding in loaded.findings:
             self._news.log.warning(str(finding))
+
+    def taken(self) -> None:
+        """Take that the configuration is not faulty, or no longer: the next fault is news."""
+        self._refused = ""
 
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""

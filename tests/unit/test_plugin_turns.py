@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -312,5 +313,39 @@ def test_what_answers_go_by_is_what_is_offered(
         failing.error = None
         await turns.until(lambda: turns.offered() == 2)
         assert turns.plugin._answering.known.configuration.sharing.strategy == "time-slicing"
+
+    turns.run(scenario)
+
+
+def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
+    """The plugin before this one may end a moment later than this one starts."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        turns.config.write_text(CONFIG.replace('address: ""', f'address: "127.0.0.1:{port}"'))
+
+        async def scenario(turns: Turns) -> None:
+            await turns.until(turns.offered)
+            await turns.until(lambda: turns.log.told(str(port)))
+            other.close()
+            turns.triggers.pull(Reason.NODE)
+            await turns.until(lambda: turns.log.told("metrics"))
+
+        turns.run(scenario)
+
+
+def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
+    def unchanged() -> int:
+        return turns.plugin._observations.counted().counters["reloads"].get(("unchanged",), 0)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        await turns.until(unchanged)
+        turns.config.write_text(CONFIG.replace("v1", "v0"))
+        await turns.until(lambda: turns.log.told("has an error") == 1)
+        before = unchanged()
+        turns.config.write_text(CONFIG)
+        await turns.until(lambda: unchanged() > before)
+        turns.config.write_text(CONFIG.replace("v1", "v0"))
+        await turns.until(lambda: turns.log.told("has an error") == 2)
 
     turns.run(scenario)
