@@ -328,7 +328,9 @@ def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
             await turns.until(lambda: turns.log.told(str(port)))
             other.close()
             turns.triggers.pull(Reason.NODE)
-            await turns.until(lambda: turns.log.told("metrics"))
+            await turns.until(
+                lambda: ("metrics", {"address": f"127.0.0.1:{port}"}) in turns.log.lines
+            )
 
         turns.run(scenario)
 
