@@ -54,7 +54,8 @@ class Monitoring:
         self._count_xid = count_xid
         evidence = health_evidence.read((), host_root)
         self._book = HealthBook(settings, evidence, health_file.read())
-        self._version = self._book.version
+        self._version = self._kept = self._book.version  # that was told, that was written
+        self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
         self._is_away = False  # the driver, at the last look
@@ -177,11 +178,19 @@ class Monitoring:
 
     def _changed(self) -> None:
         """Keep the marks, and have the kubelet told, if there is something new in the book."""
-        if self._book.version == self._version:
-            return
-        self._version = self._book.version
+        if self._book.version != self._version:
+            self._version = self._book.version
+            self._triggers.pull(Reason.HEALTH)
+        if self._kept != self._version:
+            self._keep_marks()
+
+    def _keep_marks(self) -> None:
+        """Write the marks; a full disk is tried again at each poll, and told once."""
         try:
             health_file.write(self._book.marks)
         except OSError as error:
-            self._news.log.warning("the marks were not kept", cause=str(error))
-        self._triggers.pull(Reason.HEALTH)
+            if str(error) != self._trouble:
+                self._news.log.warning("the marks were not kept", cause=str(error))
+            self._trouble = str(error)
+        else:
+            self._kept, self._trouble = self._version, ""

@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import health_evidence, monitoring
+from gpuhook.kubernetes import health_evidence, health_file, monitoring
 from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.news import News
@@ -104,3 +104,20 @@ def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
     assert health_evidence._sysfs_name(bus_id) == name
     gpu = replace(NODE.gpus[0], pci_bus_id=bus_id + "\0")
     assert health_evidence.read([gpu]).slots == {}
+
+
+def test_marks_that_could_not_be_written_are_written_later(
+    made: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = health_file.write
+
+    def full(_marks: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(health_file, "write", full)
+    looked(made, look())
+    made.heard(Reported(UUID, 79))
+    monkeypatch.setattr(health_file, "write", write)
+    assert health_file.read() == ()
+    made.polled()
+    assert [mark.gpu for mark in health_file.read()] == [UUID]
