@@ -40,10 +40,10 @@ check: $(READY) ## Check style, types, the import rules and the shell scripts
 	$(BIN)/lint-imports --no-logo
 	shellcheck $$(.ci/scripts)
 
-bench: packages $(READY) ## Print what a container's start costs, and the budgets
+bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench
 
-demo: packages $(READY) ## Show containers getting their GPUs, losing them, getting them back
+demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)

@@ -643,7 +643,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1801": (
         FileError,
         "the configuration cannot be read from {path}: {reason}",
-        "see whether the ConfigMap is mounted there, in the plugin's own namespace",
+        "name one that can be read; a ConfigMap is mounted from the namespace of the plugin's pod",
     ),
     "GH1802": (
         FileError,
@@ -751,8 +751,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1854": (
         HostError,
-        "{resource} is shared by MPS, and its control daemon is not there",
-        "see the log of the MPS daemon",
+        "{resource} is shared by MPS, and no control daemon of it runs",
+        "the plugin's log says why it did not start; it is tried again at each look at the node",
     ),
     "GH1855": (
         DriverError,
@@ -771,7 +771,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1858": (
         HostError,
-        "the container may not start: {uuid} has {free} MiB of memory free, and {needed} are due",
+        "the container may not start: {uuid} has {free} MiB free, and minFreeMemory is {needed}",
         "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
     ),
     # GH1860 to GH1869: health, the API server.
@@ -782,8 +782,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1861": (
         RequestError,
-        "no GPU that is marked as unhealthy is called {name}",
-        "see `gpuhook health show`; the beginning of a UUID does if it is one GPU's",
+        "{name} names no GPU that is marked as unhealthy, or more than one",
+        "see `gpuhook health show`; give an index, a UUID or its beginning, or `all`",
     ),
     "GH1862": (
         HostError,
@@ -792,13 +792,18 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1863": (
         RefusedError,
-        "the API server lets this service account not {verb} {resource}: off are {feature}",
+        "this service account may not {verb} {resource}, which is needed for {feature}",
         'give its ClusterRole a rule: apiGroups [""], resources ["{resource}"], verbs ["{verb}"]',
     ),
     "GH1864": (
         HostError,
         "the API server would not {verb} {resource} for {feature}: {status} {reason}",
         "it is tried again at the next occasion; 401 means that the token is not accepted",
+    ),
+    "GH1865": (
+        FileError,
+        "the marks of unhealthy GPUs cannot be read from {path}: {reason}",
+        "read them as root; `gpuhook health clear all` has the device plugin begin anew",
     ),
     # GH1870 to GH1879: MPS.
     "GH1870": (
@@ -819,7 +824,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1873": (
         HostError,
         "{resource} is shared by MPS, but there is no program {program}",
-        "it comes with the driver (package nvidia-compute-utils or nvidia-driver-cuda)",
+        "install its package: nvidia-compute-utils, nvidia-driver-cuda or nvidia-cuda-mps",
     ),
     "GH1874": (
         HostError,
@@ -841,7 +846,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1890": (
         HostError,
         "metrics cannot be served at {address}: {reason}",
-        'choose another port as gpuhook.metrics.address, or set it to "" to serve none',
+        'choose another gpuhook.metrics.address, or set it to "" to serve none',
     ),
     "GH1891": (
         FileError,

@@ -64,17 +64,7 @@ def prepare(devices: Sequence[Device], links: Scores) -> None:
     """Compute the tables for `devices` now rather than at the first choice."""
     if len(devices) <= EXACT:
         _sums(_weights(devices, links))
-        for size in range(len(devices) + 1):
-            _masks(len(devices), size)
-
-
-def total(devices: Sequence[Device], links: Scores) -> int:
-    """Return the sum of the scores of all pairs of `devices`."""
-    return sum(
-        links.score(first.uuid, second.uuid)
-        for number, first in enumerate(devices)
-        for second in devices[:number]
-    )
+        _masks(len(devices))
 
 
 def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
@@ -99,7 +89,7 @@ def _exact(weights: _Weights, free: list[int], fixed: list[int], size: int) -> l
     count = len(weights)
     sums = _sums(weights)
     may, must = _mask(free, count), _mask(fixed, count)
-    masks: Sequence[int] = _masks(count, size)  # from the greatest down
+    masks: Sequence[int] = _masks(count)[size]  # from the greatest down
     if len(free) < count or must:
         masks = [mask for mask in masks if mask & may == mask and mask & must == must]
     values = [sums[mask] for mask in masks]
@@ -122,25 +112,26 @@ def _sums(weights: _Weights) -> array[int]:
     subsets with it are the subsets without it plus its own pairs.
     """
     count = len(weights)
-    sums = [0]
+    sums = array("q", [0])  # not a list: that has 5 MB of numbers on the way, and keeps the room
     for number in reversed(range(count)):
-        pairs = [0]
+        pairs = array("q", [0])
         for other in reversed(range(number + 1, count)):
             weight = weights[other][number]
-            pairs += [pair + weight for pair in pairs]
-        sums += map(add, sums, pairs)
-    return array("q", sums)
+            pairs += array("q", (pair + weight for pair in pairs))
+        sums += array("q", map(add, sums, pairs))
+    return sums
 
 
-@lru_cache(maxsize=64)
-def _masks(count: int, size: int) -> array[int]:
-    """Return the masks of `size` bits out of `count`, from the greatest down."""
-    rows = [[0]] + [[] for _ in range(size)]  # by the number of bits, of no digits yet
+@lru_cache(maxsize=4)
+def _masks(count: int) -> tuple[array[int], ...]:
+    """Return the masks of `count` bits by how many of these are set, from the greatest down."""
+    # By the number of bits, of no digits yet.
+    rows = [array("H", [0]), *(array("H") for _ in range(count))]
     for digit in range(count):
         high = 1 << digit
-        for bits in range(min(digit + 1, size), 0, -1):
-            rows[bits] = [high | mask for mask in rows[bits - 1]] + rows[bits]
-    return array("H", rows[size])
+        for bits in range(digit + 1, 0, -1):
+            rows[bits] = array("H", (high | mask for mask in rows[bits - 1])) + rows[bits]
+    return tuple(rows)
 
 
 def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> list[int]:
@@ -165,5 +156,5 @@ def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> l
         inside = sum(rows[a][b] for a in chosen for b in chosen)
         return (inside, sum(ties[a] for a in chosen), [-number for number in chosen])
 
-    starts = [fixed] if fixed else [[number] for number in free]
+    starts = [fixed] if fixed or size == 0 else [[number] for number in free]
     return max((grow(list(start)) for start in starts), key=value)

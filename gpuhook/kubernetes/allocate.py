@@ -61,9 +61,9 @@ def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
     asked = dict.fromkeys(ids)
     found = [unit for unit in resource.units if unit.id in asked]
     if len(found) < len(asked):
-        known = [unit.id for unit in resource.units]
-        unknown = next(identifier for identifier in asked if identifier not in known)
-        nearest = ", ".join(_nearest(unknown, known)) or "none"
+        held = {unit.id for unit in found}
+        unknown = next(identifier for identifier in asked if identifier not in held)
+        nearest = ", ".join(_nearest(unknown, [unit.id for unit in resource.units])) or "none"
         raise fault("GH1850", id=unknown, resource=resource.name, nearest=nearest)
     return found
 

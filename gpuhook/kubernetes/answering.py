@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
-from gpuhook.kubernetes import daemon_thread, pre_start
+from gpuhook.kubernetes import pre_start
 from gpuhook.kubernetes.allocate import allocate
 from gpuhook.kubernetes.configuration import Configuration
 from gpuhook.kubernetes.context import Context
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.aligned import Scores
     from gpuhook.kubernetes.allocation import Allocation
     from gpuhook.kubernetes.devices import Resource
-
-_TELLS_WITHIN = 3.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +59,7 @@ class Answering:
             unhealthy=known.unhealthy,
         )
 
-    async def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if the container may start; raises what pre_start.check() does.
-
-        A driver that does not tell in time what is free refuses nothing.
-        """
-        known, least = self.known, self.known.configuration.own.min_free_memory
-        pre_start.check(resource, ids, known.unhealthy)
-        if least <= 0:
-            return
-        checked = daemon_thread.begin(
-            lambda: pre_start.check(resource, ids, {}, least, self._free_memory), "gpuhook-free"
-        )
-        try:
-            await asyncio.wait_for(checked, _TELLS_WITHIN)
-        except asyncio.TimeoutError:
-            return
+    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+        """Return if the container may start; raises what pre_start.check() does."""
+        least = self.known.configuration.own.min_free_memory
+        pre_start.check(resource, ids, self.known.unhealthy, least, self._free_memory)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+    from gpuhook.kubernetes.service_account import Access
+
 TIMEOUT = 10.0  # seconds, for each step of a call
 MERGE_PATCH = "application/merge-patch+json"
 # The metadata alone: a Node's status, which changes every few minutes, is most of its size.
@@ -31,27 +32,6 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,ap
 _MAX_SIZE = 64 << 20
 _MAX_LINE = 4 << 20
 _REFUSED, _GONE = 403, 410
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where the API server is, and the files that say who is asking. `scheme`: https, or http."""
-
-    host: str
-    port: int
-    token_path: str = f"{SERVICE_ACCOUNT}/token"
-    ca_path: str = f"{SERVICE_ACCOUNT}/ca.crt"
-    scheme: str = "https"
-
-
-def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> Access | None:
-    """Return the access that a pod is given, None outside a pod, or in one without a token."""
-    host = environ.get("KUBERNETES_SERVICE_HOST", "")
-    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
-    token = os.path.join(directory, "token")
-    if not host or not port.isdecimal() or not os.path.exists(token):
-        return None
-    return Access(host, int(port), token, os.path.join(directory, "ca.crt"))
 
 
 @dataclass(frozen=True, slots=True)

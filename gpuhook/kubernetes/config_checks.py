@@ -7,18 +7,18 @@ What only the node's hardware can contradict is not here.
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import Any
 
 from gpuhook.kubernetes.config_build import STRATEGIES
 from gpuhook.kubernetes.config_names import ALL, LONGEST_NAME, is_index
+from gpuhook.kubernetes.configuration import SharedResource
 from gpuhook.kubernetes.findings import ERROR, WARNING
+from gpuhook.kubernetes.mps import MOST_CLIENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.kubernetes.config_document import Document
 
-SHARED = ".shared"
-_MPS_CLIENTS = 48  # that one GPU's MPS server takes, since Volta
 _HOOK_OF_THE_REFERENCE = ("nvidia-ctk", "nvidia-cdi-hook")
 
 
@@ -38,12 +38,12 @@ def check(document: Document) -> None:
     for key in strategies:
         _check_strategy(document, f"sharing.{key}")
     _check_host(document)
+    _check_idle(document)
 
 
 def final_name(entry: dict[str, Any], *, by_default: bool) -> str:
     """Return what the resource of a sharing entry is called once it is shared."""
-    renamed = entry["name"] + (SHARED if by_default else "")
-    return cast("str", entry.get("rename") or renamed)
+    return SharedResource(**entry).offered_name(by_default=by_default)
 
 
 def _check_mps(document: Document) -> None:
@@ -65,7 +65,10 @@ def _check_mps(document: Document) -> None:
         )
     elif strategy == "single":
         document.add(
-            WARNING, "flags.migStrategy", "MPS does not share MIG instances, only whole GPUs"
+            WARNING,
+            "flags.migStrategy",
+            "MPS shares whole GPUs only: MIG instances of what it is to share are unhealthy",
+            "share by timeSlicing on nodes with MIG instances",
         )
     if document.get("sharing.mps.failRequestsGreaterThanOne") is False:
         document.add(
@@ -74,11 +77,11 @@ def _check_mps(document: Document) -> None:
             "has no effect: with MPS a container never gets more than one replica",
         )
     for index, entry in enumerate(_entries(document, "sharing.mps.resources")):
-        if entry is not None and entry["replicas"] > _MPS_CLIENTS:
+        if entry is not None and entry["replicas"] > MOST_CLIENTS:
             document.add(
                 WARNING,
                 f"sharing.mps.resources[{index}].replicas",
-                f"a GPU takes {_MPS_CLIENTS} MPS clients or fewer: the others will not start",
+                f"a GPU takes {MOST_CLIENTS} MPS clients or fewer: the others will not start",
             )
 
 
@@ -188,8 +191,22 @@ def _check_host(document: Document) -> None:
         document.add(
             WARNING,
             "flags.useNodeFeatureAPI",
-            "has no effect: gpuhook writes its labels to the file flags.gfd.outputFile",
+            "has no effect: gpuhook writes its labels to a file or to the node",
+            "set gpuhook.labels or gpuhook.labelNode",
         )
+
+
+def _check_idle(document: Document) -> None:
+    """Warn of what says nothing without something else."""
+    if document.get("gpuhook.minFreeMemory") and not document.get("gpuhook.preStartCheck"):
+        message = "has no effect without gpuhook.preStartCheck"
+        document.add(WARNING, "gpuhook.minFreeMemory", message, "set gpuhook.preStartCheck: true")
+    if document.get("resources.mig") and document.get("flags.migStrategy") in (None, "none"):
+        message = "has no effect with migStrategy none: no MIG instance is offered"
+        document.add(WARNING, "resources.mig", message, "set flags.migStrategy: mixed")
+    if document.get("imex.required") and not document.get("imex.channelIDs"):
+        message = "has no effect without imex.channelIDs"
+        document.add(WARNING, "imex.required", message, "set imex.channelIDs: [0]")
 
 
 def _entries(document: Document, path: str) -> list[dict[str, Any] | None]:

@@ -75,19 +75,19 @@ _PLUGIN = Section(
         Key(
             "passDeviceSpecs",
             Boolean(),
-            "Name the device nodes in the answer to the kubelet, too.",
+            "Name device nodes to the kubelet, too, unless all strategies are cdi-*.",
             "pass_device_specs",
         ),
         Key(
             "deviceListStrategy",
             Choices(facts.LIST_STRATEGIES),
-            "How a container gets its devices; several may be given.",
+            "How containers are told of their devices; several may be given.",
             "device_list_strategy",
         ),
         Key(
             "deviceIDStrategy",
             Choice(facts.ID_STRATEGIES),
-            "What the runtime is told of a device: its UUID or its index.",
+            "What the runtime is told of a device: its UUID or its index (cdi-*: its UUID).",
             "device_id_strategy",
         ),
         Key(
@@ -99,7 +99,7 @@ _PLUGIN = Section(
         Key(
             "nvidiaCTKPath",
             PATH,
-            "Path of gpuhook-hook on the host, for the hooks of CDI specs.",
+            "The host's gpuhook-hook, for CDI specs; without it they have no hook.",
             "cdi_hook_path",
         ),
         Key(
@@ -119,24 +119,24 @@ _PLUGIN = Section(
 
 _GFD = Section(
     (
-        Key("oneshot", Boolean(), "Write the labels once and end.", "oneshot"),
-        Key("noTimestamp", Boolean(), "Leave the label of the time away.", "no_timestamp"),
+        Key("oneshot", Boolean(), "`gpuhook labels`: write the labels once and end.", "oneshot"),
+        Key("noTimestamp", Boolean(), "Leave out the label gfd.timestamp.", "no_timestamp"),
         Key(
             "sleepInterval",
             Duration(may_be_infinite=True),
-            "How often the labels are made anew.",
+            "How often `gpuhook labels` makes the labels anew; the plugin: when they change.",
             "sleep_interval",
         ),
         Key(
             "outputFile",
             OPTIONAL_PATH,
-            "The file of labels; empty for standard output.",
+            "The file for the labels; empty for standard output.",
             "output_file",
         ),
         Key(
             "machineTypeFile",
             OPTIONAL_PATH,
-            "The file with the name of the machine's model.",
+            "The file that has the machine's product name.",
             "machine_type_file",
         ),
     )
@@ -147,13 +147,13 @@ _FLAGS = Section(
         Key(
             "migStrategy",
             Choice(facts.MIG_STRATEGIES),
-            "How MIG instances are offered.",
+            "How MIG instances are offered: not, as nvidia.com/gpu, or by profile.",
             "mig_strategy",
         ),
         Key(
             "failOnInitError",
             Boolean(),
-            "End when the driver cannot be used, instead of waiting for it.",
+            "End when the driver cannot be used at the start, instead of waiting for it.",
             "fail_on_init_error",
         ),
         Key("nvidiaDriverRoot", PATH, "The driver root on the host.", "driver_root"),
@@ -163,20 +163,40 @@ _FLAGS = Section(
             "Where the driver's /dev is on the host. Default: the driver root.",
             "dev_root",
         ),
-        Key("gdrcopyEnabled", Boolean(), "Give containers GDRCopy.", "gdrcopy_enabled"),
-        Key("gdsEnabled", Boolean(), "Give containers GPUDirect Storage.", "gds_enabled"),
-        Key("mofedEnabled", Boolean(), "Give containers MOFED.", "mofed_enabled"),
-        Key("mpsRoot", OPTIONAL_PATH, "The directory of MPS on the host.", "mps_root"),
+        Key(
+            "gdrcopyEnabled",
+            Boolean(),
+            "Give containers GDRCopy where the node has it.",
+            "gdrcopy_enabled",
+        ),
+        Key(
+            "gdsEnabled",
+            Boolean(),
+            "Give containers GPUDirect Storage where the node has it.",
+            "gds_enabled",
+        ),
+        Key(
+            "mofedEnabled",
+            Boolean(),
+            "Give containers InfiniBand devices (MOFED) where the node has them.",
+            "mofed_enabled",
+        ),
+        Key(
+            "mpsRoot",
+            OPTIONAL_PATH,
+            "The directory of the MPS daemons, the same path on the host and here.",
+            "mps_root",
+        ),
         Key(
             "deviceDiscoveryStrategy",
-            Choice(facts.DISCOVERIES),
-            "How the devices of the node are found.",
+            Choice(facts.DISCOVERIES, facts.UNSERVED_DISCOVERIES),
+            "How the devices of the node are found: by NVML, with either word.",
             "device_discovery_strategy",
         ),
         Key(
             "useNodeFeatureAPI",
             Boolean(),
-            "Without effect: gpuhook writes its labels to gfd.outputFile.",
+            "Without effect: see gpuhook.labels and gpuhook.labelNode.",
         ),
         Key("plugin", _PLUGIN, "What only the device plugin has."),
         Key("gfd", _GFD, "What only the feature labels have."),
@@ -287,13 +307,13 @@ _OWN = Section(
         Key(
             "preStartCheck",
             Boolean(),
-            "Check a device's health and free memory before each container starts.",
+            "Check health and free memory of the devices before each start of a container.",
             "pre_start_check",
         ),
         Key(
             "minFreeMemory",
             Quantity(),
-            "The memory that must be free on a device for preStartCheck.",
+            "The memory that a device must have free for preStartCheck.",
             "min_free_memory",
         ),
         Key(
@@ -312,13 +332,13 @@ _OWN = Section(
         Key(
             "removeLabelsOnExit",
             Boolean(),
-            "Remove the labels at the end.",
+            "Take the labels away when the process ends.",
             "remove_labels_on_exit",
         ),
         Key(
             "acceleratorLabel",
             Boolean(),
-            "Label the node accelerator=<model>, too.",
+            "Add the label accelerator=<model>.",
             "accelerator_label",
         ),
         Key("health", _HEALTH, "What makes a device unhealthy."),
@@ -329,7 +349,7 @@ _OWN = Section(
                     Key(
                         "address",
                         Address(),
-                        "Where Prometheus finds the metrics; empty for nowhere.",
+                        "Where metrics are served for Prometheus; empty for nowhere.",
                         "address",
                     ),
                 )
@@ -368,7 +388,12 @@ FILE = Section(
             Section(
                 (
                     Key("channelIDs", Channels(), "The IMEX channels.", "channel_ids"),
-                    Key("required", Boolean(), "End when a channel is missing.", "required"),
+                    Key(
+                        "required",
+                        Boolean(),
+                        "Fail where a channel is missing, instead of doing without it.",
+                        "required",
+                    ),
                 )
             ),
             "The IMEX channels that every container gets.",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from fractions import Fraction
     from typing import Any
 
 TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -111,6 +111,11 @@ class Text(Kind):
 
     pattern: str = r"[^\x00-\x1f\x7f]*"
     what: str = "a text"
+    stands_for: str = "TEXT"  # in the help
+
+    @property
+    def metavar(self) -> str:
+        return self.stands_for
 
     def of(self, value: object) -> str:
         if isinstance(value, str) and re.fullmatch(self.pattern, value):
@@ -121,15 +126,19 @@ class Text(Kind):
         return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
 
 
-PATH = Text(r"/[^\x00-\x1f\x7f]*", "an absolute path")
-OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty")
+PATH = Text(r"/[^\x00-\x1f\x7f]*", "an absolute path", "PATH")
+OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty", "PATH")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
-    """One of some words."""
+    """One of some words; `unserved` are words of the reference that this version has nothing for.
+
+    Taking those in silence would leave a node without what its owner asked for.
+    """
 
     words: tuple[str, ...]
+    unserved: tuple[str, ...] = ()
 
     @property
     def metavar(self) -> str:
@@ -138,6 +147,11 @@ class Choice(Kind):
     def of(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
             return value
+        if isinstance(value, str) and value in self.unserved:
+            raise UnfitError(
+                f"{value} is not served by this version of gpuhook",
+                f"it must be {_one_of(self.words)}",
+            )
         raise UnfitError(f"must be {_one_of(self.words)}, found {shown(value)}")
 
     def schema(self) -> dict[str, object]:
@@ -259,6 +273,8 @@ class Quantity(Kind):
         if isinstance(value, int) and not isinstance(value, bool):
             number = value
         elif isinstance(value, str) and (match := _QUANTITY.fullmatch(value)):
+            from fractions import Fraction  # with decimal: 5 ms that few configurations need
+
             amount, suffix, exponent = match.groups()
             scale = Fraction(10) ** int(exponent or 0) * _SCALES.get(suffix, 1)
             number = -(-(Fraction(amount) * scale) // 1)  # Kubernetes rounds up
@@ -291,4 +307,6 @@ def _nanoseconds(value: object) -> Fraction | int | None:
     parts = _DURATION.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:
         return None
+    from fractions import Fraction
+
     return sum((Fraction(number) * _UNITS[unit] for number, unit in parts), Fraction(0))

@@ -51,9 +51,11 @@ def compose(content: bytes) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        raise NotReadableError(
-            printable(error.problem or "is not YAML"), line, column, _hint(text, line)
-        ) from error
+        problem = error.problem or "is not YAML"
+        if "another document" in problem:
+            hint = "a named configuration is a file, or a key of the ConfigMap, of its own"
+            raise NotReadableError("another document begins here", line, column, hint) from error
+        raise NotReadableError(printable(problem), line, column, _hint(text, line)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotReadableError("has a character that YAML does not allow", line) from error

@@ -14,7 +14,9 @@ MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
-DISCOVERIES = ("auto", "nvml", "tegra")
+DISCOVERIES = ("auto", "nvml")  # both ask NVML: no other kind of node is served
+UNSERVED_DISCOVERIES = ("tegra", "vfio")
+SHARED = ".shared"  # behind the name of a resource that renameByDefault renames
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
 
 
@@ -79,6 +81,14 @@ class SharedResource:
     replicas: int  # 1 and more
     rename: str | None = None
     devices: str | int | tuple[str, ...] = "all"
+
+    def offered_name(self, *, by_default: bool) -> str:
+        """Return under what name the devices are offered; `by_default` is renameByDefault.
+
+        One replica is not shared, so that has nothing to say of it; a name that somebody wrote down
+        is theirs.
+        """
+        return self.rename or self.name + (SHARED if by_default and self.replicas > 1 else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from gpuhook.kubernetes.api_server import ApiServer, in_cluster
-from gpuhook.kubernetes.node_events import NodeEvents
-from gpuhook.kubernetes.node_label import NodeLabel
+from gpuhook.kubernetes.service_account import in_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.errors import GpuhookError
+    from gpuhook.kubernetes.api_server import ApiServer
     from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.node_events import NodeEvents
 
 _FIRST_LABEL_WITHIN = 3.0  # seconds
 
@@ -31,9 +31,13 @@ class Connections:
         access = in_cluster(os.environ) if launch.node_name else None
         self._log = log
         self._launch = launch
-        self.server = ApiServer(access) if access is not None else None
+        self.server: ApiServer | None = None
         self.events: NodeEvents | None = None
-        if self.server is not None:
+        if access is not None:
+            from gpuhook.kubernetes.api_server import ApiServer
+            from gpuhook.kubernetes.node_events import NodeEvents
+
+            self.server = ApiServer(access)
             self.events = NodeEvents(self.server, launch.node_name, self._failed)
         self.label: str | None = None
         self._known = asyncio.Event()
@@ -49,6 +53,8 @@ class Connections:
         source = self._launch.source
         if self.server is None or not source.directory or source.name_file:
             return
+        from gpuhook.kubernetes.node_label import NodeLabel
+
         follower = NodeLabel(
             self.server,
             self._launch.node_name,

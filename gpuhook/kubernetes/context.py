@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gpuhook.kubernetes import host_files
 from gpuhook.kubernetes.allocation import Allocation, DeviceSpec
 from gpuhook.kubernetes.configuration import LIST_STRATEGIES
-from gpuhook.vendors.nvidia.spec import CONTROL_NODES
+from gpuhook.vendors.nvidia.nodes import CONTROL_NODES
 from gpuhook.vendors.nvidia.words import PLUGIN_VENDOR
 
 TYPE_CHECKING = False
@@ -17,10 +17,23 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.configuration import Configuration
     from gpuhook.kubernetes.extra_devices import Extra
-    from gpuhook.kubernetes.spec_upkeep import Specs
     from gpuhook.vendors.nvidia.inventory import Node
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
+
+
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """What the node's CDI specs describe: qualified names, and why there are none, or "".
+
+    `written` are the files that were changed.
+    """
+
+    vendor: str = PLUGIN_VENDOR
+    names: frozenset[str] = frozenset()
+    trouble: str = ""
+    written: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,11 @@ class Context:
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     blocked: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every strategy that is configured is at work."""
+        return not (self.blocked or self.warnings)
 
 
 def context(

@@ -51,3 +51,13 @@ class Resource:
     def devices(self) -> tuple[Device, ...]:
         """The distinct devices of the units, in their order."""
         return tuple({unit.device.uuid: unit.device for unit in self.units}.values())
+
+
+def capability(text: str | None) -> tuple[int, int] | None:
+    """Return a compute capability as numbers, None for what is none.
+
+    >>> capability("7.5")
+    (7, 5)
+    """
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

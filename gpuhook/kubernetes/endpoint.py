@@ -8,10 +8,10 @@ appears at once and whole, replaces what was there, and is removed only by us, o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import stat
+from binascii import crc32
 from contextlib import suppress
 
 from grpc import aio
@@ -99,7 +99,7 @@ def socket_name(resource: str, directory: str, taken: Container[str] = ()) -> st
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{crc32(os.fsencode(text)):08x}"  # hashlib would bring 4 MB of OpenSSL
 
 
 def _inode(path: str) -> tuple[int, int]:

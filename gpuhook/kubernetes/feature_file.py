@@ -36,8 +36,11 @@ def write(path: str, labels: dict[str, str]) -> bool:
     data = content.encode()
     if _is_already(path, data):
         return False
-    os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
-    files.replace(path, data, mode=_MODE)
+    try:
+        os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
+        files.replace(path, data, mode=_MODE)
+    except OSError as error:  # whoever reads of it knows this path, not a temporary one
+        raise OSError(error.errno, error.strerror, path) from error
     return True
 
 

@@ -28,10 +28,14 @@ class Given:
     findings: list[Finding] = field(default_factory=list)
 
 
-def given(command_line: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> Given:
+def given(
+    command_line: Mapping[str, Sequence[str]],
+    environ: Mapping[str, str],
+    options: tuple[Option, ...] = OPTIONS,
+) -> Given:
     """Return all that is said. `command_line` has texts by option name; none means not given."""
     found = Given()
-    for option in OPTIONS:
+    for option in options:
         texts = command_line.get(option.name) or ()
         if texts:
             _take(found, option, list(texts), f"--{option.name}")

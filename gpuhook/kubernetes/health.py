@@ -194,6 +194,10 @@ class HealthBook:
         self._mark(Mark(uuid, "lost", f"lost: {reason}"), now)
         return (f"{self.label(uuid)} is lost: {reason}",)
 
+    def was_unwatched(self) -> None:
+        """Take that XIDs of before this moment may have gone unheard: the driver is to be asked."""
+        self._doubtful.update(self._indexes)
+
     def driver_gone(self, reason: str) -> None:
         """Take that the driver does not answer at all: nothing is healthy until driver_back()."""
         if reason != self._driver_trouble:

@@ -20,6 +20,7 @@ from gpuhook.kubernetes import health_marks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from gpuhook.kubernetes.health_marks import Mark
 
@@ -44,16 +45,37 @@ def read() -> tuple[Mark, ...]:
     Whether they still hold is for HealthBook.evidence() to say.
     """
     try:
-        if not state.usable(os.lstat(path())):
-            return ()
-        found = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
+        return known()
+    except GpuhookError:
         return ()
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+
+
+def known() -> tuple[Mark, ...]:
+    """Return the marks that the plugin wrote last, () where it has written none.
+
+    Raises GH1865 for a file that cannot be read or believed.
+    """
+    try:
+        found = _content()
+    except FileNotFoundError:
         return ()
+    except OSError as error:
+        raise fault("GH1865", path=path(), reason=error.strerror or error) from error
+    except (ValueError, RecursionError) as error:
+        raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
     marks = found.get("marks")
     made = map(health_marks.from_document, marks if isinstance(marks, list) else [])
     return tuple(mark for mark in made if mark is not None)
+
+
+def _content() -> dict[str, Any]:
+    """Return the document in the file; ValueError for what is none."""
+    if not state.usable(os.lstat(path())):
+        raise fault("GH1865", path=path(), reason="others than root can write it")
+    found = json.loads(files.read(path(), _MAX_SIZE))
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(path())
+    return found
 
 
 def write(marks: Iterable[Mark]) -> None:

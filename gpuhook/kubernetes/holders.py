@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.api.podresources_pb2 import ListPodResourcesResponse
 
-SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 _MAX_ANSWER = 16 << 20
 _MAX_REASON = 200
 
@@ -41,7 +40,7 @@ class Holdings:
 
 
 async def ask(
-    resources: Collection[str] | None = None, *, socket: str = SOCKET, timeout: float = 2.0
+    resources: Collection[str] | None = None, *, socket: str, timeout: float = 2.0
 ) -> Holdings:
     """Return who holds the units of `resources` (None: of all), within `timeout` seconds.
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 from gpuhook.kubernetes import label_text
 from gpuhook.kubernetes.configuration import NOT_SHARED
+from gpuhook.kubernetes.devices import capability
+from gpuhook.kubernetes.node_devices import included
+from gpuhook.vendors.nvidia.selection import is_divided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,12 +185,12 @@ class _Held:
 
 def _renamed(configuration: Configuration) -> set[str]:
     """Return the names of resources that the configuration gives to shared ones alone."""
-    suffix = ".shared" if configuration.sharing.rename_by_default else ""
-    return {
-        entry.rename or entry.name + suffix
-        for entry in configuration.sharing.resources
-        if (entry.rename or entry.name + suffix) != entry.name
-    }
+    sharing = configuration.sharing
+    names = (
+        (entry.name, entry.offered_name(by_default=sharing.rename_by_default))
+        for entry in sharing.resources
+    )
+    return {after for before, after in names if after != before}
 
 
 def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
@@ -228,23 +231,16 @@ def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
 
 
 def _mig_gpus(node: Node, configuration: Configuration) -> list[Gpu]:
-    excluded = set(configuration.own.exclude_devices)
-    return [
-        gpu
-        for gpu in node.gpus
-        if gpu.mig_mode == "enabled"
-        and gpu.lost is None
-        and not excluded & {str(gpu.index), gpu.uuid, gpu.pci_bus_id, gpu.name}
-    ]
+    gpus, _ = included(node.gpus, configuration.own.exclude_devices)
+    return [gpu for gpu in gpus if is_divided(gpu) and gpu.lost is None]
 
 
 def _architecture(compute_capability: str | None) -> dict[str, str]:
-    major, _, minor = (compute_capability or "").partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
+    pair = capability(compute_capability)
+    if pair is None:
         return {}
-    pair = int(major), int(minor)
     family = next((name for low, high, name in _FAMILIES if low <= pair <= high), "undefined")
-    return {"family": family, "compute.major": major, "compute.minor": minor}
+    return {"family": family, "compute.major": str(pair[0]), "compute.minor": str(pair[1])}
 
 
 def _attributes(instance: MigInstance | None) -> dict[str, str]:

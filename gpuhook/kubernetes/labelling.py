@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The feature labels that the plugin itself keeps up to date: NFD's file, the node's own labels.
 
-Off unless configured: a cluster that runs a feature discovery of GPUs has these labels already.
+Off unless configured: a cluster that runs a feature discovery of GPUs has these labels already. So
+what makes labels is imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import time
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import daemon_thread, feature_file, label_facts, node_object
-from gpuhook.kubernetes.api_server import is_forbidden
+from gpuhook.kubernetes import daemon_thread
 from gpuhook.kubernetes.backoff import Backoff
-from gpuhook.kubernetes.labels import Facts, labels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,16 +51,18 @@ class Labelling:
         self._wanted: _Node | None = None
         self._known: _Node | None = None  # what the labels were made of
         self._task: asyncio.Task[None] | None = None
-        self._path = ""  # of the file that was written
+        self._path: str | None = None  # of the file that was written
+        self._told = ""
         self._on_node: dict[str, str] = {}
         self._begun = int(time.time())
 
     def offered(
         self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
     ) -> None:
-        """Label the node as one that offers `resources`. What fails is told, and tried again."""
-        if not (configuration.own.labels or configuration.own.label_node):
-            return
+        """Label the node as one that offers `resources`. What fails is told, and tried again.
+
+        Labels that were written and are no longer kept up to date are taken away.
+        """
         self._wanted = _Node(configuration, look, resources)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep())
@@ -74,8 +75,7 @@ class Labelling:
         if not configuration.own.remove_labels_on_exit:
             return
         try:
-            if self._path:
-                feature_file.remove(self._path)
+            self._write(None, {})
             await asyncio.wait_for(self._label_node({}), _ENDS_WITHIN)
         except asyncio.TimeoutError:
             self._news.log.warning("the labels were not removed", cause="no answer in time")
@@ -84,6 +84,8 @@ class Labelling:
 
     async def _keep(self) -> None:
         """Label the node as it is wanted by now, until that is done."""
+        from gpuhook.kubernetes.api_server import is_forbidden
+
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         told = ""
         while (wanted := self._wanted) is not None and wanted != self._known:
@@ -100,16 +102,18 @@ class Labelling:
 
     async def _label(self, wanted: _Node) -> None:
         own = wanted.configuration.own
-        found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
-        if own.labels:
-            before, self._path = self._path, wanted.configuration.flags.gfd.output_file
-            if before and before != self._path:
-                feature_file.remove(before)
-            feature_file.write(self._path, found)
-        if own.label_node:
-            await self._label_node(found)
+        found: dict[str, str] = {}
+        if own.labels or own.label_node:
+            found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
+        self._write(wanted.configuration.flags.gfd.output_file if own.labels else None, found)
+        if own.label_node and self._server is None:
+            self._tell_once("labelNode has no effect: there is no API server to speak to")
+        await self._label_node(found if own.label_node else {})
 
     def _labels(self, wanted: _Node) -> dict[str, str]:
+        from gpuhook.kubernetes import label_facts
+        from gpuhook.kubernetes.labels import Facts, labels
+
         gfd, look = wanted.configuration.flags.gfd, wanted.look
         facts = Facts()
         if self._launch.inventory is None:
@@ -117,11 +121,31 @@ class Labelling:
         timestamp = None if gfd.no_timestamp else self._begun
         return labels(look.node, wanted.resources, wanted.configuration, facts, timestamp)
 
+    def _write(self, path: str | None, found: dict[str, str]) -> None:
+        """Have the labels in the file `path`, and in no file that was written before."""
+        if path is None and self._path is None:
+            return
+        from gpuhook.kubernetes import feature_file
+
+        if self._path is not None and self._path != path:
+            feature_file.remove(self._path)
+            self._path = None
+        if path is not None:
+            self._path = path
+            feature_file.write(path, found)
+
+    def _tell_once(self, message: str) -> None:
+        if message != self._told:
+            self._told = message
+            self._news.log.warning(message)
+
     async def _label_node(self, wanted: dict[str, str]) -> None:
         """Have the node carry these labels, and none that it got from here before."""
         server = self._server
         if server is None or wanted == self._on_node:
             return
+        from gpuhook.kubernetes import node_object
+
         changes: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
         changes.update(wanted)
         name = self._launch.node_name

@@ -29,10 +29,10 @@ class Launch:
     strict: bool = False
     kubelet_socket: str = options.DEFAULT_SOCKET  # "": serve without registering
     plugin_directory: str = os.path.dirname(options.DEFAULT_SOCKET)
+    pod_resources_socket: str = options.DEFAULT_POD_RESOURCES
+    cdi_directory: str = options.DEFAULT_CDI_DIRECTORY
     node_name: str = ""
     node_label: str = options.DEFAULT_LABEL
-    pod_name: str = ""
-    namespace: str = ""
     process_name: str = ""  # "": as it is
     inventory: str | None = None  # a dump or a profile, instead of this machine
     node_driver_root: str | None = None  # None: see host_paths.places
@@ -54,7 +54,7 @@ def launch(given: Given) -> Launch:
             "GH1803",
             source=first.source,
             reason=first.message,
-            hint=first.hint or "`gpuhook device-plugin --help` says what it takes",
+            hint=first.hint or "--help says what each option takes",
         )
     values: dict[str, Any] = dict(given.launch)
     source = _source(values)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.configuration import Health
 from gpuhook.kubernetes.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
 from gpuhook.logs import logger
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two turns that fail
+_LONGEST = 60.0  # seconds between two turns that fail, or lack something
 
 
 class Lookout:
-    """Pulls the triggers of a plugin for what it sees."""
+    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
 
-    def __init__(self, launch: Launch, triggers: Triggers) -> None:
+    def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
-        self._seconds = Health().poll_seconds
+        self._seconds = seconds
         self._last: Look = node_look.Look()
-        self._quiet = 0.0  # seconds since the last turn that failed
+        self._quiet = 0.0  # seconds since the last turn that was not well
         self._patience = 0.0  # seconds from that to the next one, 0 if the last turn was well
         self._polled: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
@@ -64,10 +63,18 @@ class Lookout:
         """Take that a turn has ended well: only a change is a reason for another."""
         self._patience = 0.0
 
-    def failed(self) -> None:
-        """Take that a turn has failed: there will be another one, later each time."""
+    def unsettled(self) -> None:
+        """Take that a turn has failed, or lacked something: there will be another, later each time.
+
+        A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
+        there.
+        """
         self._quiet = 0.0
         self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+
+    def is_another_node(self) -> bool:
+        """Return whether GPUs may have come or gone since the last look."""
+        return not self._last.is_whole or node_look.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
         """End, and leave nothing behind."""

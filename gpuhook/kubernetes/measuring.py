@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
 from gpuhook.kubernetes import driver_usage, holders
 from gpuhook.kubernetes.configuration import Metrics as MetricsSettings
 from gpuhook.kubernetes.metrics import Metrics
@@ -19,11 +22,19 @@ if TYPE_CHECKING:
 
 
 class Measuring:
-    """Serves the metrics at the address that is configured, which may change."""
+    """Serves the metrics at the address that is configured, which may change.
 
-    def __init__(self, observations: Observations, news: News) -> None:
+    `pod_resources` is the socket that tells who holds what. The processes of the node are those of
+    /proc below `host_root`.
+    """
+
+    def __init__(
+        self, observations: Observations, news: News, pod_resources: str, host_root: str = "/"
+    ) -> None:
         self._observations = observations
         self._news = news
+        self._pod_resources = pod_resources
+        self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
         self._failure = ""  # why it is not there
@@ -45,7 +56,12 @@ class Measuring:
             return
         await self.end()
         self._settings = settings
-        scrape = Scrape(lambda: self._offered, lambda: driver_usage.of(self._look), holders.ask)
+        scrape = Scrape(
+            lambda: self._offered,
+            lambda: driver_usage.of(self._look),
+            partial(holders.ask, socket=self._pod_resources),
+            proc=self._proc,
+        )
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
         before, self._failure = self._failure, "" if failed is None else failed.message

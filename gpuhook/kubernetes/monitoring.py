@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from functools import partial
 
 from gpuhook.kubernetes import health_evidence, health_file
@@ -25,7 +26,7 @@ from gpuhook.kubernetes.watcher import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from gpuhook.kubernetes.configuration import Health
     from gpuhook.kubernetes.devices import Device
@@ -58,7 +59,7 @@ class Monitoring:
         self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
-        self._is_away = False  # the driver, at the last look
+        self._is_gone = False  # the driver, at the last look
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -73,15 +74,18 @@ class Monitoring:
         """Take what was seen of the node, and watch the GPUs that are there."""
         gpus = look.seen.gpus
         self._told_ended(self._book.evidence(health_evidence.read(gpus, self._host_root)))
-        is_back, self._is_away = self._is_away, look.trouble is not None
         if look.trouble is not None:
+            self._is_gone = True
             self._book.driver_gone(f"the driver does not answer: {look.trouble.message}")
         else:
             self._book.driver_back()
+            if self._is_gone and self._watcher is not None:
+                self._watcher.restart()
+            self._is_gone = False
             for sentence in self._book.seen(gpus, time.time()):
                 self._news.bad("GpuLost", sentence)
             uuids = [gpu.uuid for gpu in gpus if gpu.uuid and gpu.lost is None]
-            self._watch(look, uuids, loop, is_back=is_back)
+            self._watch(look, uuids, loop)
         self._changed()
 
     def polled(self) -> None:
@@ -105,6 +109,7 @@ class Monitoring:
             for uuid, reason in message.unwatched.items():
                 self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
             self._lost(message.lost)
+            self._book.was_unwatched()
         elif isinstance(message, Failed):
             self._failed(message)
         else:
@@ -117,15 +122,25 @@ class Monitoring:
         if library == self._library:
             self.heard(message)
 
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Leave NVML to others for a while: who starts it then sees the GPUs that there are now."""
+        watcher = self._watcher
+        if watcher is not None:
+            await asyncio.to_thread(watcher.set_aside, _ENDS_WITHIN)
+        try:
+            yield
+        finally:
+            if watcher is not None:
+                watcher.resume()
+
     async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""
         if self._watcher is not None:
             self._watcher.stop()
             await asyncio.to_thread(self._watcher.join, _ENDS_WITHIN)
 
-    def _watch(
-        self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop, *, is_back: bool
-    ) -> None:
+    def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
         if look.is_dump:
             return
         library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
@@ -140,8 +155,6 @@ class Monitoring:
             self._watcher.start(uuids)
         else:
             self._watcher.watch(uuids)
-            if is_back:
-                self._watcher.restart()  # it may be in a pause, and hear of no XID
 
     def _reported(self, report: Reported) -> None:
         verdict = self._book.xid(report, report.action, time.time())

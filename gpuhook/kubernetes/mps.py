@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuhook.errors import fault
 from gpuhook.kubernetes.allocation import Mount
 from gpuhook.kubernetes.configuration import MPS
+from gpuhook.kubernetes.devices import capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ CONTAINER_PIPE = "/run/nvidia-mps/pipe"
 CONTAINER_SHM = "/dev/shm"  # noqa: S108 # where the client library looks
 _MIB = 1 << 20
 # Clients that one device can serve, by the first compute capability that can.
-_CLIENTS = (((7, 0), 48), ((3, 5), 16))
+MOST_CLIENTS = 48
+_CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,9 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
 
 def most_clients(compute_capability: str | None) -> int | None:
     """Return how many clients a device serves, 0 if it knows no MPS, None if nobody can tell."""
-    if compute_capability is None:
+    found = capability(compute_capability)
+    if found is None:
         return None
-    major, _, minor = compute_capability.partition(".")
-    found = (int(major), int(minor or 0))
     return next((most for first, most in _CLIENTS if found >= first), 0)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import mps, mps_left
 from gpuhook.kubernetes.allocation import Allocation
-from gpuhook.kubernetes.mps_daemon import PROGRAM, MpsDaemon
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.devices import Resource
     from gpuhook.kubernetes.mps import MpsPlan
+    from gpuhook.kubernetes.mps_daemon import MpsDaemon
     from gpuhook.kubernetes.node_look import Look
 
 
@@ -94,6 +94,7 @@ class MpsKeeping:
 
 
 def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
+    from gpuhook.kubernetes.mps_daemon import MpsDaemon  # of few nodes
     from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
     library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
@@ -113,6 +114,8 @@ def _reason(error: GpuhookError | OSError) -> str:
 
 def _program(look: Look) -> str:
     """Return the daemon's program: the driver's own, else the one on the search path."""
+    from gpuhook.kubernetes.mps_daemon import PROGRAM
+
     for file in look.seen.files:
         if os.path.basename(file.container_path) == PROGRAM:
             return file.host_path

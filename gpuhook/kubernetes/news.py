@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gpuhook.kubernetes.node_events import NORMAL, WARNING
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from gpuhook.errors import GpuhookError
     from gpuhook.kubernetes.node_events import NodeEvents
+
+NORMAL, WARNING = "Normal", "Warning"  # the types of events
 
 
 class News:

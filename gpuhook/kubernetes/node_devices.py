@@ -15,7 +15,7 @@ from gpuhook.errors import fault
 from gpuhook.kubernetes import device_names
 from gpuhook.kubernetes.configuration import Naming
 from gpuhook.kubernetes.devices import Device
-from gpuhook.vendors.nvidia.selection import node_path
+from gpuhook.vendors.nvidia.selection import is_divided, node_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def found(node: Node, configuration: Configuration) -> tuple[tuple[Named, ...], 
 
     Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
     """
-    warnings: list[str] = []
-    gpus = _included(node.gpus, configuration.own.exclude_devices, warnings)
+    gpus, unknown = included(node.gpus, configuration.own.exclude_devices)
+    warnings = [f"gpuhook.excludeDevices: no device of this node is {name!r}" for name in unknown]
     gpus = [gpu for gpu in gpus if _has_uuid(gpu, warnings)]
     strategy = configuration.flags.mig_strategy
     if strategy == "single":
@@ -65,13 +65,11 @@ def found(node: Node, configuration: Configuration) -> tuple[tuple[Named, ...], 
     return tuple(placed.values()), tuple(warnings)
 
 
-def in_mig_mode(gpu: Gpu) -> bool:
-    """Return whether `gpu` is divided: only its MIG instances can be used."""
-    return gpu.mig_mode == "enabled" or bool(gpu.instances)
+def included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...]) -> tuple[list[Gpu], tuple[str, ...]]:
+    """Return (the GPUs with the instances that no name in `excluded` means, names of nothing).
 
-
-def _included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...], warnings: list[str]) -> list[Gpu]:
-    """Return the GPUs and instances that no name in `excluded` means, by index."""
+    The GPUs are by index; one of which all instances are excluded is so itself.
+    """
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
     keys = {device_names.key(name): name for name in excluded}
     known: set[str] = set()
@@ -83,12 +81,7 @@ def _included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...], warnings: list[s
         instances = tuple(part for part, own in parts.items() if keys.keys().isdisjoint(own))
         if keys.keys().isdisjoint(names) and (instances or not parts):
             kept.append(replace(gpu, instances=instances))
-    warnings += [
-        f"gpuhook.excludeDevices: no device of this node is {name!r}"
-        for own, name in keys.items()
-        if own not in known
-    ]
-    return kept
+    return kept, tuple(name for own, name in keys.items() if own not in known)
 
 
 def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:
@@ -101,10 +94,10 @@ def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:
 def _alike(gpus: list[Gpu], warnings: list[str]) -> list[Gpu]:
     """Return the GPUs that MIG strategy single can offer together. Raises GH1840 to GH1842."""
     told = [gpu for gpu in gpus if gpu.lost is None or gpu.mig_mode is not None]
-    divided = [gpu for gpu in told if in_mig_mode(gpu)]
+    divided = [gpu for gpu in told if is_divided(gpu)]
     if not divided:
         return gpus
-    whole = [gpu for gpu in told if not in_mig_mode(gpu)]
+    whole = [gpu for gpu in told if not is_divided(gpu)]
     if whole:
         raise fault("GH1840", divided=_listed(divided), whole=_listed(whole))
     empty = [gpu for gpu in divided if not gpu.instances and gpu.lost is None]
@@ -137,7 +130,7 @@ def _listed(gpus: list[Gpu]) -> str:
 def _named(
     gpu: Gpu, configuration: Configuration, strategy: str, warnings: list[str]
 ) -> Iterator[Named]:
-    if not in_mig_mode(gpu):
+    if not is_divided(gpu):
         device = _whole(gpu)
         name = _first(configuration.gpus, gpu.name or "")
         if name is None:
@@ -200,7 +193,7 @@ def _whole(gpu: Gpu) -> Device:
         index=str(gpu.index),
         gpu=uuid,
         gpu_index=gpu.index,
-        paths=() if gpu.minor is None else (node_path(gpu),),
+        paths=() if gpu.minor is None else tuple(node_paths(gpu)),
         host_paths=(),
         model=gpu.name,
         memory_bytes=gpu.memory_bytes,
@@ -210,14 +203,11 @@ def _whole(gpu: Gpu) -> Device:
 
 
 def _part(gpu: Gpu, instance: MigInstance) -> Device:
-    minors = (instance.gpu_instance_minor, instance.compute_instance_minor)
-    capabilities = [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors if minor is not None]
-    whole = _whole(gpu)
     return replace(
-        whole,
+        _whole(gpu),
         uuid=instance.uuid,
         index=f"{gpu.index}:{instance.index}",
-        paths=(*whole.paths, *capabilities),
+        paths=() if gpu.minor is None else tuple(node_paths(gpu, instance)),
         memory_bytes=instance.memory_bytes,
         profile=instance.profile,
         instance=(instance.gpu_instance, instance.compute_instance),

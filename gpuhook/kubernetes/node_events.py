@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.kubernetes.api_server import ApiServer
 
-NORMAL, WARNING = "Normal", "Warning"
 COMPONENT = "gpuhook-device-plugin"
 QUIET_SECONDS = 300.0
 _PER_MINUTE = 10
@@ -54,8 +53,8 @@ class NodeEvents:
     async def tell(self, kind: str, reason: str, key: str, message: str) -> bool:
         """Create an event unless one of the same reason and key was created just now.
 
-        `kind` is NORMAL or WARNING, `reason` a word ("GpuUnhealthy"), `key` what it is about (a
-        GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
+        `kind` is NORMAL or WARNING of news.py, `reason` a word ("GpuUnhealthy"), `key` what it is
+        about (a GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
         """
         from gpuhook.errors import GpuhookError
         from gpuhook.kubernetes import daemon_thread

@@ -26,7 +26,8 @@ class Look:
     """What there was to see. `seen` has paths as this process opens them, `node` the host's.
 
     `trouble` is why the driver did not answer, or None; then there is nothing else. `signature`
-    tells, without NVML, whether it is time for another look.
+    tells, without NVML, whether it is time for another look; it is empty if the node changed during
+    this one, which may have seen half of it.
     """
 
     node: Node = field(default_factory=lambda: Node(Driver()))
@@ -36,6 +37,11 @@ class Look:
     signature: tuple[str, ...] = ()
     trouble: GpuhookError | None = None
     is_dump: bool = False  # from --inventory: there is no driver to ask
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the driver answered and has lost no GPU: /proc does not tell when one is back."""
+        return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)
 
 
 def look(launch: Launch, configuration: Configuration) -> Look:
@@ -56,14 +62,14 @@ def look(launch: Launch, configuration: Configuration) -> Look:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:
         return Look(places=places, signature=before, trouble=trouble)
-    # What changed under the look may or may not have been seen: then it differs from any later one.
-    is_steady = signature(launch.host_root, "") == before
+    changed_meanwhile = signature(launch.host_root, "") != before
     return Look(
         node=host_paths.at_host(seen, places),
         seen=seen,
         places=places,
         topology=topology,
-        signature=signature(launch.host_root, _libcuda(seen)) if is_steady else (),
+        # `before` is no signature of a look that succeeded, so the next comparison sees a change.
+        signature=before if changed_meanwhile else signature(launch.host_root, _libcuda(seen)),
     )
 
 
@@ -75,17 +81,20 @@ def has_changed(last: Look, launch: Launch) -> bool:
 
 
 def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
-    from gpuhook.vendors.nvidia import gather, nvml, topology
+    from gpuhook.vendors.nvidia import freshness, gather, nvml, nvml_library, topology
 
-    seen = gather.node(
-        gather.Roots(places.driver, places.dev, launch.host_root),
-        nvml_library_path=launch.nvml_library,
-        library_search_paths=launch.library_search_path,
-        require_nodes=False,
-        require_files=False,
-        create_nodes=True,
-    )
-    with nvml.opened(str(seen.driver.nvml), seen.driver.module_version):
+    search = launch.library_search_path
+    library = nvml_library.find(places.driver, library=launch.nvml_library, search_paths=search)
+    # Starting NVML may wake every GPU: it stays started until all has been asked.
+    with nvml.opened(library, freshness.module_version(launch.host_root) or None):
+        seen = gather.node(
+            gather.Roots(places.driver, places.dev, launch.host_root),
+            nvml_library_path=library,
+            library_search_paths=search,
+            require_nodes=False,
+            require_files=False,
+            create_nodes=True,
+        )
         return seen, topology.links(seen.gpus)
 
 

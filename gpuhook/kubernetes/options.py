@@ -21,7 +21,10 @@ from gpuhook.kubernetes.config_values import (
 FALLBACKS = ("named", "single", "empty")
 DEFAULT_LABEL = "nvidia.com/device-plugin.config"
 DEFAULT_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+DEFAULT_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
+DEFAULT_CDI_DIRECTORY = "/var/run/cdi"
 _ANY = Text()
+_FILE, _DIRECTORY, _NAME = (Text(stands_for=word) for word in ("FILE", "DIRECTORY", "NAME"))
 _LENIENT = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
 
 
@@ -107,7 +110,6 @@ _OF_THE_FILE = (
     _set("imex.channelIDs", "imex-channel-ids", "IMEX_CHANNEL_IDS", repeatable=True),
     _set("imex.required", "imex-required", "IMEX_REQUIRED"),
     _set("flags.gfd.noTimestamp", "no-timestamp", "GFD_NO_TIMESTAMP"),
-    _set("flags.gfd.sleepInterval", "sleep-interval", "GFD_SLEEP_INTERVAL"),
     _set("flags.gfd.outputFile", "output-file", "GFD_OUTPUT_FILE"),
     _set("flags.gfd.machineTypeFile", "machine-type-file", "GFD_MACHINE_TYPE_FILE"),
 )
@@ -147,43 +149,57 @@ _OWN = (
 )
 
 _LAUNCH = (
-    Option("config-file", ("CONFIG_FILE",), _ANY, "The configuration file."),
+    Option(
+        "config-file",
+        ("CONFIG_FILE",),
+        _FILE,
+        "The configuration file. Without one all defaults count.",
+    ),
     Option(
         "config-dir",
         ("GPUHOOK_CONFIG_DIR", "CONFIG_FILE_SRCDIR"),
-        _ANY,
-        "A directory of named configurations, such as a mounted ConfigMap, to choose from by the "
-        "node's label.",
+        _DIRECTORY,
+        "A directory of named configurations, such as a mounted ConfigMap: the node's label says "
+        "which one counts.",
     ),
     Option(
         "config-name-file",
         ("GPUHOOK_CONFIG_NAME_FILE",),
-        _ANY,
-        "A file with the name of the configuration to choose, instead of the node's label.",
+        _FILE,
+        "A file that says which one of --config-dir counts, instead of the node's label.",
     ),
     Option(
         "default-config",
         ("DEFAULT_CONFIG",),
-        _ANY,
-        "The name of the configuration of nodes without the label.",
+        _NAME,
+        "The one of --config-dir that counts on a node without the label.",
     ),
     Option(
         "fallback-strategies",
         ("FALLBACK_STRATEGIES",),
         Choices(FALLBACKS, may_be_empty=True),
-        "What counts without a label and a default: named (the one called default), single (the "
-        "only one), empty (all defaults); the first that there is.",
+        "What counts without a label and without --default-config: named (the one called "
+        "default), single (the only one), empty (all defaults); the first that there is. "
+        "Default: named,single.",
         repeatable=True,
     ),
-    Option("node-name", ("NODE_NAME",), _ANY, "The name of this node in the cluster."),
-    Option("node-label", ("NODE_LABEL",), _ANY, "The label that names a node's configuration."),
-    Option("pod-name", ("POD_NAME",), _ANY, "The name of the plugin's own pod."),
-    Option("namespace", ("NAMESPACE", "POD_NAMESPACE"), _ANY, "The namespace of that pod."),
+    Option(
+        "node-name",
+        ("NODE_NAME",),
+        _NAME,
+        "The name of this node in the cluster. Without it the API server is left alone.",
+    ),
+    Option(
+        "node-label",
+        ("NODE_LABEL",),
+        _NAME,
+        f"The label that names a node's configuration. Default: {DEFAULT_LABEL}.",
+    ),
     Option(
         "kubelet-socket",
         ("KUBELET_SOCKET",),
         OPTIONAL_PATH,
-        "The kubelet's socket; empty to serve without registering.",
+        f"The kubelet's socket; empty to serve without registering. Default: {DEFAULT_SOCKET}.",
         empty_counts=True,
     ),
     Option(
@@ -191,6 +207,18 @@ _LAUNCH = (
         ("GPUHOOK_PLUGIN_DIRECTORY",),
         PATH,
         "Where the plugin's sockets are. Default: where the kubelet's is.",
+    ),
+    Option(
+        "pod-resources-socket",
+        ("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET"),
+        PATH,
+        "The socket on which the kubelet tells which pod holds what.",
+    ),
+    Option(
+        "cdi-directory",
+        ("GPUHOOK_CDI_DIRECTORY",),
+        PATH,
+        "Where the engines of this node look for CDI specs.",
     ),
     Option(
         "strict-config",
@@ -201,15 +229,16 @@ _LAUNCH = (
     Option(
         "process-name",
         ("GPUHOOK_PROCESS_NAME",),
-        _ANY,
-        "What ps and /proc call the process, for those that send it signals by name: "
-        "nvidia-device-plugin.",
+        _NAME,
+        "What ps and /proc call the process, for what sends it signals by name, such as "
+        "nvidia-device-plugin. Default: as it was started.",
     ),
     Option(
         "inventory",
         ("GPUHOOK_INVENTORY",),
-        _ANY,
-        "Take the node from a dump or a profile instead of from this machine.",
+        Text(stands_for="FILE|PROFILE"),
+        "Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships with "
+        "gpuhook (t4, a100-mig, ...) instead of from this machine.",
     ),
     Option(
         "node-driver-root",
@@ -221,13 +250,19 @@ _LAUNCH = (
     Option(
         "node-dev-root", ("GPUHOOK_DEV_ROOT",), PATH, "Where this process has the driver's /dev."
     ),
-    Option("host-root", ("GPUHOOK_HOST_ROOT",), PATH, "Where the node's /proc and /sys are."),
-    Option("nvml-library", ("GPUHOOK_NVML_LIBRARY",), _ANY, "The libnvidia-ml.so.1 to ask."),
+    Option(
+        "host-root",
+        ("GPUHOOK_HOST_ROOT",),
+        PATH,
+        "Where the node's /proc and /sys are. Default: /.",
+    ),
+    Option("nvml-library", ("GPUHOOK_NVML_LIBRARY",), _FILE, "The libnvidia-ml.so.1 to ask."),
     Option(
         "library-search-path",
         ("GPUHOOK_LIBRARY_SEARCH_PATH",),
-        _ANY,
-        "A directory below the driver root to look for libraries in first.",
+        _DIRECTORY,
+        "A directory below the driver root to look for libraries in first; repeatable, in the "
+        "environment separated by colons.",
         repeatable=True,
         separator=":",
     ),
@@ -238,7 +273,7 @@ _WITHOUT_EFFECT = (
         "cdi-feature-flags",
         ("CDI_FEATURE_FLAGS",),
         _ANY,
-        "Without effect, accepted for NVIDIA's plugin.",
+        "Without effect: taken with a warning.",
         repeatable=True,
         ignored="the features of NVIDIA's CDI generator are not those of gpuhook's",
     ),
@@ -246,7 +281,7 @@ _WITHOUT_EFFECT = (
         "cdi-disable-hooks",
         ("CDI_DISABLE_HOOKS",),
         _ANY,
-        "Without effect, accepted for NVIDIA's plugin.",
+        "Without effect: taken with a warning.",
         repeatable=True,
         ignored="gpuhook's CDI specs have one hook of its own and none of NVIDIA's",
     ),
@@ -254,9 +289,14 @@ _WITHOUT_EFFECT = (
         "use-node-feature-api",
         ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
         Boolean(),
-        "Without effect, accepted for NVIDIA's plugin.",
-        ignored="gpuhook writes its labels to a file",
+        "Without effect: taken with a warning.",
+        ignored="gpuhook writes its labels to a file (--labels) or to the node (--label-node)",
     ),
 )
 
 OPTIONS = (*_OF_THE_FILE, *_OWN, *_LAUNCH, *_WITHOUT_EFFECT)
+# Of `gpuhook labels` alone: the plugin goes on for ever, and labels whenever something is new.
+LABEL_OPTIONS = (
+    _set("flags.gfd.sleepInterval", "interval", "GFD_SLEEP_INTERVAL"),
+    _set("flags.gfd.oneshot", "oneshot", "GFD_ONESHOT"),
+)

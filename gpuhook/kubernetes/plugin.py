@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from gpuhook.kubernetes import (
@@ -117,7 +118,7 @@ class Plugin:
         self._is_serving = False
         self._mps = MpsKeeping()
         self._observations = Observations()
-        self._told = TurnNews(news)
+        self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
             own.health, launch.host_root, triggers, news, self._observations.xid
         )
@@ -130,8 +131,10 @@ class Plugin:
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(self._observations, news)
-        self._lookout = Lookout(launch, triggers)
+        self._measuring = Measuring(
+            self._observations, news, launch.pod_resources_socket, launch.host_root
+        )
+        self._lookout = Lookout(launch, triggers, own.health.poll_seconds)
 
     async def keep(self) -> None:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
@@ -175,7 +178,7 @@ class Plugin:
             if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
                 raise
             self._told.turn_failed(error)
-            self._lookout.failed()
+            self._lookout.unsettled()
 
     async def _prepare(self, reasons: frozenset[Reason]) -> None:
         """Work out what is to be offered, if there is a reason to."""
@@ -195,16 +198,18 @@ class Plugin:
             self._observations.reloaded("refused")
             self._told.refused(error, self._loaded)
             return False
-        is_new = (loaded.digest, loaded.name) != (self._loaded.digest, self._loaded.name)
+        before = self._loaded
+        is_new = (loaded.configuration, loaded.name) != (before.configuration, before.name)
         self._observations.reloaded("applied" if is_new else "unchanged")
         self._loaded = loaded
-        self._told.taken()
         self._lookout.configured(loaded.configuration.own.health.poll_seconds)
         if is_new:
             self._told.configured(loaded)
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
+        else:
+            self._told.read(loaded)
         return is_new
 
     async def _work_out(self, reasons: frozenset[Reason]) -> None:
@@ -213,7 +218,9 @@ class Plugin:
         look = self._look
         is_anew = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
         if is_anew:
-            look = await self._slow(lambda: node_look.look(self._launch, configuration))
+            is_another = Reason.NODE in reasons and self._lookout.is_another_node()
+            async with self._monitoring.aside() if is_another else nullcontext():
+                look = await self._slow(lambda: node_look.look(self._launch, configuration))
             self._lookout.looked(look)
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy
@@ -223,8 +230,10 @@ class Plugin:
         )
         self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)
-        if is_anew:
+        if is_anew and look.is_whole and outcome.context.is_whole:
             self._lookout.settled()
+        elif is_anew:
+            self._lookout.unsettled()
 
     async def _slow(self, call: Callable[[], T]) -> T:
         """Return what `call` does in a thread of its own, as long as that takes.

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check before a container starts: its devices are healthy and have memory left.
 
-The kubelet asks Allocate once for the life of a container, and this before each of its starts.
+The kubelet asks Allocate once for the life of a container, and this before each of its starts. So
+an id may be one of a configuration with other replicas: what counts is its device.
 """
 
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.grant.replicas import device_of
 from gpuhook.kubernetes.allocate import chosen
 
 TYPE_CHECKING = False
@@ -29,17 +31,25 @@ def check(
 
     `unhealthy` has reasons by unit id or device UUID. `free_memory` returns the bytes that the
     device of a UUID has free, None where the driver cannot tell: that refuses nothing. It may
-    block. An id that is no longer there raises GH1850.
+    block. An id of which the device is no longer there raises GH1850.
     """
-    units = chosen(resource, ids)
-    for unit in units:
-        reason = unhealthy.get(unit.id) or unhealthy.get(unit.device.uuid)
+    uuids = _devices(resource, ids)
+    for name, uuid in uuids.items():
+        reason = unhealthy.get(name) or unhealthy.get(uuid)
         if reason:
-            raise fault("GH1857", id=unit.id, reason=reason)
+            raise fault("GH1857", id=name, reason=reason)
     if min_free_memory <= 0 or free_memory is None:
         return
-    for uuid in dict.fromkeys(unit.device.uuid for unit in units):
+    for uuid in dict.fromkeys(uuids.values()):
         free = free_memory(uuid)
         if free is not None and free < min_free_memory:
             needed = min_free_memory // _MEBIBYTE
             raise fault("GH1858", uuid=uuid, free=free // _MEBIBYTE, needed=needed)
+
+
+def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:
+    """Return the UUID of the device that each id is of; GH1850 where the resource has it not."""
+    known = {device.uuid for device in resource.devices}
+    found = {name: device_of(name) or name for name in ids}
+    chosen(resource, [name for name, uuid in found.items() if uuid not in known])
+    return found

@@ -15,7 +15,7 @@ from gpuhook.kubernetes.configuration import MPS, NOT_SHARED
 from gpuhook.kubernetes.devices import Resource, Unit
 from gpuhook.kubernetes.sharing import Share, shares
 from gpuhook.kubernetes.sharing_doubts import doubts
-from gpuhook.vendors.nvidia.selection import trouble
+from gpuhook.vendors.nvidia.selection import instance_trouble, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ def unusable(node: Node) -> dict[str, str]:
         if reason and gpu.uuid:
             found[gpu.uuid] = reason
         for instance in gpu.instances:
-            own = f"its GPU {gpu.index}: {reason}" if reason else instance.trouble
+            own = (
+                f"its GPU {gpu.index}: {reason}"
+                if reason
+                else instance_trouble(node, gpu, instance)
+            )
             if own and instance.uuid:
                 found[instance.uuid] = own
     return found

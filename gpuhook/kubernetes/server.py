@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from gpuhook.errors import GpuhookError, RequestError, fault, printable
-from gpuhook.kubernetes import messages
+from gpuhook.kubernetes import daemon_thread, messages
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from gpuhook.kubernetes.api import services
 
@@ -34,8 +34,8 @@ _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 Ki
 class Answers(Protocol):
     """Who decides. Each may raise GpuhookError: the kubelet is told its sentence and hint.
 
-    They are called in the event loop. So allocate() and preferred() answer from what is known, in
-    milliseconds; pre_start() may ask the driver, in a thread.
+    They are called in the event loop, so they answer from what is known, in milliseconds; but for
+    pre_start, which has a thread for each call and may ask a driver that hangs.
     """
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
@@ -46,7 +46,7 @@ class Answers(Protocol):
     ) -> list[str]:
         """Return the `size` ids that a container should get."""
 
-    async def pre_start(self, resource: Resource, ids: list[str]) -> None:
+    def pre_start(self, resource: Resource, ids: list[str]) -> None:
         """Return if a container that was allocated `ids` can start."""
 
 
@@ -205,7 +205,10 @@ class ResourceServer:
     ) -> api.PreStartContainerResponse:
         ids = list(request.devices_ids)
         if self.pre_start:
-            await self._answers.pre_start(self.resource, ids)
+            resource = self.resource
+            await daemon_thread.begin(
+                lambda: self._answers.pre_start(resource, ids), "gpuhook-pre-start"
+            )
             self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
         return api.PreStartContainerResponse()
 

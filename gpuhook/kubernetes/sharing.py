@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.devices import Device
     from gpuhook.kubernetes.node_devices import Named
 
-SUFFIX = ".shared"  # of a resource that renameByDefault renames
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -58,7 +56,20 @@ def shares(
             warnings.append(f"{where}: earlier entries for {entry.name} have device {indices}")
         of_device |= dict.fromkeys((named.device.uuid for named in free), entry)
     found = tuple(_share(named, of_device.get(named.device.uuid), sharing) for named in devices)
-    return found, tuple(warnings)
+    return found, (*warnings, *_mixed(devices, found))
+
+
+def _mixed(devices: tuple[Named, ...], found: tuple[Share, ...]) -> list[str]:
+    """Return a warning for each name under which devices of several resources are offered."""
+    before: dict[str, dict[str, None]] = {}
+    for named, share in zip(devices, found, strict=True):
+        before.setdefault(share.resource, {})[named.resource] = None
+    return [
+        f"{name} has the devices of {' and of '.join(sorted(names))}: a container that asks for "
+        "it may get any of them"
+        for name, names in before.items()
+        if len(names) > 1
+    ]
 
 
 def _section(sharing: Sharing) -> str:
@@ -68,10 +79,7 @@ def _section(sharing: Sharing) -> str:
 def _share(named: Named, entry: SharedResource | None, sharing: Sharing) -> Share:
     if entry is None:
         return Share(named.resource, named.device)
-    # One replica is not shared, so renameByDefault has nothing to say; a name that somebody
-    # wrote down is theirs.
-    by_default = sharing.rename_by_default and entry.replicas > 1
-    name = entry.rename or named.resource + (SUFFIX if by_default else "")
+    name = entry.offered_name(by_default=sharing.rename_by_default)
     return Share(name, named.device, max(entry.replicas, 1))
 
 

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 from gpuhook.kubernetes.configuration import MPS
+from gpuhook.kubernetes.devices import capability
+from gpuhook.kubernetes.mps import MOST_CLIENTS, most_clients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.devices import Device
     from gpuhook.kubernetes.sharing import Share
 
 _MIB = 1 << 20
 _LITTLE = 1 << 30  # bytes: a CUDA context alone takes a few hundred MiB
-_MANY = 48  # MPS clients of a GPU from Volta on: docs.nvidia.com/deploy/mps
-_MANY_OLD = 16  # and before Volta
+_MANY = MOST_CLIENTS  # of time slices too: nobody has use for as little of a GPU
 _PASCAL = (6, 0)
-_VOLTA = (7, 0)
 
 
 def doubts(shares: tuple[Share, ...], strategy: str) -> tuple[str, ...]:
@@ -29,8 +28,8 @@ def doubts(shares: tuple[Share, ...], strategy: str) -> tuple[str, ...]:
 
 
 def _preemption(share: Share, strategy: str) -> str:
-    capability = _capability(share.device)
-    if strategy == MPS or capability is None or capability >= _PASCAL:
+    known = capability(share.device.compute_capability)
+    if strategy == MPS or known is None or known >= _PASCAL:
         return ""
     return (
         f"{_model(share)} (compute capability {share.device.compute_capability}) is older than "
@@ -51,8 +50,8 @@ def _memory(share: Share) -> str:
 
 def _number(share: Share, strategy: str) -> str:
     if strategy == MPS:
-        capability = _capability(share.device)
-        most = _MANY_OLD if capability is not None and capability < _VOLTA else _MANY
+        clients = most_clients(share.device.compute_capability)
+        most = _MANY if clients is None else clients
         text = f"the MPS server of a {_model(share)} serves at most {most} clients"
     else:
         most = _MANY
@@ -64,8 +63,3 @@ def _model(share: Share) -> str:
     device = share.device
     name = device.model or "GPU"
     return f"{name} {device.profile}" if device.profile else name
-
-
-def _capability(device: Device) -> tuple[int, int] | None:
-    major, _, minor = (device.compute_capability or "").partition(".")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

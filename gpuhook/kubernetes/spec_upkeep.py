@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from gpuhook import files
 from gpuhook.cdi import rules, spec
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import freshness, jobs
+from gpuhook.kubernetes.context import Specs
+from gpuhook.vendors.nvidia import jobs
 from gpuhook.vendors.nvidia.roots import Root
 from gpuhook.vendors.nvidia.spec import HOOKS, Choices, describe
 from gpuhook.vendors.nvidia.words import PLUGIN_VENDOR
@@ -27,23 +28,8 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.extra_devices import Extra
     from gpuhook.vendors.nvidia.inventory import Node
 
-DIRECTORY = "/var/run/cdi"
 _VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
-
-
-@dataclass(frozen=True, slots=True)
-class Specs:
-    """What the specs describe: qualified names, and why there are none, or "".
-
-    `written` are the files that were changed.
-    """
-
-    vendor: str = PLUGIN_VENDOR
-    names: frozenset[str] = frozenset()
-    trouble: str = ""
-    written: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ def update(
     extras: tuple[Extra, ...],
     chosen: Hook,
     *,
-    directory: str = DIRECTORY,
+    directory: str,
     vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:
@@ -116,18 +102,6 @@ def update(
             continue
         names += _names(document)
     return Specs(vendor, frozenset(names), "", tuple(written), tuple(warnings))
-
-
-def is_current(node: Node, host_root: str = "/") -> bool:
-    """Return whether the host is still as `node` was when it was looked at, without NVML.
-
-    `node` is as this process sees it. A driver whose files were incomplete never counts as current:
-    they may be complete by now. GPUs that come and go are for NVML to tell.
-    """
-    libcuda = [f.host_path for f in node.files if f.soname == "libcuda.so.1"]
-    if node.files_trouble or not libcuda:
-        return False
-    return freshness.fingerprint(host_root, libcuda[0]) == node.fingerprint
 
 
 def _keep(document: Spec, directory: str) -> list[str]:

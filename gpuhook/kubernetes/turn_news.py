@@ -17,27 +17,33 @@ if TYPE_CHECKING:
 
 
 class TurnNews:
-    """Remembers what was told."""
+    """Remembers what was told. `pod_resources` is the socket that tells who holds what."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: News, pod_resources: str) -> None:
         self._news = news
+        self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
+        self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] = {}
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        self.taken()
         name = loaded.name or "without a name"
         self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
-        for finding in loaded.findings:
-            self._news.log.warning(str(finding))
+        self._doubts = frozenset()
+        self.read(loaded)
 
-    def taken(self) -> None:
-        """Take that the configuration is not faulty, or no longer: the next fault is news."""
+    def read(self, loaded: Loaded) -> None:
+        """Tell what is doubtful in a configuration that says the same, as far as that is new."""
         self._refused = ""
+        doubts = {str(finding): finding.hint for finding in loaded.findings}
+        for doubt, hint in doubts.items():
+            if doubt not in self._doubts:
+                self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
+        self._doubts = frozenset(doubts)
 
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""
@@ -97,7 +103,7 @@ class TurnNews:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await holders.ask()
+        holdings = await holders.ask(socket=self._pod_resources)
         held = {
             unit: (holder.namespace, holder.pod, holder.container)
             for unit, holder in holdings.holders.items()

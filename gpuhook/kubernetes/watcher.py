@@ -140,6 +140,10 @@ class Watcher:
         self._sleep = sleep or self._wake.wait
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._may_open = threading.Event()
+        self._may_open.set()
+        self._closed = threading.Event()
+        self._closed.set()
         self._uuids: tuple[str, ...] = ()
         self._is_stale = False  # the watch does not have these GPUs yet
         self._to_ask: tuple[str, ...] = ()
@@ -161,10 +165,25 @@ class Watcher:
                 self._wake.set()
 
     def restart(self) -> None:
-        """Start NVML anew at once: the driver is another, or is back."""
+        """Start NVML anew at once: the driver is back."""
         with self._lock:
             self._is_stale = True
             self._wake.set()
+
+    def set_aside(self, timeout: float) -> bool:
+        """Have NVML ended here until resume(), and return whether it is: it takes a wait's length.
+
+        NVML lists the GPUs that there were when the first of a process started it, so one that was
+        plugged in shows only after the last has ended it. A pause after a failure goes on.
+        """
+        with self._lock:
+            self._may_open.clear()
+            self._is_stale = True
+        return self._closed.wait(timeout)
+
+    def resume(self) -> None:
+        """Wait for events again after set_aside()."""
+        self._may_open.set()
 
     def ask(self, uuids: Sequence[str]) -> None:
         """Have the recovery actions of these GPUs read and posted, within a wait's length."""
@@ -175,6 +194,7 @@ class Watcher:
         """Tell the thread to end, within a wait's length."""
         with self._lock:
             self._stopped.set()
+            self._may_open.set()
             self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -185,6 +205,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
+                self._may_open.wait()
                 self._session()
             except GpuhookError as error:
                 self._rest(error.message)
@@ -196,8 +217,15 @@ class Watcher:
         with self._lock:
             uuids, self._is_stale = self._uuids, False
             self._wake.clear()
-            if self._stopped.is_set():
+            if self._stopped.is_set() or not self._may_open.is_set():
                 return
+            self._closed.clear()
+        try:
+            self._watched(uuids)
+        finally:
+            self._closed.set()
+
+    def _watched(self, uuids: tuple[str, ...]) -> None:
         with self._source.open() as watch:
             unwatched = watch.register(uuids)
             is_told = False

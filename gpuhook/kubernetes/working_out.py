@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.kubernetes import context, extra_devices, preferred, resources, spec_upkeep
-from gpuhook.kubernetes.context import Context
+from gpuhook.kubernetes import context, extra_devices, preferred, resources
+from gpuhook.kubernetes.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
 from gpuhook.kubernetes.resources import Offer
 
@@ -56,9 +56,13 @@ def _specs(
     configuration: Configuration,
     look: Look,
     extras: tuple[extra_devices.Extra, ...],
-) -> spec_upkeep.Specs:
+) -> Specs:
     """Write the CDI specs, if any strategy names devices by them."""
     if not set(configuration.flags.plugin.device_list_strategy) & set(context.CDI_STRATEGIES):
-        return spec_upkeep.Specs()
+        return Specs()
+    from gpuhook.kubernetes import spec_upkeep  # with all that makes specs
+
     hook = spec_upkeep.hook(configuration.flags)
-    return spec_upkeep.update(look.node, extras, hook, host_root=launch.host_root)
+    return spec_upkeep.update(
+        look.node, extras, hook, directory=launch.cdi_directory, host_root=launch.host_root
+    )

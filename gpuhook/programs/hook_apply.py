@@ -19,10 +19,12 @@ from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
 from gpuhook.programs import hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
+from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
     from gpuhook.engine_log import EngineLog
@@ -108,7 +110,7 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         "bundle": state.bundle,
         "devices": [],
         "nodes": nodes,
-        "replicas": told_replicas.of(state.spec, (), lambda: _known_devices(nodes)),
+        "replicas": told_replicas.of(state.spec, (), lambda: _known_devices(nodes, log)),
         "requested": [],
         "source": "CDI, applied by the engine",
         "route": "cdi",
@@ -122,7 +124,18 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         log.warning(trouble)
 
 
-def _known_devices(nodes: list[str]) -> list[str]:
-    """Return the UUIDs of what the container has, as far as this node's inventory tells."""
+def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:
+    """Return the UUIDs of what the container has, as far as this node's inventory tells.
+
+    Where nobody has made one, on a node whose specs are all a device plugin's, those specs tell.
+    """
     known = known_node.uuids()
-    return [known[path] for path in nodes if path in known]
+    if known:
+        return [known[path] for path in nodes if path in known]
+    from gpuhook.programs import granting
+
+    return granting.Granting(Settings(), log, _pass_over).covered(nodes)
+
+
+def _pass_over(_path: str) -> None:
+    """Do without a YAML spec that nobody has compiled yet: no interpreter is started for a note."""

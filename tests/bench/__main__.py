@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: what a container start costs, as ratios of the design's budgets, in one table."""
+"""`make bench`: what a container start costs, as ratios, and what the device plugin costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuhook.programs.cli.tables import table
-from tests.bench import cases
+from tests.bench import cases, plugin
 from tests.bench.measure import Case, interleaved
 from tests.bench.stage import stage, unmount_below
 
@@ -44,10 +44,27 @@ LINES = (
 
 
 def main() -> None:
-    """Measure and print the table."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=25, help="runs of each case (default 25)")
+    parser.add_argument("--plugin", action="store_true", help="the device plugin alone")
     options = parser.parse_args()
+    if not options.plugin:
+        _containers(parser, options.rounds)
+        print()
+    _plugin()
+
+
+def _plugin() -> None:
+    with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
+        rows = []
+        for figure in plugin.figures(Path(place)):
+            print(f"measured {figure.what}", file=sys.stderr)
+            rows.append(figure.row())
+    print(table(("WHAT", "MEASURED", "BUDGET", "MET"), rows), end="")
+
+
+def _containers(parser: argparse.ArgumentParser, rounds: int) -> None:
     if os.geteuid() != 0:
         parser.error("real runtimes need root")
     if os.environ.get("GPUHOOK_BENCH_NAMESPACE") != "1":
@@ -59,9 +76,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
         took: dict[str, float] = {}
         try:
-            for group, rounds in _groups(Path(place), options.rounds):
+            for group, times in _groups(Path(place), rounds):
                 print(f"measuring {', '.join(case.name for case in group)}", file=sys.stderr)
-                took.update(interleaved(group, rounds))
+                took.update(interleaved(group, times))
         finally:
             unmount_below(place)
     print(report(took), end="")

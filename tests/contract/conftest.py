@@ -18,6 +18,9 @@ from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
 from tests.contract.product import Product, product
 from tests.contract.runtimes import CGROUPS
+from tests.kubelet.running import real_kubelet, run
+
+__all__ = ["real_kubelet", "run"]
 
 HERE = Path(__file__).parent
 LOCK = "/run/gpuhook-tests.lock"

@@ -63,15 +63,26 @@ class Cri:
     messages: Any
     runtime: Any
 
-    def pod(self, name: str, handler: str, namespace: str = "default") -> Pod:
-        """Run the sandbox of a pod whose runtimeClass names `handler`."""
+    def pod(
+        self,
+        name: str,
+        handler: str,
+        namespace: str = "default",
+        annotations: Mapping[str, str] | None = None,
+    ) -> Pod:
+        """Run the sandbox of a pod whose runtimeClass names `handler`.
+
+        `annotations` are the pod's own, which its user writes.
+        """
+        uid = uuid4().hex
         config = self.messages.PodSandboxConfig(
-            metadata={"name": name, "uid": uuid4().hex, "namespace": namespace},
-            log_directory=str(self.place / "logs" / name),
+            metadata={"name": name, "uid": uid, "namespace": namespace},
+            log_directory=str(self.place / "logs" / f"{namespace}_{name}_{uid}"),
             labels={
                 "io.kubernetes.pod.name": name,
                 "io.kubernetes.pod.namespace": namespace,
             },
+            annotations=annotations or {},
             linux={"cgroup_parent": "/gpuhook-tests", "security_context": _HOST_NETWORK},
         )
         Path(config.log_directory).mkdir(parents=True, exist_ok=True)
@@ -87,8 +98,11 @@ class Cri:
         env: Mapping[str, str] | None = None,
         name: str = "main",
     ) -> Container:
-        """Create and start a container with `given`, as the kubelet hands an allocation on."""
-        envs = {**(env or {}), **given.envs}
+        """Create and start a container with `given`, as the kubelet hands an allocation on.
+
+        The pod's own `env` counts more than the allocation's.
+        """
+        envs = {**given.envs, **(env or {})}
         config = self.messages.ContainerConfig(
             metadata={"name": name},
             image={"image": IMAGE},
@@ -125,6 +139,11 @@ class Cri:
         made = self.runtime.CreateContainer(request, timeout=SECONDS)
         self.runtime.StartContainer(made, timeout=SECONDS)
         return Container(made.container_id, Path(pod.config.log_directory, f"{name}.log"))
+
+    def output(self, container: Container) -> str:
+        """Return what the container has written so far, its errors too."""
+        wrote = _result(0, container.log)
+        return wrote.stdout + wrote.stderr
 
     def ended(self, container: Container) -> Result:
         """Wait until the container has exited and return how, and what it wrote."""
@@ -220,5 +239,6 @@ def _config(place: Path, handlers: Mapping[str, Path | str]) -> str:
     for name, program in handlers.items():
         runtime = f"{plugin}.containerd.runtimes.{name}"
         lines += [f"[{runtime}]", 'runtime_type = "io.containerd.runc.v2"']
+        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as the README says
         lines += [f"[{runtime}.options]", f'BinaryName = "{program}"']
     return "\n".join(lines) + "\n"

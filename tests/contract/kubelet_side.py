@@ -7,9 +7,24 @@ import os
 import stat
 from pathlib import Path
 
-from gpuhook.kubernetes.allocation import Allocation, DeviceSpec
+from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
+from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
+
+
+def read(response: api.ContainerAllocateResponse) -> Allocation:
+    """Return what the kubelet reads in the answer of Allocate for one container."""
+    return Allocation(
+        envs=dict(response.envs),
+        mounts=tuple(Mount(m.container_path, m.host_path, m.read_only) for m in response.mounts),
+        devices=tuple(
+            DeviceSpec(node.container_path, node.host_path, node.permissions)
+            for node in response.devices
+        ),
+        annotations=dict(response.annotations),
+        cdi_devices=tuple(device.name for device in response.cdi_devices),
+    )
 
 
 def hand(given: Allocation, bundle: Bundle) -> None:

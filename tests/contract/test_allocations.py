@@ -16,8 +16,8 @@ from gpuhook.kubernetes import host_paths, spec_upkeep
 from gpuhook.kubernetes.allocate import allocate
 from gpuhook.kubernetes.allocation import Allocation
 from gpuhook.kubernetes.configuration import Configuration, Flags, PluginFlags
+from gpuhook.kubernetes.context import Specs
 from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.spec_upkeep import Specs
 from gpuhook.vendors.nvidia import gather
 from gpuhook.vendors.nvidia.inventory import Node
 from tests.contract import engines

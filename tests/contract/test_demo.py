@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.product import Product
-from tests.demo import scene
+from tests.demo import act2, scene
+from tests.demo.page import Page
 
 
 def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +33,8 @@ def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.Mo
             subprocess.run([*commands[-1].split()], check=True)
     assert node8.device(0) in said["gpuhook inspect notebook"]
     assert "notebook" in said["gpuhook ps"]
+
+
+def test_the_kubernetes_node_keeps_its_promises(node8: Product, tmp_path: Path) -> None:
+    """The scenario of the seeds: ConfigMap, labels, two pods on one GPU, and a fault."""
+    assert act2.play(Page(), node8, tmp_path / "act2")

@@ -181,3 +181,19 @@ def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
     running.start()
     eventually(mark.exists, "a look that hangs")
     assert running.stop() == 0
+
+
+def test_driver_that_becomes_whole_is_noticed(tmp_path: Path, kubelet: Kubelet) -> None:
+    """A driver is installed file by file, and nothing in /proc tells when it is all there."""
+    node = make_node(tmp_path / "node", "t4")
+    files = Path(str(node.driver_root))
+    (libcuda,) = [path for path in files.rglob("libcuda.so.*.*") if not path.is_symlink()]
+    away = tmp_path / "libcuda"
+    libcuda.rename(away)
+    env = {"DEVICE_LIST_STRATEGY": "host-files", "GPUHOOK_HEALTH_POLL_INTERVAL": "200ms"}
+    with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env):
+        kubelet.wait_for_devices(GPU, 0, 4)
+        away.rename(libcuda)
+        kubelet.wait_for_devices(GPU, 4)
+        mounts = kubelet.allocate(GPU, 1).response.mounts
+    assert "/usr/local/nvidia/lib64/libcuda.so.1" in {mount.container_path for mount in mounts}

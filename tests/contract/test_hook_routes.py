@@ -175,6 +175,8 @@ def test_handler_of_containerd(node8: Product, tmp_path: Path) -> None:
     lines = [line.strip() for line in handler.partition("[plugins")[0].splitlines()]
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
     assert 'runtime_type = "io.containerd.runc.v2"' in lines
+    assert 'container_annotations = ["cdi.k8s.io/*"]' in lines
+    assert "pod_annotations = []" in lines  # what a pod says of itself asks for no GPU
 
 
 DEBIAN = """version = 2

@@ -125,6 +125,25 @@ def test_what_is_not_offered(
     assert "GH1102" in done.stderr
 
 
+def test_another_instance_in_its_place(
+    node8: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """By a spec from before instances were made anew, nothing is given; by a new one it is."""
+    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
+    instance = Path(own.node.host_root, "proc/driver/nvidia/capabilities/gpu0/mig/gi8")
+    instance.rename(instance.with_name("gi14"))
+    done = run(made, [own.runtime], env=own.on("runc"))
+    assert done.rc != 0
+    assert "GH1120" in done.stderr
+    assert "mig: was " in done.stderr
+    own.generate()
+    assert_instances(run(made, [own.runtime], env=own.on("runc")).view, "0:1")
+
+
 def test_who_holds_what(mig: Product, tmp_path: Path) -> None:
     """`gpuhook ps` shows the instance and its replica, by whatever name it was asked for."""
     mine = mig.apart(tmp_path / "node")

@@ -14,7 +14,7 @@ from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import Container, lifecycle
-from tests.demo.page import CROSS, TICK, Page
+from tests.demo.page import Page
 from tests.demo.reload import daemon_reload
 
 SECONDS = 5
@@ -97,7 +97,7 @@ def reloaded(page: Page, product: Product, trainer: Container) -> bool:
     after = product.gpuhook("inspect", "trainer", "-o", "json")
     clean = after.returncode == 0 and json.loads(after.stdout)["findings"] == []
     rows.append(("inspect finds nothing wrong any more", clean))
-    return ticked(page, rows)
+    return page.promises(rows)
 
 
 def attached(page: Page, product: Product, notebook: Container) -> bool:
@@ -119,7 +119,7 @@ def attached(page: Page, product: Product, notebook: Container) -> bool:
             held = {one["id"] for one in product.holders()}
             rows.append(("gpuhook ps tells both", held == {"trainer", "notebook"}))
     rows.append(("it is the same process", first_process(notebook) == before))
-    return ticked(page, rows)
+    return page.promises(rows)
 
 
 def said(page: Page, container: Container, answer: str, promise: str) -> tuple[str, bool]:
@@ -148,10 +148,3 @@ def shortened(text: str, lines: int = 8) -> str:
     rest = text.splitlines()[lines:]
     told = f"  ... and {len(rest)} more\n" if rest else ""
     return "".join(f"{line}\n" for line in text.splitlines()[:lines]) + told
-
-
-def ticked(page: Page, rows: list[tuple[str, bool]]) -> bool:
-    """Show which promises were kept; returns whether all were."""
-    page.say("")
-    page.ticks("promised", ["kept"], [(name, [TICK if kept else CROSS]) for name, kept in rows])
-    return all(kept for _, kept in rows)

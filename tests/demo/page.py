@@ -52,6 +52,12 @@ class Page:
             ]
             self._print("  " + "   ".join([name.ljust(first), *cells]), 0.1)
 
+    def promises(self, rows: Sequence[tuple[str, bool]]) -> bool:
+        """Print which promises were kept; returns whether all were."""
+        self.say("")
+        self.ticks("promised", ["kept"], [(name, [TICK if kept else CROSS]) for name, kept in rows])
+        return all(kept for _, kept in rows)
+
     def _painted(self, cell: str) -> str:
         if cell.startswith(TICK):
             return self._in("32", cell)

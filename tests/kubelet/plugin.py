@@ -36,6 +36,8 @@ class Answers:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.hangs: threading.Event | None = None  # what PreStartContainer waits for
+        self.waits = threading.Event()  # it does
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
         self._fail()
@@ -47,7 +49,10 @@ class Answers:
         self._fail()
         return [*must_include, *reversed(available)][: max(size, 0)]
 
-    async def pre_start(self, resource: Resource, ids: list[str]) -> None:
+    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+        if self.hangs is not None:
+            self.waits.set()
+            self.hangs.wait(20)
         self._fail()
 
     def _fail(self) -> None:

@@ -52,6 +52,7 @@ class PluginProcess:
     kubelet: Kubelet
     env: dict[str, str]
     options: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()  # what the command begins with, and becomes
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -80,7 +81,7 @@ class PluginProcess:
         command = [sys.executable, "-m", "gpuhook", "--log-format", "json", "device-plugin"]
         with (self.place / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *self.options], env=self.env, stdout=log, stderr=log
+                [*self.prefix, *command, *self.options], env=self.env, stdout=log, stderr=log
             )
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -133,6 +134,7 @@ def plugin(
     text: str = TIME_SLICING,
     env: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
+    prefix: Sequence[str] = (),
 ) -> Iterator[PluginProcess]:
     """Start a plugin with this configuration on `node`, registered with `kubelet`; stop it."""
     place.mkdir(parents=True, exist_ok=True)
@@ -148,7 +150,7 @@ def plugin(
         "GPUHOOK_HEALTH_POLL_INTERVAL": "1s",
         **(env or {}),
     }
-    made = PluginProcess(place, node, kubelet, own, tuple(options))
+    made = PluginProcess(place, node, kubelet, own, tuple(options), tuple(prefix))
     made.config.write_text(text, encoding="utf-8")
     made.start()
     try:

@@ -120,12 +120,16 @@ def test_any_document(tree: object) -> None:
 
 @given(document=good)
 def test_what_is_printed_is_read_back(document: object) -> None:
-    """The configuration as a file gives the same configuration, without a finding."""
-    made = read(json.dumps(document).encode(), "file").configuration
+    """The configuration as a file gives the same configuration, and no other findings."""
+    reading = read(json.dumps(document).encode(), "file")
+    made = reading.configuration
     assert made is not None
     text = yaml.safe_dump(config_build.document(made))
     again = read(text.encode(), "file")
-    assert again.findings == ()
+    before, after = (
+        {(found.path, found.message) for found in one.findings} for one in (reading, again)
+    )
+    assert after <= before
     assert again.configuration == made
     assert config_source.digest(again.configuration) == config_source.digest(made)
 

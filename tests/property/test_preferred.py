@@ -46,7 +46,8 @@ def questions(draw: st.DrawFn, resource: Resource) -> tuple[list[str], list[str]
 
 
 def _score(resource: Resource, chosen: list[str], links: Table) -> int:
-    return aligned.total([unit.device for unit in resource.units if unit.id in chosen], links)
+    uuids = [unit.device.uuid for unit in resource.units if unit.id in chosen]
+    return sum(links.score(*pair) for pair in combinations(uuids, 2))
 
 
 @given(st.data(), machines())

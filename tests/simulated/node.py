@@ -76,8 +76,8 @@ def make_node(
     if layout != "gke":
         # Debian's loader knows nvidia/current by its alternatives only.
         _write_loader_cache(driver_root, [d for d in library_dirs if "current" not in d])
-    _write_proc_and_sys(host_root, facts)
-    devices = _write_devices(dev_root, facts) if real_nodes else ()
+    write_proc_and_sys(host_root, facts)
+    devices = write_devices(dev_root, facts) if real_nodes else ()
     node = replace(
         facts,
         driver=replace(facts.driver, nvml=str(nvml)),
@@ -171,7 +171,8 @@ def _write_loader_cache(root: Path, library_dirs: list[str]) -> None:
     subprocess.run(["/sbin/ldconfig", "-r", str(root)], check=True, capture_output=True)
 
 
-def _write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
+def write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
+    """Make the device nodes anew, and return them as they are."""
     (dev_root / "dev").mkdir(parents=True, exist_ok=True)
     devices = []
     for device in facts.device_nodes:
@@ -185,7 +186,16 @@ def _write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
     return tuple(devices)
 
 
-def _write_proc_and_sys(root: Path, facts: Node) -> None:
+def write_proc_and_sys(root: Path, facts: Node) -> None:
+    """Write the files; those that are there keep their inodes."""
+    for name, text in proc_and_sys(facts).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def proc_and_sys(facts: Node) -> dict[str, str]:
+    """Return the texts of the kernel's files, by path below its root."""
     recorded = dict(part.partition("=")[::2] for part in facts.fingerprint.split(","))
     version = facts.driver.version
     majors = "".join(f"{major:3} {name}\n" for name, major in facts.majors.items())
@@ -205,11 +215,7 @@ def _write_proc_and_sys(root: Path, facts: Node) -> None:
         texts[f"{driver}/gpus/{bus}/information"] = _information(gpu, bus)
         numa = _NUMA_NONE if gpu.numa_node is None else gpu.numa_node
         texts[f"sys/bus/pci/devices/{bus}/numa_node"] = f"{numa}\n"
-    texts |= {path.lstrip("/"): text for path, text in mig_node.files(facts).items()}
-    for name, text in texts.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    return texts | {path.lstrip("/"): text for path, text in mig_node.files(facts).items()}
 
 
 def _information(gpu: Gpu, bus: str) -> str:

@@ -33,14 +33,16 @@
  *                           on, in all sets, until the line "well"
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { TIMEOUT = 10, ARGUMENT_VERSION_MISMATCH = 25 };
 enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
-enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, POLL_NS = 5000000 };
+enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, SLICE_MS = 1000 };
 
 enum watch_question {
 	EVENTS, REGISTER, RECOVERY, REMAPPED, TOPOLOGY, NVLINK, PROCESSES, MODE, DISPLAY,
@@ -354,13 +356,16 @@ int nvmlDeviceGetUtilizationRates(const struct gpu *gpu, unsigned rates[2])
 	return more->has_rates ? SUCCESS : NOT_SUPPORTED;
 }
 
-/* The first version of the structure ends after the memory. */
+/* The first version of the structure ends after the memory. Drivers from 535.43 to 535.98, which
+ * knew confidential computing and no list of details yet, had one more number at its end.
+ */
 static int processes(const struct gpu *gpu, char kind, unsigned *number, void *array, size_t size)
 {
 	struct {
 		unsigned pid;
 		unsigned long long memory;
 		unsigned gpu_instance, compute_instance;
+		unsigned long long protected_memory;
 	} one;
 	unsigned found = 0, room = *number;
 	struct watched *more;
@@ -392,19 +397,29 @@ int nvmlDeviceGetComputeRunningProcesses(const struct gpu *gpu, unsigned *number
 	return processes(gpu, 'c', number, array, 16);
 }
 #else
+int nvmlDeviceGetConfComputeMemSizeInfo(void) { return NOT_SUPPORTED; }
+
+#ifdef NVML_STUB_NO_DETAIL_LIST
+enum { PROCESS_SIZE = 32 };
+#else
+enum { PROCESS_SIZE = 24 };
+
+int nvmlDeviceGetRunningProcessDetailList(void) { return NOT_SUPPORTED; }
+#endif
+
 int nvmlDeviceGetComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'c', number, array, 24);
+	return processes(gpu, 'c', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'g', number, array, 24);
+	return processes(gpu, 'g', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
-	return processes(gpu, 'm', number, array, 24);
+	return processes(gpu, 'm', number, array, PROCESS_SIZE);
 }
 
 int nvmlDeviceGetProcessUtilization(const struct gpu *gpu, struct sample *samples, unsigned *number,
@@ -491,10 +506,13 @@ int nvmlDeviceGetRemappedRows(const struct gpu *gpu, unsigned *correctable, unsi
 	return more->has_rows ? SUCCESS : NOT_SUPPORTED;
 }
 
+/* nvmlGpuFabricInfo_v2_t; nvmlGpuFabricState_t is one byte. */
 struct fabric {
 	unsigned version;
 	unsigned char cluster[16];
-	unsigned status, clique, state, health;
+	unsigned status, clique;
+	unsigned char state, padding[3];
+	unsigned health;
 };
 
 int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
@@ -510,6 +528,7 @@ int nvmlDeviceGetGpuFabricInfoV(const struct gpu *gpu, struct fabric *info)
 	info->status = SUCCESS;
 	info->clique = more->clique;
 	info->state = more->fabric_state;
+	memset(info->padding, 0xa5, sizeof info->padding); /* a copied structure's is anything */
 	info->health = 0;
 	return SUCCESS;
 }
@@ -655,15 +674,46 @@ static int event_read(struct event_set *set, const char *line, struct event *eve
 	return TIMEOUT;
 }
 
-static int event_wait(struct event_set *set, struct event *event, unsigned milliseconds)
+static long long clock_ms(void)
 {
-	struct timespec now, pause = { 0, POLL_NS };
-	char line[256];
-	long long end;
-	int said;
+	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	end = now.tv_sec * 1000ll + now.tv_nsec / 1000000 + milliseconds;
+	return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+/* Return a descriptor that can be read when something happens to the files of the stub. */
+static int files_watched(void)
+{
+	char directory[4096 + 32];
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	snprintf(directory, sizeof directory, "%s", events_path());
+	*strrchr(directory, '/') = 0;
+	if (fd >= 0)
+		inotify_add_watch(fd, directory, IN_CREATE | IN_DELETE | IN_MODIFY | IN_MOVE);
+	return fd;
+}
+
+/* Sleep until something happens, and not for long: nvmlShutdown and a full inotify tell nobody. */
+static void files_wait(int fd, long long milliseconds)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+	char events[4096];
+	int most = fd < 0 ? 5 : SLICE_MS;
+
+	if (poll(&ready, 1, milliseconds < most ? milliseconds : most) > 0)
+		while (read(fd, events, sizeof events) > 0)
+			;
+}
+
+/* A wait that has nothing to tell costs next to nothing, as with a driver. */
+static int event_wait_on(int fd, struct event_set *set, struct event *event, long long end)
+{
+	char line[256];
+	long long now;
+	int said;
+
 	for (;;) {
 		if (!started)
 			return UNINITIALIZED;
@@ -679,11 +729,21 @@ static int event_wait(struct event_set *set, struct event *event, unsigned milli
 		}
 		if (set->fails)
 			return set->fails;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec * 1000ll + now.tv_nsec / 1000000 >= end)
+		now = clock_ms();
+		if (now >= end)
 			return TIMEOUT;
-		nanosleep(&pause, NULL);
+		files_wait(fd, end - now);
 	}
+}
+
+static int event_wait(struct event_set *set, struct event *event, unsigned milliseconds)
+{
+	long long end = clock_ms() + milliseconds;
+	int fd = files_watched(), result = event_wait_on(fd, set, event, end);
+
+	if (fd >= 0)
+		close(fd);
+	return result;
 }
 
 int nvmlEventSetCreate(struct event_set **set)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.kubernetes.api_server import Access
+from gpuhook.kubernetes.service_account import Access
 
 Answer = Callable[["Asked"], None]
 

@@ -16,7 +16,7 @@ from gpuhook.kubernetes.configuration import (
 )
 from gpuhook.kubernetes.resources import Offer, offered
 from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
+from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
 
 T4 = dump_file.load("t4")
 H100 = dump_file.load("h100x8")
@@ -51,8 +51,13 @@ def instances(gpu: int, *profiles: str | None, **fields: Any) -> tuple[MigInstan
 
 
 def divided(node: Node, index: int, *profiles: str | None, **fields: Any) -> Node:
-    """Return `node` with one GPU in MIG mode, with an instance of each profile."""
+    """Return `node` with one GPU in MIG mode, with an instance of each profile, and its nodes."""
     parts = instances(index, *profiles, **fields)
+    minors = [(part.gpu_instance_minor, part.compute_instance_minor) for part in parts]
+    paths = [f"/dev/nvidia-caps/nvidia-cap{minor}" for pair in minors for minor in pair]
+    root = node.dev_root.rstrip("/")
+    nodes = [DeviceNode(path, root + path, 240, number) for number, path in enumerate(paths)]
+    node = replace(node, device_nodes=(*node.device_nodes, *nodes))
     return changed(node, index, mig_mode="enabled", instances=parts)
 
 

@@ -15,10 +15,9 @@ from gpuhook.kubernetes import context as contexts
 from gpuhook.kubernetes.allocate import allocate
 from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
 from gpuhook.kubernetes.configuration import Configuration, Flags, Own, PluginFlags
-from gpuhook.kubernetes.context import Context
+from gpuhook.kubernetes.context import Context, Specs
 from gpuhook.kubernetes.devices import Device, Resource, Unit
 from gpuhook.kubernetes.extra_devices import Extra
-from gpuhook.kubernetes.spec_upkeep import Specs
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Node
 

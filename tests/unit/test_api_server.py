@@ -16,14 +16,14 @@ from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import node_object
 from gpuhook.kubernetes.api_server import (
     MERGE_PATCH,
-    Access,
     ApiServer,
     GoneError,
-    in_cluster,
     is_forbidden,
 )
-from gpuhook.kubernetes.node_events import NORMAL, WARNING, NodeEvents, event
+from gpuhook.kubernetes.news import NORMAL, WARNING
+from gpuhook.kubernetes.node_events import NodeEvents, event
 from gpuhook.kubernetes.node_label import CONFIG_LABEL, NodeLabel
+from gpuhook.kubernetes.service_account import Access, in_cluster
 from tests.unit.api_stand_in import Answer, ApiStandIn, Asked, certificate, serving, status
 
 SECONDS = 20
@@ -108,7 +108,7 @@ def test_a_missing_permission_names_its_rule(stand_in: ApiStandIn) -> None:
     with pytest.raises(GpuhookError) as caught:
         node_object.set_labels(ApiServer(stand_in.access), "n1", {"a": "b"})
     assert is_forbidden(caught.value)
-    assert "patch nodes: off are feature labels" in caught.value.message
+    assert "may not patch nodes, which is needed for feature labels" in caught.value.message
     assert 'resources ["nodes"], verbs ["patch"]' in caught.value.hint
 
 

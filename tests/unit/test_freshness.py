@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from gpuhook.vendors.nvidia import freshness
 
+GPU = "proc/driver/nvidia/capabilities/gpu0/mig"
 BOOT = "proc/sys/kernel/random/boot_id"
 DEVICES = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  8 sd\n"
 
@@ -23,6 +25,9 @@ def host(tmp_path: Path) -> Path:
         ("sys/module/nvidia/version", "550.54.15\n"),
         ("proc/devices", DEVICES),
         ("proc/driver/nvidia-caps/mig-minors", "config 1\n"),
+        ("proc/driver/nvidia/capabilities/mig/config", "DeviceFileMinor: 1\n"),
+        (f"{GPU}/gi7/access", "DeviceFileMinor: 66\n"),
+        (f"{GPU}/gi7/ci0/access", "DeviceFileMinor: 67\n"),
         ("usr/lib/libcuda.so.550.54.15", "ELF"),
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +56,11 @@ def upgraded_in_place(host: Path) -> None:
     (host / "new").rename(library)
 
 
+def made_anew(host: Path) -> None:
+    """Put one GPU instance in another's place; the driver numbers both all the time."""
+    (host / GPU / "gi7").rename(host / GPU / "gi8")
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [
@@ -60,6 +70,9 @@ def upgraded_in_place(host: Path) -> None:
         ("majors", lambda host: (host / "proc/devices").write_text(DEVICES.replace("511", "510"))),
         ("majors", lambda host: (host / "proc/devices").write_text("195 nvidia-frontend\n")),
         ("mig", lambda host: (host / "proc/driver/nvidia-caps/mig-minors").write_text("gpu0 2\n")),
+        ("mig", made_anew),
+        ("mig", lambda host: (host / GPU / "gi7/ci1").mkdir()),
+        ("mig", lambda host: shutil.rmtree(host / GPU / "gi7")),
         ("tree", upgraded_in_place),
         ("tree", lambda host: (host / "usr/lib/libcuda.so.550.54.15").unlink()),
     ],
@@ -80,6 +93,14 @@ def test_other_devices_do_not_count(host: Path) -> None:
     assert taken(host) == before
 
 
+def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
+    """It is in no spec; a plugin in a container may not see it, and describes the same node."""
+    before = taken(host)
+    (host / GPU / "gi8").mkdir()
+    (host / GPU / "gi8/access").write_text("DeviceFileMinor: 75\n")
+    assert taken(host) == before
+
+
 def test_an_empty_host(tmp_path: Path) -> None:
     """Where nothing is, every part is empty, and differs from a host that has it."""
     empty = freshness.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
@@ -94,7 +115,6 @@ def test_version_of_the_module(host: Path) -> None:
     os.unlink(host / "sys/module/nvidia/version")
     assert not freshness.driver_is_loaded(str(host))
     file = host / "proc/driver/nvidia/version"
-    file.parent.mkdir()
     file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\nGCC 12.2.0\n")
     assert freshness.module_version(str(host)) == "550.54.15"
     assert freshness.driver_is_loaded(str(host))

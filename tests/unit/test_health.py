@@ -214,6 +214,17 @@ def test_a_gpu_is_asked_about_when_it_is_first_seen() -> None:
     assert made.to_ask() == ("GPU-1",)
 
 
+def test_gpus_that_were_unwatched_are_asked_about() -> None:
+    """An XID that nobody heard, while NVML was being started anew, shows in the driver's word."""
+    made = book()
+    assert made.to_ask() == ()
+    made.was_unwatched()
+    assert made.to_ask() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+    for gpu in made.to_ask():
+        made.action(gpu, "reset" if gpu == "GPU-2" else "none", 1.0)
+    assert list(made.unhealthy(WHOLE)) == ["GPU-2"]
+
+
 @pytest.mark.parametrize(
     "settings",
     [Health(ignores_all=True), Health(critical_xids=frozenset({79})), Health(ask_driver=False)],

@@ -167,3 +167,21 @@ def test_a_request_is_named_by_a_gpu() -> None:
     stray = Path(health_file.directory(), "clear", "stray")
     stray.touch()
     assert list(health_file.asked()) == [UUID]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])
+def test_marks_that_cannot_be_read_are_told(text: str) -> None:
+    """To a person it must not seem that all is well; the plugin begins anew."""
+    Path(health_file.directory()).mkdir(parents=True)
+    Path(health_file.path()).write_text(text)
+    shown = health("show")
+    assert shown.exit_code == 1
+    assert "GH1865" in shown.stderr
+    assert health_file.read() == ()
+
+
+def test_marks_that_anybody_can_write_are_not_believed() -> None:
+    """So it is said, too."""
+    health_file.write(marked().marks)
+    os.chmod(health_file.path(), 0o666)
+    assert "others than root can write it" in health("show").stderr

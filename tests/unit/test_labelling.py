@@ -1,152 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature labels that the device plugin keeps up to date, and the API server that fails."""
+"""The labels that the plugin keeps: where they are, and when they go."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from gpuhook.errors import fault
-from gpuhook.kubernetes import labelling, resources
-from gpuhook.kubernetes.configuration import Configuration
+from gpuhook.kubernetes import node_object
+from gpuhook.kubernetes.api_server import ApiServer
+from gpuhook.kubernetes.configuration import Configuration, Flags, LabelFlags, Own
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.kubernetes.resources import offered
+from gpuhook.logs import logger
+from tests.unit.offering import T4
 
-NODE = dump_file.load("t4")
-LOOK = Look(NODE, NODE, is_dump=True)
-
-
-class Log:
-    """Counts what is told."""
-
-    def __init__(self) -> None:
-        self.told = 0
-
-    def warning(self, _event: str, **_fields: object) -> None:
-        """Count one."""
-        self.told += 1
+LOOK = Look(T4, T4, is_dump=True)
+LAUNCH = Launch(inventory="t4", node_name="node-1")
 
 
-class Server:
-    """An API server that takes labels, or raises what `errors` still has."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self.errors = list(errors)
-        self.labels: dict[str, str | None] = {}
-        self.calls = 0
-
-    def patch(self, _path: str, body: dict[str, Any], _purpose: object) -> None:
-        """Take labels."""
-        self.calls += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        self.labels.update(body["metadata"]["labels"])
+def configured(path: Path, **own: Any) -> Configuration:
+    return Configuration(flags=Flags(gfd=LabelFlags(output_file=str(path))), own=Own(**own))
 
 
-def configuration(path: Path, **own: bool) -> Configuration:
-    made = Configuration()
-    gfd = replace(made.flags.gfd, output_file=str(path))
-    return replace(made, flags=replace(made.flags, gfd=gfd), own=replace(made.own, **own))  # type: ignore[arg-type]
+def kept(*configurations: Configuration, server: Any = None) -> None:
+    """Keep the labels under one configuration after the other, and end."""
+
+    async def turns() -> None:
+        labelling = Labelling(LAUNCH, server, News(logger(), None))
+        for configuration in configurations:
+            resources = offered(T4, configuration).resources
+            labelling.offered(configuration, LOOK, resources)
+            assert labelling._task is not None
+            await labelling._task
+        await labelling.end(configurations[-1])
+
+    asyncio.run(turns())
 
 
-def run(server: Server, log: Log, scenario: Callable[[Labelling], Awaitable[None]]) -> None:
-    async def ran() -> None:
-        launch = Launch(node_name="n1", inventory="t4")
-        made = Labelling(launch, server, News(log))  # type: ignore[arg-type]
-        await asyncio.wait_for(scenario(made), 30)
-
-    asyncio.run(ran())
-
-
-def offer(made: Labelling, wanted: Configuration) -> None:
-    made.offered(wanted, LOOK, resources.offered(NODE, wanted).resources)
+def test_the_file_stays_unless_it_is_to_go(tmp_path: Path) -> None:
+    path = tmp_path / "features.d" / "gfd"
+    kept(configured(path, labels=True))
+    assert "nvidia.com/gpu.product=Tesla-T4\n" in path.read_text("utf-8")
+    kept(configured(path, labels=True, remove_labels_on_exit=True))
+    assert not path.exists()
 
 
-async def until(wanted: Callable[[], object]) -> None:
-    while not wanted():
-        await asyncio.sleep(0.005)
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labelling, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(labelling, "_LONGEST_PAUSE", 0.001)
-
-
-def test_labels_that_failed_are_tried_again_without_a_turn(tmp_path: Path) -> None:
-    trouble = fault("GH1862", where="api", reason="Connection refused")
-    server, log = Server(trouble, trouble, trouble), Log()
-
-    async def scenario(made: Labelling) -> None:
-        offer(made, configuration(tmp_path / "gfd", label_node=True))
-        await until(lambda: server.labels)
-
-    run(server, log, scenario)
-    assert server.labels["nvidia.com/gpu.count"] == "1"
-    assert log.told == 1
-
-
-def test_labels_that_are_forbidden_are_not_tried_again(tmp_path: Path) -> None:
-    forbidden = fault("GH1863", verb="patch", resource="nodes", feature="labels")
-    server, log = Server(forbidden), Log()
-
-    async def scenario(made: Labelling) -> None:
-        wanted = configuration(tmp_path / "gfd", label_node=True)
-        for _ in range(2):
-            offer(made, wanted)
-            assert made._task is not None
-            await made._task
-
-    run(server, log, scenario)
-    assert (server.calls, log.told) == (1, 1)
-
-
-def test_nobody_waits_for_an_api_server_that_hangs(tmp_path: Path) -> None:
-    gate = threading.Event()
-    server = Server()
-    server.patch = lambda *_: gate.wait()  # type: ignore[assignment,method-assign]
-
-    async def scenario(made: Labelling) -> None:
-        offer(made, configuration(tmp_path / "gfd", labels=True, label_node=True))
-        await until((tmp_path / "gfd").exists)
-        await made.end(configuration(tmp_path / "gfd"))
-
-    run(server, Log(), scenario)
-    assert not gate.is_set()
-    gate.set()
-
-
-def test_file_that_moves_leaves_none_behind(tmp_path: Path) -> None:
-    async def scenario(made: Labelling) -> None:
-        offer(made, configuration(tmp_path / "old", labels=True))
-        await until((tmp_path / "old").exists)
-        offer(made, configuration(tmp_path / "new", labels=True))
-        await until((tmp_path / "new").exists)
-
-    run(Server(), Log(), scenario)
+def test_a_file_that_is_kept_no_more_goes(tmp_path: Path) -> None:
+    """NFD would go on to read it: after a move, and when the labels are switched off."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    kept(configured(old, labels=True), configured(new, labels=True))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    kept(configured(new, labels=True), configured(new))
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_are_removed_at_the_end_when_asked(tmp_path: Path) -> None:
-    server = Server()
-    wanted = configuration(
-        tmp_path / "gfd", labels=True, label_node=True, remove_labels_on_exit=True
-    )
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the labels of the node, which may be set."""
+    labels: dict[str, str] = {}
 
-    async def scenario(made: Labelling) -> None:
-        offer(made, wanted)
-        await until(lambda: made._on_node)
-        await made.end(wanted)
+    def set_labels(_server: ApiServer, name: str, wanted: dict[str, str | None]) -> None:
+        assert name == "node-1"
+        for key, value in wanted.items():
+            if value is None:
+                labels.pop(key)
+            else:
+                labels[key] = value
 
-    run(server, Log(), scenario)
-    assert not (tmp_path / "gfd").exists()
-    assert set(server.labels.values()) == {None}
+    monkeypatch.setattr(node_object, "set_labels", set_labels)
+    return labels
+
+
+def test_labels_of_the_node_go_when_they_are_kept_no_more(
+    tmp_path: Path, node: dict[str, str]
+) -> None:
+    labelled = configured(tmp_path / "gfd", label_node=True)
+    kept(labelled, server=object())
+    assert node["nvidia.com/gpu.product"] == "Tesla-T4"
+    kept(labelled, configured(tmp_path / "gfd"), server=object())
+    assert node == {}
+
+
+def test_a_node_that_cannot_be_labelled_is_told_once(tmp_path: Path) -> None:
+    """labelNode needs an API server; without one it must not look as if it were done."""
+    labelled = configured(tmp_path / "gfd", label_node=True)
+    with capture_logs() as logs:
+        kept(labelled, replace(labelled, own=replace(labelled.own, accelerator_label=True)))
+    assert [line["log_level"] for line in logs if "labelNode" in line["event"]] == ["warning"]

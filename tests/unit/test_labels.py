@@ -265,9 +265,10 @@ def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
     ]  # fmt: skip
 
 
-def test_excluded_gpus_in_mig_mode_are_not_told_of() -> None:
-    """A GPU that the plugin leaves alone does not count, whatever its mode."""
-    configuration = Configuration(own=Own(exclude_devices=("0",)))
+@pytest.mark.parametrize("name", ["0", "nvidia-a100-sxm4-40gb", "0:0"])
+def test_excluded_gpus_in_mig_mode_are_not_told_of(name: str) -> None:
+    """A GPU that the plugin leaves alone does not count, by whatever name it is excluded."""
+    configuration = Configuration(own=Own(exclude_devices=(name,)))
     assert labels(Node(DRIVER, (a100(0, "1g.5gb"),)), (), configuration, Facts()) == {
         "nvidia.com/vgpu.present": "false"
     }

@@ -15,7 +15,8 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.programs.cli import main
+from gpuhook.kubernetes.configuration import LabelFlags
+from gpuhook.programs.cli import labels, main
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -110,6 +111,7 @@ def test_gpus_that_single_cannot_offer() -> None:
         (["--config-file", "/nowhere"], {}, "GH1801"),
         (["--mig-strategy", "some"], {}, "GH1803"),
         ([], {"GFD_ONESHOT": "perhaps"}, "GH1803"),
+        (["--interval", "soon"], {}, "--interval: "),
     ],
 )
 def test_bad_options(arguments: list[str], env: dict[str, str], code: str) -> None:
@@ -212,3 +214,59 @@ def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> No
         finally:
             process.kill()
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "told"),
+    [
+        (("--interval", "5"), {}, "--interval: must be 0.1s or longer"),
+        ((), {"GFD_MIG_STRATEGY": "x"}, "variable GFD_MIG_STRATEGY: must be one of"),
+        ((), {"MIG_STRATEGY": "x"}, "variable MIG_STRATEGY: must be one of"),
+    ],
+)
+def test_a_bad_value_is_told_by_the_name_it_was_given_by(
+    arguments: tuple[str, ...], env: dict[str, str], told: str
+) -> None:
+    """Not by the name that the plugin has for it."""
+    failed = run("--inventory", "t4", *arguments, **env)
+    assert failed.exit_code == 1
+    assert told in failed.stderr
+
+
+def test_a_place_for_the_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """By the path that was given, not by that of a temporary file."""
+    failed = run("--inventory", "t4", "--output-file", str(tmp_path))
+    assert failed.exit_code == 1
+    assert f"{tmp_path}: Is a directory" in failed.stderr
+
+
+def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
+    """The reference's container may be told an interval, and leave the file as it is."""
+    said: dict[str, tuple[str, ...]] = dict.fromkeys(labels._OPTIONS, ())
+    said |= {"interval": ("60s",), "oneshot": ()}
+    asked = labels._asked(said)
+    assert (asked.goes_on, asked.path) == (True, LabelFlags().output_file)
+    assert labels._asked(said | {"output-file": ("",)}).path == ""
+    assert labels._asked(said | {"interval": ()}).path == ""
+
+
+def test_a_file_that_was_moved_is_not_left_behind(seed: str, tmp_path: Path) -> None:
+    """NFD reads every file of its directory, also one that nobody writes any more."""
+    first, second = tmp_path / "features.d" / "first", tmp_path / "features.d" / "second"
+    text = "flags: {gfd: {outputFile: %s}}\n"
+    Path(seed).write_text(text % first)
+    command = [sys.executable, "-m", "gpuhook", "labels", "--inventory", "t4"]
+    with subprocess.Popen(
+        [*command, "--config-file", seed, "--interval", "1h"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        try:
+            _until(first.exists)
+            Path(seed).write_text(text % second)
+            process.send_signal(signal.SIGHUP)
+            _until(second.exists)
+            assert not first.exists()
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()

@@ -1,97 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the device plugin take a turn: files that change, with and without inotify."""
+"""What makes the plugin take a turn by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes import directory_watch
-from gpuhook.kubernetes.config_source import ConfigSource
+from gpuhook.errors import fault
+from gpuhook.kubernetes import config_source, plugin
+from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.lookout import Lookout
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.node_signature import signature
 from gpuhook.kubernetes.triggers import Reason, Triggers
+from gpuhook.logs import logger
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+
+SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 
 
-def run(
-    path: Path,
-    scenario: Callable[[Triggers], Awaitable[None]],
-    seconds: float = 3600.0,
-    polled: Callable[[], None] = lambda: None,
-) -> None:
-    """Run `scenario` beside a lookout for the configuration at `path`."""
-
-    async def ran() -> None:
-        triggers = Triggers()
-        lookout = Lookout(Launch(ConfigSource(file=str(path)), inventory="t4"), triggers)
-        lookout.configured(seconds)
-        lookout.start(polled)
-        try:
-            await asyncio.wait_for(scenario(triggers), 30)
-        finally:
-            lookout.stop()
-
-    asyncio.run(ran())
+def missing(root: Path) -> Look:
+    """Return a look at a node whose driver does not answer."""
+    reason = fault("GH1204", path="libnvidia-ml.so.1", reason="none")
+    return Look(trouble=reason, signature=signature(str(root), ""))
 
 
-def test_file_that_a_link_is_set_to_is_watched(tmp_path: Path) -> None:
-    """The configuration is a link, which a configuration manager sets to another directory."""
+def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> list[float]:
+    """Return after how many seconds of its own clock each of `times` turns is asked for."""
+
+    async def collected() -> list[float]:
+        clock, now = asyncio.get_running_loop(), 0.0
+        found: list[float] = []
+        timers: list[tuple[float, object]] = []
+
+        def call_later(delay: float, call: object) -> asyncio.TimerHandle:
+            timers.append((now + delay, call))
+            return asyncio.TimerHandle(0, lambda: None, (), clock)
+
+        clock.call_later = call_later  # type: ignore[assignment,method-assign]
+        lookout.start(lambda: None)
+        lookout.looked(trouble)
+        lookout.unsettled()
+        while len(found) < times:
+            now, call = timers.pop(0)
+            assert callable(call)
+            call()
+            if triggers._pulled == {Reason.NODE}:
+                triggers._pulled.clear()
+                lookout.looked(trouble)
+                lookout.unsettled()
+                found.append(round(now, 3))
+        lookout.stop()
+        return found
+
+    return asyncio.run(collected())
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
+    """A driver that does not answer, or one of the GPUs that is lost."""
+    launch = Launch(host_root=str(tmp_path))
+    triggers = Triggers()
+    gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
+    lost = Look(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
+    trouble = lost if is_lost else missing(tmp_path)
+    times = looks(Lookout(launch, triggers, 10.0), triggers, trouble, 5)
+    assert times == [10, 30, 70, 130, 190]
+
+
+def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
+    """A driver that is missing at the start is looked for as often as the configuration says."""
     config = tmp_path / "config.yaml"
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config").write_text("")
-    config.symlink_to("first/config")
-
-    async def scenario(triggers: Triggers) -> None:
-        new = tmp_path / "new"
-        new.symlink_to("second/config")
-        new.rename(config)
-        assert await triggers.next() == {Reason.CONFIGURATION}
-        (tmp_path / "second" / "config").write_text("version: v1")
-        assert await triggers.next() == {Reason.CONFIGURATION}
-
-    run(config, scenario)
-
-
-def test_node_without_inotify_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes run out of inotify instances: that is no reason not to offer GPUs."""
-
-    def refuse() -> None:
-        raise OSError(24, "Too many open files", "inotify")
-
-    monkeypatch.setattr(directory_watch, "Inotify", refuse)
-
-    async def scenario(triggers: Triggers) -> None:
-        assert await triggers.next() == {Reason.CONFIGURATION}
-        assert await triggers.next() == {Reason.CONFIGURATION}
-
-    polls: list[None] = []
-    run(tmp_path / "config.yaml", scenario, 0.01, lambda: polls.append(None))
-    assert polls
-
-
-def test_lost_inotify_watch_does_not_end_the_polls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    polls = 0
-    polled = asyncio.Event()
-
-    def count() -> None:
-        nonlocal polls
-        polls += 1
-        if polls == 1:
-
-            def fail(_self: object) -> None:
-                raise OSError(28, "no inotify watch is left")
-
-            monkeypatch.setattr(directory_watch.DirectoryWatch, "renew", fail)
-        if polls == 3:
-            polled.set()
-
-    async def scenario(_triggers: Triggers) -> None:
-        await polled.wait()
-
-    run(tmp_path / "config.yaml", scenario, 0.01, count)
+    config.write_text(SOON, encoding="utf-8")
+    source = config_source.ConfigSource(file=str(config))
+    launch = Launch(source=source, host_root=str(tmp_path))
+    triggers = Triggers()
+    trouble = missing(tmp_path)
+    log = logger()
+    made = plugin.Plugin(
+        launch, config_source.load(source), Connections(launch, log), triggers, News(log)
+    )
+    assert looks(made._lookout, triggers, trouble, 2) == [0.1, 0.3]

@@ -18,12 +18,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from gpuhook.container import ledger
-from gpuhook.kubernetes import series
+from gpuhook.kubernetes import driver_usage, series
+from gpuhook.kubernetes.configuration import Metrics as Settings
 from gpuhook.kubernetes.devices import Device, Resource, Unit
 from gpuhook.kubernetes.holders import Holder, Holdings
+from gpuhook.kubernetes.measuring import Measuring
 from gpuhook.kubernetes.metrics import Metrics, parsed
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.observations import Observations
 from gpuhook.kubernetes.scrape import Offered, Scrape
+from gpuhook.logs import logger
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)
@@ -163,6 +168,28 @@ def of(found: Series, name: str, *labels: str) -> dict[tuple[str, ...] | str, fl
             values = tuple(dict(pairs)[label] for label in labels)
             chosen[values[0] if len(values) == 1 else values] = value
     return chosen
+
+
+def test_processes_are_looked_up_where_the_host_has_its_proc(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver names the host's processes: /proc of the plugin's own container knows others."""
+    monkeypatch.setattr(driver_usage, "of", lambda _: Driver())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def scrape() -> str:
+        measuring = Measuring(Observations(), News(logger(), None), str(place))
+        await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        _, _, body = await http(port, get())
+        await measuring.end()
+        return body.decode()
+
+    assert (
+        'gpuhook_container_memory_used_bytes{container="main",gpu="GPU-0",namespace="demo",'
+        'pod="trainer"} 2.147483648e+09'
+    ) in asyncio.run(scrape())
 
 
 def test_what_is_offered_and_held(place: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import gather, mig_nodes
+from gpuhook import files
+from gpuhook.vendors.nvidia import freshness, gather, mig_nodes, nvml
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory import Gpu, Node
     from gpuhook.vendors.nvidia.mig_nodes import InstancesFound
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -71,6 +72,23 @@ def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
     assert set(node.device_nodes) == set(made.node.device_nodes)
     third = node.gpus[1].instances[2]
     assert (third.gpu_instance_minor, third.compute_instance_minor) == (300, 302)
+
+
+def test_an_instance_that_comes_while_the_node_is_asked(
+    made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What NVML did not tell yet is not in the fingerprint: the next comparison finds it stale."""
+    answers = nvml.Library.gpus
+
+    def late(library: nvml.Library) -> tuple[Gpu, ...]:
+        gpus = answers(library)
+        proc(made, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
+        return gpus
+
+    monkeypatch.setattr(nvml.Library, "gpus", late)
+    node = asked(made)
+    libcuda = next(file.host_path for file in node.files if file.soname == "libcuda.so.1")
+    assert freshness.fingerprint(made.host_root, libcuda) != node.fingerprint
 
 
 def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:
@@ -177,6 +195,16 @@ def test_somebody_else_was_faster(made: SimulatedNode) -> None:
     """A node that another makes meanwhile is left as it is, and no temporary name stays."""
     mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
     assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
+    assert not list(cap(made, 66).parent.glob(".*"))
+
+
+def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
+    """The temporary name of a killed process is no hindrance, and goes: a pod's pid is mostly 1."""
+    cap(made, 66).unlink()
+    left = cap(made, 66).with_name(files.temporary_name("nvidia-cap66"))
+    left.touch()
+    assert troubles(found(made, create=True)) == {}
+    assert stat.S_ISCHR(cap(made, 66).stat().st_mode)
     assert not list(cap(made, 66).parent.glob(".*"))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, profile, selection, words
+from gpuhook.vendors.nvidia import dump_file, mig, profile, selection, words
 from gpuhook.vendors.nvidia.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.spec import Choices, Described, describe
 
@@ -68,6 +68,20 @@ def test_all_is_every_instance_and_undivided_gpu() -> None:
     every = nodes(described())["all"]
     assert len(every) == len(set(every)) == 3 + 7 * 2 + 7
     assert every[:4] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", f"{CAP}66"]
+
+
+def test_who_has_no_name_is_told_of() -> None:
+    """A UUID that CDI can't take, or none at all, is no silent gap in a spec of UUIDs alone."""
+    uuid = mig.old_uuid(str(FIRST.uuid), 8, 0)
+    node = changed(0, (1, {"uuid": uuid}))
+    assert described(node).warnings == ()
+    found = described(node, strategies=("uuid",))
+    assert found.warnings == (
+        f"MIG instance 0:1 has no device of its own in the spec: CDI takes no name like {uuid}",
+    )
+    assert nodes(found)["all"] == nodes(described())["all"]
+    found = described(changed(2, uuid=None), strategies=("uuid",))
+    assert found.warnings == ("GPU 2 has no device of its own in the spec: its UUID is unknown",)
 
 
 def test_nodes_keep_their_mode() -> None:

@@ -70,14 +70,14 @@ def test_watch_of_a_driver_that_is_back_begins_at_once(made: Monitoring) -> None
     (watch,) = Watch.made
     assert "restart" not in watch.calls
     looked(made, AWAY, look())
-    assert watch.calls[-1] == "restart"
+    assert "restart" in watch.calls
     assert Watch.made == [watch]
 
 
 def test_upgraded_driver_has_a_watch_of_its_own(made: Monitoring) -> None:
     looked(made, look(), AWAY, look("590.1"))
     old, new = Watch.made
-    assert old.calls[-1] == "stop"
+    assert "stop" in old.calls
     assert new.calls == ["start"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look at a node, and whether there is a reason for another."""
+"""Looks at a node that changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from gpuhook.kubernetes import node_look
 from gpuhook.kubernetes.configuration import Configuration
 from gpuhook.kubernetes.launch import Launch
-from gpuhook.vendors.nvidia import gather
-from gpuhook.vendors.nvidia.inventory import Node
+from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
 
@@ -20,29 +19,41 @@ def node(tmp_path: Path) -> SimulatedNode:
     return make_node(tmp_path / "node", "t4", real_nodes=False)
 
 
-def _launch(node: SimulatedNode) -> Launch:
+def launch(node: SimulatedNode) -> Launch:
     return Launch(
         host_root=node.host_root, node_driver_root=node.driver_root, node_dev_root=node.dev_root
     )
 
 
-def test_node_that_stays_as_it_is_is_not_asked_again(node: SimulatedNode) -> None:
-    look = node_look.look(_launch(node), Configuration())
-    assert look.trouble is None
-    assert not node_look.has_changed(look, _launch(node))
+def test_an_unchanged_node_needs_no_second_look(node: SimulatedNode) -> None:
+    first = node_look.look(launch(node), Configuration())
+    assert [gpu.uuid for gpu in first.seen.gpus] == [node.node.gpus[0].uuid]
+    assert not node_look.has_changed(first, launch(node))
 
 
-def test_instance_that_is_made_during_a_look_is_a_reason_for_another(
-    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_away", [False, True])
+def test_what_changes_during_a_look_is_looked_at_again(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
-    gathered = gather.node
+    """A GPU that is plugged in after NVML was asked is not missed for ever."""
+    ask = node_look._asked
+    if is_away:
+        stub_events.take_away(node)
 
-    def late(*arguments: object, **options: object) -> Node:
-        found = gathered(*arguments, **options)  # type: ignore[arg-type]
-        made = "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0"
-        Path(node.host_root, made).mkdir(parents=True)
-        return found
+    def plugged_in() -> None:
+        gpu = Path(node.host_root, "proc/driver/nvidia/gpus/0000:af:00.0")
+        gpu.mkdir()
 
-    monkeypatch.setattr(gather, "node", late)
-    look = node_look.look(_launch(node), Configuration())
-    assert node_look.has_changed(look, _launch(node))
+    def asked(*arguments: object) -> object:
+        try:
+            return ask(*arguments)  # type: ignore[arg-type]  # as they are
+        finally:
+            plugged_in()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node_look, "_asked", asked)
+        first = node_look.look(launch(node), Configuration())
+    assert (first.trouble is not None) == is_away
+    assert node_look.has_changed(first, launch(node))
+    second = node_look.look(launch(node), Configuration())
+    assert not node_look.has_changed(second, launch(node))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,16 @@ def test_instance_made_anew_shows(node: SimulatedNode) -> None:
     instance.with_name("other").mkdir()  # takes the next inode
     instance.rmdir()
     instance.with_name("other").rename(instance)
+    assert _signature(node) != before
+
+
+@pytest.mark.parametrize("name", ["gi1/ci0", "gi1/access"])
+def test_instance_made_anew_with_the_same_inode_shows(node: SimulatedNode, name: str) -> None:
+    """As procfs makes it: it gives the numbers of what is gone to what comes next."""
+    Path(node.host_root, CAPABILITIES, "gi1/access").touch()
+    before = _signature(node)
+    assert _signature(node) == before
+    os.utime(Path(node.host_root, CAPABILITIES, name), ns=(0, 0))
     assert _signature(node) != before
 
 

@@ -82,13 +82,20 @@ def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
 
 
 def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
-    """A bit error ends the wait with nothing."""
+    """Bit errors wake nobody: a storm of them would keep the thread busy."""
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
+        stub_events.inject_ecc(t4, uuids(t4)[0], "single")
         stub_events.inject_ecc(t4, uuids(t4)[0], "double")
         stub_events.inject_xid(t4, uuids(t4)[0], 94)
-        assert watch.wait(SOON) is None
         assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 94)
+
+
+def test_an_event_that_nobody_asked_for(t4: SimulatedNode) -> None:
+    """An event of another kind is no XID, whatever number it has."""
+    with watched(t4.nvml_library) as watch:
+        stub_events.inject_ecc(t4, "-")
+        assert watch.wait(SOON) is None
 
 
 def test_a_gpu_that_nvml_cannot_name(t4: SimulatedNode) -> None:

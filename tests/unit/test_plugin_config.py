@@ -601,6 +601,22 @@ def test_one_replica_is_not_shared(text: str) -> None:
     assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
 
 
+ACCEPTED = [
+    ("name: gpu, replicas: 2", SharedResource("nvidia.com/gpu", 2)),
+    ("name: nvidia.com/foo, replicas: 2", SharedResource("nvidia.com/foo", 2)),  # see resources
+    (
+        "name: gpu, replicas: 2, devices: [0], rename: x",
+        SharedResource("nvidia.com/gpu", 2, devices=("0",), rename="nvidia.com/x"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
+def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
+    """A name without its vendor, one that only a node can judge, and a choice of devices."""
+    assert good(one(entry)).sharing.resources == (resource,)
+
+
 DEVICES = [
     ("all", "all", "all of its devices"),
     ("[0]", "all", "some of the same devices"),
@@ -674,6 +690,21 @@ def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
     assert reading.configuration is None
 
 
+def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
+    """Another may not take that name, and may take the one with .shared."""
+    naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
+    entries = "renameByDefault: true\nresources:\n- {name: gpu, replicas: 1}\n"
+    taking = "- {name: other, rename: %s, replicas: 2}\n"
+    taken = parsed(naming + sharing(entries + taking % "gpu"))
+    assert [found.message for found in taken.findings] == [
+        (
+            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
+            "resource's"
+        )
+    ]
+    good(naming + sharing(entries + taking % "gpu.shared"))
+
+
 def test_one_resource_may_be_divided_under_one_name() -> None:
     """Entries of one resource with other devices may be renamed alike."""
     good(
@@ -682,6 +713,37 @@ def test_one_resource_may_be_divided_under_one_name() -> None:
             "- {name: gpu, rename: x, devices: [1], replicas: 3}\n"
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "gpuhook: {minFreeMemory: 1Gi}",
+            (
+                "1:26: warning: gpuhook.minFreeMemory: has no effect without "
+                "gpuhook.preStartCheck -> set gpuhook.preStartCheck: true"
+            ),
+        ),
+        (
+            "imex: {required: true, channelIDs: []}",
+            (
+                "1:18: warning: imex.required: has no effect without imex.channelIDs -> "
+                "set imex.channelIDs: [0]"
+            ),
+        ),
+        (
+            "resources: {mig: [{pattern: '*', name: slice}]}",
+            (
+                "1:18: warning: resources.mig: has no effect with migStrategy none: no MIG "
+                "instance is offered -> set flags.migStrategy: mixed"
+            ),
+        ),
+    ],
+)
+def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
+    assert lines(parsed(text)) == [warning]
+    good("gpuhook: {minFreeMemory: 0, preStartCheck: false}\nimex: {required: false}")
 
 
 MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
@@ -716,7 +778,10 @@ MPS_WRONG = [
     ),
     (
         "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
-        ("1:37: warning: flags.migStrategy: MPS does not share MIG instances, only whole GPUs"),
+        (
+            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances of what "
+            "it is to share are unhealthy -> share by timeSlicing on nodes with MIG instances"
+        ),
     ),
     (
         "flags: {mpsRoot: /mps}\nmps: {root: /other}\n" + MPS,
@@ -814,7 +879,7 @@ HOSTILE = [
     (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
-    (b"version: v1\n---\nversion: v1\n", 2, "but found another document"),
+    (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_file
+from gpuhook.kubernetes import config_file, config_keys
 from gpuhook.kubernetes.config_source import ConfigSource
 from gpuhook.kubernetes.configuration import Configuration, Health
 from gpuhook.kubernetes.given import given
@@ -29,7 +29,7 @@ def made(
     said = given(texts, environ or {})
     assert said.findings == []
     reading = config_file.read(content, "plugin.yaml", said.overrides)
-    assert reading.findings == ()
+    assert all("has no effect without" in found.message for found in reading.findings)
     assert reading.configuration is not None
     return reading.configuration
 
@@ -99,11 +99,10 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
         "flags.plugin.shared_devices_allocation_policy",
         "packed",
     ),
-    ("DEVICE_DISCOVERY_STRATEGY", "tegra", "flags.device_discovery_strategy", "tegra"),
+    ("DEVICE_DISCOVERY_STRATEGY", "nvml", "flags.device_discovery_strategy", "nvml"),
     ("IMEX_CHANNEL_IDS", "0", "imex.channel_ids", (0,)),
     ("IMEX_REQUIRED", "true", "imex.required", True),
     ("GFD_NO_TIMESTAMP", "true", "flags.gfd.no_timestamp", True),
-    ("GFD_SLEEP_INTERVAL", "infinite", "flags.gfd.sleep_interval", None),
     ("GFD_OUTPUT_FILE", "/o", "flags.gfd.output_file", "/o"),
     ("GFD_MACHINE_TYPE_FILE", "/t", "flags.gfd.machine_type_file", "/t"),
     ("GPUHOOK_EXCLUDE_DEVICES", "0,GPU-1", "own.exclude_devices", ("0", "GPU-1")),
@@ -143,6 +142,12 @@ def test_every_option_of_the_file_is_in_that_table() -> None:
     assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
 
 
+def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
+    """An option that the plugin does nothing with is none; nor does its value keep it down."""
+    assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
+    assert given({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
+
+
 def test_names_and_variables_are_each_one_option() -> None:
     """Nothing in the table is there twice."""
     names = [name for option in OPTIONS for name in (option.name, *option.aliases)]
@@ -167,6 +172,11 @@ BAD = [
     ),
     ("IMEX_CHANNEL_IDS", "1", "imex.channelIDs: must be [] or [0], found [1]"),
     (
+        "DEVICE_DISCOVERY_STRATEGY",
+        "tegra",
+        "flags.deviceDiscoveryStrategy: tegra is not served by this version of gpuhook",
+    ),
+    (
         "FALLBACK_STRATEGIES",
         "any",
         'must be one of named, single, empty, found the text "any"',
@@ -183,7 +193,8 @@ def test_a_bad_value_names_where_it_is_from(variable: str, text: str, what: str)
     with pytest.raises(GpuhookError) as caught:
         launch(given({}, {variable: text}))
     assert caught.value.code == "GH1803"
-    assert caught.value.message.startswith(f"the environment variable {variable}: must be ")
+    told = what.removeprefix(f"{option.key}: ")
+    assert caught.value.message == f"the environment variable {variable}: {told}"
 
 
 def test_empty_variables_are_not_set() -> None:
@@ -247,14 +258,14 @@ def test_the_launch() -> None:
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
             {
                 "NODE_NAME": "node-1",
-                "POD_NAME": "pod",
-                "NAMESPACE": "gpu-operator",
                 "CONFIG_FILE_SRCDIR": "/configs",
                 "DEFAULT_CONFIG": "any",
                 "FALLBACK_STRATEGIES": "single,empty",
                 "KUBELET_SOCKET": "/k/kubelet.sock",
                 "GPUHOOK_DRIVER_ROOT": "/driver",
                 "GPUHOOK_PROCESS_NAME": "nvidia-device-plugin",
+                "POD_RESOURCES_SOCKET": "/k/pods.sock",
+                "GPUHOOK_CDI_DIRECTORY": "/etc/cdi",
             },
         )
     )
@@ -265,10 +276,10 @@ def test_the_launch() -> None:
         strict=True,
         kubelet_socket="/k/kubelet.sock",
         plugin_directory="/k",
+        pod_resources_socket="/k/pods.sock",
+        cdi_directory="/etc/cdi",
         node_name="node-1",
         node_label="nvidia.com/device-plugin.config",
-        pod_name="pod",
-        namespace="gpu-operator",
         process_name="nvidia-device-plugin",
         node_driver_root="/driver",
         library_search_path=("/a", "/b"),
@@ -296,9 +307,18 @@ def test_a_file_and_a_directory_are_one_too_many() -> None:
 
 
 def test_the_readme_has_every_option() -> None:
-    """The tables of the README have each option, each variable and each key."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    """The tables of its page have each option, in one line with its variables and its key."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    lines = page.splitlines()
     for option in OPTIONS:
-        assert f"`--{option.name}`" in readme
-        assert option.key in readme
-        assert all(f"`{variable}`" in readme for variable in option.variables)
+        names = [f"--{name}" for name in (option.name, *option.aliases)]
+        words = [*names, *option.variables, *([option.key] if option.key else [])]
+        assert any(all(f"`{word}`" in line for word in words) for line in lines), option.name
+
+
+def test_the_readme_has_every_key() -> None:
+    """Those that no option sets are there, too; the entries of timeSlicing are those of mps."""
+    page = (Path(__file__).parents[2] / "docs/device-plugin.md").read_text("utf-8")
+    for path, known in config_keys.walk():
+        if not isinstance(known.kind, config_keys.Section):
+            assert f"`{path.replace('sharing.mps.', 'sharing.timeSlicing.')}`" in page

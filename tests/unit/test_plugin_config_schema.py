@@ -62,10 +62,12 @@ def test_wrong_files_are_invalid(case: str) -> None:
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
-def test_the_file_in_the_readme() -> None:
-    """The example that people copy is read without a finding, and valid."""
+def test_the_files_in_the_readme() -> None:
+    """What the README shows of configurations is read without a word."""
     readme = (Path(gpuhook.__file__).parents[1] / "README.md").read_text("utf-8")
-    (text,) = [block for block in readme.split("```yaml\n") if block.startswith("version: v1\n")]
-    text = text.partition("```")[0]
-    assert read(text.encode(), "README.md").findings == ()
-    assert valid(yaml.safe_load(text))
+    blocks = [block.partition("```")[0] for block in readme.split("```yaml\n")[1:]]
+    shown = [text for text in blocks if text.startswith(("version: v1\n", "gpuhook:"))]
+    assert len(shown) >= 3
+    for text in shown:
+        assert read(text.encode(), "README.md").findings == ()
+        assert valid(yaml.safe_load(text))

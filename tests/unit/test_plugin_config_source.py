@@ -21,34 +21,11 @@ from gpuhook.kubernetes.config_source import (
     watched,
 )
 from gpuhook.kubernetes.configuration import Configuration
+from tests.kubelet.config_map import ConfigMap
 
 SINGLE = "version: v1\nflags: {migStrategy: single}\n"
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 WRONG = "version: v2\nflags: {migStrategy: 1}\n"
-
-
-class ConfigMap:
-    """A ConfigMap as the kubelet mounts it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._version = 0
-        directory.mkdir()
-
-    def publish(self, **content: str) -> None:
-        """Put new content in place, as the kubelet does: a new directory, and a renamed link."""
-        self._version += 1
-        new = self.directory / f"..2026_{self._version}"
-        new.mkdir()
-        for name, text in content.items():
-            (new / name).write_text(text)
-            if not (self.directory / name).is_symlink():
-                (self.directory / name).symlink_to(f"..data/{name}")
-        (self.directory / "..data_tmp").symlink_to(new.name)
-        (self.directory / "..data_tmp").rename(self.directory / "..data")
-        for path in self.directory.iterdir():
-            if not path.name.startswith("..") and path.name not in content:
-                path.unlink()
 
 
 @pytest.fixture
@@ -242,4 +219,15 @@ def test_the_digest_is_of_the_meaning() -> None:
     """Two texts that mean the same have one digest, and it is short enough for a label."""
     one = digest(Configuration())
     assert one == digest(load(ConfigSource()).configuration)
-    assert len(one) == 16
+    assert len(one) == 8
+
+
+def test_a_directory_is_no_configuration_file(tmp_path: Path) -> None:
+    """It is said so, in the words for a file that cannot be read."""
+    for source in (
+        ConfigSource(file=str(tmp_path)),
+        ConfigSource(directory=str(tmp_path), name_file=str(tmp_path)),
+    ):
+        with pytest.raises(GpuhookError, match=r"cannot be read from .*: Is a directory") as caught:
+            load(source)
+        assert caught.value.code == "GH1801"

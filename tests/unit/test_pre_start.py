@@ -60,6 +60,23 @@ def test_no_question_without_a_bound() -> None:
     pre_start.check(shared(), ["GPU-0::0"], {}, 0, free_memory)
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("identifier", ["GPU-0", "GPU-0::3"])
+def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> None:
+    """A container goes on to restart after the replicas were changed: its device is there."""
+    device = Device("GPU-0", "0", "GPU-0", 0, (), ())
+    ids = ["GPU-0"] if replicas == 1 else ["GPU-0::0", "GPU-0::1"]
+    resource = Resource("nvidia.com/gpu", tuple(Unit(name, device) for name in ids))
+    pre_start.check(resource, [identifier], {})
+    with pytest.raises(GpuhookError) as caught:
+        pre_start.check(resource, [identifier], {"GPU-0": "XID 79"})
+    assert caught.value.code == "GH1857"
+    pre_start.check(resource, [identifier], {}, GIB, lambda _: GIB)
+    with pytest.raises(GpuhookError) as caught:
+        pre_start.check(resource, [identifier], {}, GIB, lambda _: 1)
+    assert caught.value.code == "GH1858"
+
+
 def test_an_id_that_is_gone() -> None:
     """A device that the resource has no more is unknown."""
     with pytest.raises(GpuhookError) as caught:

@@ -11,7 +11,6 @@ from gpuhook.errors import RequestError
 from gpuhook.kubernetes import aligned
 from gpuhook.kubernetes.configuration import SharedResource
 from gpuhook.kubernetes.devices import Resource
-from gpuhook.kubernetes.preference_words import explanation
 from gpuhook.kubernetes.preferred import preferred, prepare
 from tests.unit import offering
 from tests.unit.choosing import NO_LINKS, Table, ids, mig, shared, taken, whole
@@ -117,6 +116,11 @@ def test_what_depends_on_links_only_is_prepared_once() -> None:
     assert aligned._masks.cache_info().misses == masks.misses
     links = Table({(2, 8): 31}, other=3)
     assert choose(resource, size=2, links=links) == "2 8"
+
+
+def test_no_gpu_is_asked_for() -> None:
+    assert choose(whole(8), size=0) == ""
+    assert choose(whole(17), size=0) == ""
 
 
 def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
@@ -296,41 +300,6 @@ def test_more_replicas_than_gpus_are_dealt_evenly() -> None:
     assert Counter(name[0] for name in chosen) == {"0": 2, "1": 3, "2": 2}
 
 
-def test_why_replicas_were_preferred_is_told_with_the_counts_before() -> None:
-    resource = shared(4, 4, 4)
-    free = taken(resource, 1, 2, 0)
-    said = explanation(
-        resource, free, ["GPU-2::0"], policy="distributed", topology=NO_LINKS, unhealthy=()
-    )
-    assert said == (
-        "nvidia.com/gpu: GPU-2::0 by policy distributed, on GPU 2 (0 of 4 taken); "
-        "not on GPU 0 (1 of 4 taken), GPU 1 (2 of 4 taken)"
-    )
-    said = explanation(
-        shared(1, 1),
-        ["GPU-1::0"],
-        ["GPU-1::0"],
-        policy="packed",
-        topology=NO_LINKS,
-        unhealthy=["GPU-0"],
-    )
-    assert said == (
-        "nvidia.com/gpu: GPU-1::0 by policy packed, on GPU 1 (0 of 1 taken); "
-        "not on GPU 0 (unhealthy)"
-    )
-
-
-def test_why_gpus_were_preferred_is_told_with_their_links() -> None:
-    resource = whole(8, (0, 0, 0, 0, 1, 1, 1, 1))
-    free = [f"GPU-{index}" for index in (0, 4, 5, 6)]
-    said = explanation(resource, free, ["GPU-4", "GPU-5"], policy="packed", topology=EIGHT)
-    assert said == (
-        "nvidia.com/gpu: GPU 4, 5 of 4 available: links between them score 250, on NUMA node 1; "
-        "those left score 10"
-    )
-    said = explanation(whole(1), [], ["GPU-0"], policy="packed", topology=EIGHT)
-    assert said == (
-        "nvidia.com/gpu: GPU 0 of 1 available: links between them score 0; none is left"
-    )
-    said = explanation(resource, free, [], policy="packed", topology=EIGHT)
-    assert said == "nvidia.com/gpu: no device was asked for"
+@pytest.mark.parametrize("count", [1, 16, 17, 20])
+def test_nothing_is_preferred_where_nothing_is_wanted(count: int) -> None:
+    assert choose(whole(count), size=0) == ""

@@ -57,6 +57,16 @@ def test_a_shared_resource_is_renamed() -> None:
     assert list(ids(offer(T4, named))) == ["nvidia.com/special"]
 
 
+def test_a_name_that_two_resources_end_up_with_is_told() -> None:
+    """Only the node knows that the default name is taken there: by GPUs that are not divided."""
+    node = divided(FOUR, 0, "1g.10gb")
+    entry = SharedResource("nvidia.com/mig-1g.10gb", 2, rename=GPU)
+    (said,) = offer(node, entry, mig="mixed").warnings
+    assert said.startswith(f"{GPU} has the devices of {GPU} and of nvidia.com/mig-1g.10gb: ")
+    alone = with_gpus(node, node.gpus[0])
+    assert offer(alone, entry, mig="mixed").warnings == ()
+
+
 def test_more_than_one_is_refused_of_shared_resources_only() -> None:
     entry = SharedResource(GPU, 2, rename="nvidia.com/slice", devices=("0",))
     offered = offer(FOUR, entry, refuses=True)
@@ -255,3 +265,15 @@ def test_what_troubles_a_gpu_troubles_its_instances() -> None:
         second: "its GPU 0: it is lost (fallen off the bus)",
         third: "no node",
     }
+
+
+def test_an_instance_without_its_capabilities_is_unusable() -> None:
+    """What no CDI spec describes, and no container could open, is not healthy either."""
+    node = divided(T4, 0, "1g.10gb", "1g.10gb")
+    first, second = node.gpus[0].instances
+    kept = tuple(one for one in node.device_nodes if not one.path.endswith("-cap51"))
+    assert unusable(replace(node, device_nodes=kept)) == {
+        second.uuid: "/dev/nvidia-caps/nvidia-cap51 is missing"
+    }
+    unknown = changed(node, 0, instances=(replace(first, gpu_instance_minor=None), second))
+    assert unusable(unknown) == {first.uuid: "the minor numbers of its capabilities are unknown"}

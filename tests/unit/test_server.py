@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,10 +83,10 @@ def test_no_message_without_a_change(both: Both) -> None:
     plugin.offer(resource(), unhealthy={"GPU-0": "XID 79"})
     for reason in ("XID 79", "lost", "off the bus"):
         plugin.offer(resource(), unhealthy={"GPU-0": reason, "GPU-other": "not ours"})
+    endpoint.stream._changes.wait_for(lambda: healths(endpoint) == "UUHH", "the list")
     before = plugin.observed.count("list_sent")
     stream = endpoint.watch()
     plugin.observed.wait_for("list_sent", before + 1)
-    assert healths(endpoint) == "UUHH"
     assert len(endpoint.stream.lists) <= 2
     stream.cancel()
 
@@ -189,6 +190,22 @@ def test_a_start_is_looked_at(both: Both) -> None:
     plugin.answers.error = fault("GH1823", socket="s", resource="r", reason="none")
     with pytest.raises(grpc.RpcError):
         endpoint.pre_start(["GPU-0::0"])
+
+
+def test_a_driver_that_hangs_keeps_one_start_waiting_only(both: Both) -> None:
+    """A look at a start asks the driver; whoever else calls is answered meanwhile."""
+    plugin, endpoint = both
+    plugin.answers.hangs = threading.Event()
+    start = threading.Thread(target=endpoint.pre_start, args=(["GPU-0::0"],))
+    start.start()
+    try:
+        assert plugin.answers.waits.wait(60)
+        assert endpoint.preferred(["a"], [], 1) == ["a"]
+        assert plugin.observed.count("pre_started") == 0
+    finally:
+        plugin.answers.hangs.set()
+        start.join()
+    assert plugin.observed.count("pre_started") == 1
 
 
 def test_a_start_that_nobody_wanted_looked_at(tmp_path: Path) -> None:

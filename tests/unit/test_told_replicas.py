@@ -10,9 +10,10 @@ import pytest
 
 from gpuhook.cdi import spec as spec_file
 from gpuhook.engine_log import EngineLog
-from gpuhook.programs import told_replicas
+from gpuhook.programs import hook_apply, told_replicas
 from gpuhook.programs.granting import Granting
 from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import known_node
 
 
 def telling(value: str) -> dict[str, Any]:
@@ -91,3 +92,14 @@ def test_no_specs_cover_nothing(grants: Granting, tmp_path: Path) -> None:
     for path in tmp_path.glob("*.json"):
         path.write_text("{", encoding="utf-8")
     assert grants.covered(["/dev/nvidia0"]) == frozenset()
+
+
+def test_engine_applied_specs_tell_without_an_inventory(
+    grants: Granting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node where only the device plugin writes specs, the hook finds the devices in them."""
+    monkeypatch.setattr(hook_apply, "Settings", lambda: grants.settings)
+    log = EngineLog("test")
+    assert set(hook_apply._known_devices(["/dev/nvidia0"], log)) == {"0", "GPU-0"}
+    monkeypatch.setattr(known_node, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
+    assert hook_apply._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], log) == ["GPU-7"]

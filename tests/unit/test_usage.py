@@ -80,6 +80,19 @@ def test_many_processes(node: SimulatedNode) -> None:
     ]
 
 
+def test_processes_with_protected_memory(node: SimulatedNode) -> None:
+    """The first drivers of 535 tell of each process how much of its memory is protected, too."""
+    library = Path(node.nvml_library)
+    library.unlink()
+    library.write_bytes(build.nvml_stub(without="DETAIL_LIST").read_bytes())
+    said = [f"process compute {pid} {pid * MIB} 1 0" for pid in range(41, 45)]
+    stub_events.say(node, gpu(node), *said)
+    with nvml.opened(node.nvml_library):
+        assert usage.processes(gpu(node)) == tuple(
+            ProcessUse(pid, pid * MIB, 1, 0, "compute") for pid in range(41, 45)
+        )
+
+
 def test_processes_of_an_old_library(old: SimulatedNode) -> None:
     """An old library lists computing processes only, in its own structure, without instances."""
     stub_events.say(

@@ -205,6 +205,34 @@ def test_other_gpus_are_watched_on_demand() -> None:
     assert nvml.registered == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
 
 
+def test_nvml_is_ended_while_others_start_it() -> None:
+    """Who looks for GPUs has NVML for himself; then the events are waited for again."""
+    nvml, posted = FakeNvml(), Posted()
+    with watching(nvml, posted) as watcher:
+        posted.next(Watching)
+        for turn in range(1, 4):
+            assert watcher.set_aside(SECONDS)
+            assert nvml.opened == nvml.closed == turn
+            watcher.resume()
+            posted.next(Watching)
+        assert watcher.set_aside(SECONDS)  # it can be stopped then
+
+
+def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
+    """A driver whose events fail is looked at again and again, and not waited for more often."""
+    nvml, posted = FakeNvml(open_faults=[trouble()] * 50), Posted()
+    rested = threading.Event()
+    with watching(nvml, posted, sleep=lambda seconds: rested.wait(SECONDS)) as watcher:
+        posted.next(Failed)
+        for _ in range(10):
+            assert watcher.set_aside(SECONDS)
+            watcher.resume()
+        assert len(nvml.open_faults) == 49
+        nvml.open_faults.clear()
+        rested.set()
+        posted.next(Watching)
+
+
 def test_actions_are_read_between_waits() -> None:
     """What the book wants to know comes back in one message."""
     nvml, posted = FakeNvml(actions={"GPU-0": "none"}), Posted()

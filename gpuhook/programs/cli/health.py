@@ -26,17 +26,18 @@ HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
 
 @click.group()
 def health() -> None:
-    """Show the GPUs that the device plugin holds for unhealthy, and clear them."""
+    """List the GPUs that are held for unhealthy, and clear them."""
 
 
 @health.command()
 @parameters.output("table", "json")
 def show(output: str) -> None:
-    """List what makes GPUs and MIG instances unhealthy, as the device plugin noted it last.
+    """List the unhealthy GPUs and MIG instances: why, and what to do.
 
-    A GPU that is only missing at this moment is not noted.
+    Reads what the device plugin noted last in the state directory (GPUHOOK_STATE_DIR). What it sees
+    anew at each look is not noted: a GPU that the driver does not list, a driver that is gone.
     """
-    marks = health_file.read()
+    marks = health_file.known()
     asked = health_file.asked()
     if output == "json":
         listed = [_document(mark, asked) for mark in marks]
@@ -44,17 +45,17 @@ def show(output: str) -> None:
     elif marks:
         click.echo(table(HEADERS, [_row(mark, asked) for mark in marks]), nl=False)
     else:
-        click.echo("no GPU is marked as unhealthy", err=True)
+        click.echo(f"no GPU is marked as unhealthy in {health_file.directory()}", err=True)
 
 
 @health.command()
 @click.argument("gpu")
 def clear(gpu: str) -> None:
-    """Have the device plugin offer GPU again, whatever made it unhealthy.
+    """Have GPU offered again, whatever made it unhealthy.
 
     For a GPU that was reset or repaired where the driver cannot say so. GPU is an index, a UUID or
-    its beginning, or `all`. The device plugin does it at its next look at the GPUs, or when it is
-    started.
+    its beginning, or `all`. The device plugin does it at its next look (10s, pollInterval) or, if
+    it does not run, when it starts. What goes wrong later counts again.
     """
     chosen = _chosen(gpu, health_file.read())
     health_file.ask_to_clear(chosen)

@@ -7,21 +7,19 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.kubernetes import config_source, feature_file, labels, resources
-from gpuhook.kubernetes.config_file import Override
-from gpuhook.kubernetes.config_values import Boolean, UnfitError
+from gpuhook.kubernetes.config_values import Boolean
 from gpuhook.kubernetes.configuration import LabelFlags
-from gpuhook.kubernetes.findings import ERROR, Finding
-from gpuhook.kubernetes.given import Given, given
+from gpuhook.kubernetes.given import given
 from gpuhook.kubernetes.labels import Facts
 from gpuhook.kubernetes.launch import launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.options import LABEL_OPTIONS, OPTIONS
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.vendors.nvidia.inventory import Driver, Node
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from gpuhook.kubernetes.configuration import Configuration
+    from gpuhook.kubernetes.findings import Finding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -87,20 +86,24 @@ class _Asked:
 @click.option(
     "--interval",
     metavar="DURATION",
-    help="Go on, and look again after each DURATION (60s; infinite: at SIGHUP only)."
+    help="Go on, and look again after each DURATION (60s; infinite: at SIGHUP only); without "
+    "--output-file in the file that NFD reads."
     "  [env var: GFD_SLEEP_INTERVAL]",
 )
 @click.option("--oneshot", is_flag=True, help="End after the first time.  [env var: GFD_ONESHOT]")
 @parameters.output("text", "json", help="name=value lines, or a JSON document.")
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
-    """Show the labels that a node's GPUs give it, or keep them in the file for NFD.
+    """Print a node's feature labels, or keep them in NFD's file.
 
-    Takes the configuration file of the device plugin, as the labels tell of replicas. Prints once
-    unless a file is named, or an interval: kubectl label node NAME $(gpuhook labels). A file is
-    written when something is new, and stays unless --remove-labels-on-exit is given.
+    Takes the configuration of the device plugin, as the labels tell of replicas. Prints to standard
+    output unless --output-file, its variable or the configuration names a file; ends after the
+    first time unless --interval or its variable is given. A file is written when something is new,
+    and stays unless --remove-labels-on-exit is given.
+
+    Without Node Feature Discovery: kubectl label --overwrite node NAME $(gpuhook labels).
     """
     said = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
-    said["sleep-interval"] = (interval,) if interval is not None else ()
+    said["interval"] = (interval,) if interval is not None else ()
     said["oneshot"] = ("true",) if oneshot else ()
     asked = _asked(said)
     show = _text if output == "text" else _json
@@ -123,6 +126,7 @@ def _go_on(
     """Write the labels again and again; at the end remove the file. SIGHUP reads all anew."""
     begun = int(time.time())
     _write(asked, show, _labels(asked.configuration, begun, options))
+    written = asked.path
     while True:
         caught = _waited(asked.seconds)
         if caught in (signal.SIGTERM, signal.SIGINT):
@@ -131,6 +135,9 @@ def _go_on(
             if caught == signal.SIGHUP:
                 asked, begun = _asked(said), int(time.time())
             _write(asked, show, _labels(asked.configuration, begun, options))
+            if written != asked.path:
+                feature_file.remove(written)  # NFD would go on to read it
+                written = asked.path
         except (GpuhookError, OSError) as error:
             click.echo(f"warning: the labels stay as they are: {error}", err=True)
     if asked.configuration.own.remove_labels_on_exit and asked.seconds is not None:
@@ -151,8 +158,8 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     for variable, name in _OWN_VARIABLES.items():
         if environ.get(variable):
             environ[name] = environ[variable]
-    told = given(said, environ)
-    _take_oneshot(told, said, environ)
+    told = given(said, environ, (*OPTIONS, *LABEL_OPTIONS))
+    told.findings = [_of_the_command(finding) for finding in told.findings]
     chosen = launch(told)
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
     for finding in loaded.findings:
@@ -160,22 +167,16 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     flags = loaded.configuration.flags.gfd
     named = _FILE in chosen.overrides or flags.output_file != LabelFlags().output_file
     goes_on = not flags.oneshot and not {_INTERVAL, _ONESHOT}.isdisjoint(chosen.overrides)
-    path = flags.output_file if named else feature_file.STANDARD_OUTPUT[0]
+    path = flags.output_file if named or goes_on else feature_file.STANDARD_OUTPUT[0]
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
 
 
-def _take_oneshot(told: Given, said: dict[str, tuple[str, ...]], environ: dict[str, str]) -> None:
-    """Add whether to end after the first time, if that is said: the plugin never does."""
-    text, source = environ.get("GFD_ONESHOT", ""), "the environment variable GFD_ONESHOT"
-    if said["oneshot"]:
-        text, source = said["oneshot"][-1], "--oneshot"
-    if not text:
-        return
-    try:
-        told.overrides[_ONESHOT] = Override(Boolean().of_text(text), source)
-    except UnfitError as error:
-        wrong = Finding(ERROR, _ONESHOT, 0, 0, error.message, error.hint, source)
-        told.findings.append(wrong)
+def _of_the_command(finding: Finding) -> Finding:
+    """Return a finding that names the variable by the name that it has here."""
+    for own, variable in _OWN_VARIABLES.items():
+        if finding.source.endswith(f" {variable}") and os.environ.get(own):
+            return replace(finding, source=finding.source.removesuffix(variable) + own)
+    return finding
 
 
 def _labels(configuration: Configuration, begun: int, node_of: dict[str, Any]) -> dict[str, str]:

@@ -27,8 +27,8 @@ class Fabric:
     clique: int
 
 
-# nvmlGpuFabricInfo_v2_t: version, cluster, status, clique, state, health.
-_INFO = Struct("@I16s4I")
+# nvmlGpuFabricInfo_v2_t: version, cluster, status, clique, state (one byte), health.
+_INFO = Struct("@I16s2IB3xI")
 _VERSION = _INFO.size | 2 << 24  # NVML_STRUCT_VERSION
 
 

@@ -14,11 +14,12 @@ PARTS = ("boot", "driver", "majors", "mig", "tree")
 _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
 
 
-def fingerprint(host_root: str, libcuda: str) -> str:
+def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
     """Return the fingerprint of the host whose /proc and /sys lie below `host_root`.
 
     `libcuda` is the host path of the driver's libcuda file: its identity stands for the driver
-    tree (an upgrade in place changes it). What is not there is left empty.
+    tree (an upgrade in place changes it). `mig` is what mig_state() said when the driver was asked
+    for its instances, None for now. What is not there is left empty.
     """
     root = host_root.rstrip("/")
     return ",".join(
@@ -26,7 +27,7 @@ def fingerprint(host_root: str, libcuda: str) -> str:
             "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
             "driver=" + module_version(host_root),
             "majors=" + _majors(root + "/proc/devices"),
-            "mig=" + _mig_minors(root + "/proc/driver/nvidia-caps/mig-minors"),
+            "mig=" + (mig_state(host_root) if mig is None else mig),
             "tree=" + _identity(libcuda),
         )
     )
@@ -89,9 +90,41 @@ def _majors(path: str) -> str:
     return "+".join(sorted(found))
 
 
-def _mig_minors(path: str) -> str:
-    content = _read(path)
-    return format(crc32(content), "08x") if content else ""
+def mig_state(host_root: str) -> str:
+    """Return what stands for the MIG instances of the host, "" where the driver knows no MIG.
+
+    The numbers of all capabilities are not enough: the driver lists those that could be, so they
+    stay what they are while instances come and go, and a destroyed one's are the next one's. Which
+    instances there are shows in the names below its capabilities. Both together name an instance
+    for good: its UUID is made of its GPU and of its place in it.
+    """
+    root = host_root.rstrip("/") + "/proc/driver"
+    content = _read(root + "/nvidia-caps/mig-minors")
+    names = _instances(root + "/nvidia/capabilities")
+    return format(crc32("\n".join(names).encode(), crc32(content)), "08x") if content else ""
+
+
+def _instances(directory: str) -> list[str]:
+    """Return gpu0/gi1/ci0 and so on, in order.
+
+    A GPU instance without a compute instance is no device, and containers that have MIG devices
+    may see those alone.
+    """
+    found = []
+    for gpu in _names(directory):
+        if gpu.startswith("gpu"):
+            for gi in _names(directory + "/" + gpu + "/mig"):
+                below = directory + "/" + gpu + "/mig/" + gi
+                names = [name for name in _names(below) if name.startswith("ci")]
+                found += [gpu + "/" + gi + "/" + name for name in names]
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
 
 
 def _identity(path: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
-from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
+from gpuhook.vendors.nvidia.freshness import fingerprint, mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def node(
     nodes that MIG instances lack are made; without, or where that fails, such an instance has a
     trouble.
     """
-    driver, gpus = _ask_nvml(where, nvml_library_path, library_search_paths)
+    driver, gpus, state = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
     found, trouble = _files(where, driver.version, library_search_paths)
     if trouble is not None and require_files:
@@ -70,7 +70,7 @@ def node(
         driver_root=where.driver,
         dev_root=where.dev,
         masks_params=nodes.masks_params(where.host),
-        fingerprint=fingerprint(where.host, found.libcuda),
+        fingerprint=fingerprint(where.host, found.libcuda, state),
         files_trouble=trouble.message if trouble else "",
         warnings=(*warnings, *found.warnings, *devices.warnings),
     )
@@ -95,17 +95,20 @@ def _files(
 
 def _ask_nvml(
     where: Roots, library: str | None, search_paths: tuple[str, ...]
-) -> tuple[Driver, tuple[Gpu, ...]]:
+) -> tuple[Driver, tuple[Gpu, ...], str]:
+    """Return (the driver, its GPUs, the state of MIG that these cannot be older than)."""
     path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
     loaded = module_version(where.host) or None
     with nvml.opened(path, loaded) as answering:
+        # Before the GPUs: what changes meanwhile makes the description stale, not wrong.
+        state = mig_state(where.host)
         driver = Driver(
             version=answering.driver_version() or nvml_library.version_of(path),
             module_version=loaded,
             cuda=answering.cuda_version(),
             nvml=path,
         )
-        return driver, answering.gpus()
+        return driver, answering.gpus(), state
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:

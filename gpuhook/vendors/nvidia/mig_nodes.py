@@ -11,6 +11,7 @@ import os
 import stat
 from dataclasses import dataclass, replace
 
+from gpuhook import files
 from gpuhook.kernel.nodes import mknod
 from gpuhook.vendors.nvidia import mig, words
 from gpuhook.vendors.nvidia.inventory import DeviceNode
@@ -157,8 +158,9 @@ def make(path: str, major: int, minor: int, mode: int) -> None:
     if not os.path.isdir(directory):
         os.makedirs(directory, 0o755, exist_ok=True)
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    temporary = f".{name}.{os.getpid()}"
+    temporary = files.temporary_name(name)
     try:
+        files.remove_stale(directory)
         mknod(fd, temporary, "c", major, minor, mode, 0, 0)
         try:
             os.link(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu
 
+CONTROL_NODES = (
+    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+)  # fmt: skip
 # Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
 # "nvidia-frontend". Source: nvidia-modprobe-utils.
 _FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")

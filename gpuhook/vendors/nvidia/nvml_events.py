@@ -21,11 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_WANTED = (
-    pynvml.nvmlEventTypeXidCriticalError
-    | pynvml.nvmlEventTypeDoubleBitEccError
-    | pynvml.nvmlEventTypeSingleBitEccError
-)
+# Alone: a bit error that matters is an XID too, and the others would wake the thread for nothing.
+_XID = pynvml.nvmlEventTypeXidCriticalError
 _NO_INSTANCE = 0xFFFFFFFF
 _NO_EVENTS = "the GPU has no events"
 
@@ -83,10 +80,9 @@ class EventWatch:
     def _registered(self, uuid: str) -> Unwatched | None:
         try:
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED
-            if not types & pynvml.nvmlEventTypeXidCriticalError:
+            if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID:
                 return Unwatched(_NO_EVENTS)
-            pynvml.nvmlDeviceRegisterEvents(handle, types, self._events)
+            pynvml.nvmlDeviceRegisterEvents(handle, _XID, self._events)
         except pynvml.NVMLError as error:
             return _unwatched(error)
         self._uuids[_address(handle)] = uuid
@@ -110,7 +106,7 @@ class EventWatch:
                 return None
             if code != pynvml.NVML_SUCCESS:
                 raise self._failed(pynvml.NVMLError(code))
-            if data.eventType != pynvml.nvmlEventTypeXidCriticalError:
+            if data.eventType != _XID:
                 return None
             return XidEvent(
                 uuid=self._uuid(data.device),

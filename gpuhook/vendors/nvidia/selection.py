@@ -48,15 +48,15 @@ def _usable(node: Node, gpu: Gpu) -> tuple[Gpu | None, list[str]]:
     if not reason and is_divided(gpu) and not gpu.instances:
         reason = f"{_MIG_MODE} and has no MIG instance"
     if reason:
-        return None, [f"GPU {gpu.index} is left out of the spec: {reason}"]
+        return None, [f"{_label(gpu, None)} is left out of the spec: {reason}"]
     if not is_divided(gpu):
         return gpu, []
     troubles = {one.index: instance_trouble(node, gpu, one) for one in gpu.instances}
     usable = tuple(one for one in gpu.instances if not troubles[one.index])
     left_out = [
-        f"MIG instance {gpu.index}:{index} is left out of the spec: {why}"
-        for index, why in troubles.items()
-        if why
+        f"{_label(gpu, one)} is left out of the spec: {troubles[one.index]}"
+        for one in gpu.instances
+        if troubles[one.index]
     ]
     return (replace(gpu, instances=usable) if usable else None), left_out
 
@@ -123,6 +123,27 @@ def names(gpu: Gpu, strategies: tuple[str, ...], instance: MigInstance | None = 
     known = _known(gpu, instance)
     found = (known[strategy] for strategy in strategies)
     return [name for name in found if name and is_device(name)]
+
+
+def nameless(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> list[str]:
+    """Return, for each GPU or instance that no strategy has a name for, a sentence about it."""
+    return [
+        f"{_label(gpu, instance)} has no device of its own in the spec: {_unfit(gpu, instance)}"
+        for gpu in gpus
+        for instance in offered(gpu)
+        if not names(gpu, strategies, instance)
+    ]
+
+
+def _label(gpu: Gpu, instance: MigInstance | None) -> str:
+    if instance is None:
+        return f"GPU {gpu.index}"
+    return f"MIG instance {gpu.index}:{instance.index}"
+
+
+def _unfit(gpu: Gpu, instance: MigInstance | None) -> str:
+    uuid = gpu.uuid if instance is None else instance.uuid
+    return "its UUID is unknown" if uuid is None else f"CDI takes no name like {uuid}"
 
 
 def _known(gpu: Gpu, instance: MigInstance | None) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gpuhook.cdi import versions
-from gpuhook.vendors.nvidia import hookless, selection, words
+from gpuhook.vendors.nvidia import hookless, nodes, selection, words
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
 
@@ -27,9 +27,6 @@ _LOWEST_VERSION = "0.5.0"
 # Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
-CONTROL_NODES = (
-    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-)  # fmt: skip
 _WORLD = 0o006
 
 
@@ -73,7 +70,8 @@ def describe(node: Node, choices: Choices) -> Described:
     }
     lowest = versions.lowest(dict(spec))
     spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=versions.VERSIONS.index)
-    return Described(spec, gpus, (*warnings, *missing))
+    nameless = selection.nameless(gpus, choices.strategies)
+    return Described(spec, gpus, (*warnings, *nameless, *missing))
 
 
 def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
@@ -133,7 +131,7 @@ def _node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
 
 def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
-    control = [device for device in node.device_nodes if device.path in CONTROL_NODES]
+    control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
     if control:
         found.update(_node_edits(control))

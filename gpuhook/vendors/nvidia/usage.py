@@ -67,6 +67,13 @@ class ProcessUtilization:
 # nvmlProcessInfo_v1_t (pid, bytes) from before MIG, and v2 (pid, bytes, GPU and compute
 # instance), which _v3 fills in too.
 _VERSIONS = (("_v3", Struct("@IQII")), ("_v2", Struct("@IQII")), ("", Struct("@IQ")))
+# What _v3 filled in from 535.43 to 535.98: with the bytes of protected memory at the end. These
+# libraries know confidential computing, and not yet the list that tells such bytes since.
+_PROTECTED = Struct("@IQII8x")
+_PROTECTING, _DETAILS = (
+    "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetRunningProcessDetailList",
+)
 _KINDS = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
@@ -105,13 +112,22 @@ def processes(uuid: str) -> tuple[ProcessUse, ...] | None:
 
 def _processes_of_kind(handle: Any, kind: str) -> list[ProcessUse] | None:
     for suffix, layout in _VERSIONS:
-        try:
-            function = nvml_loaded.function(_KINDS[kind] + suffix)
-        except pynvml.NVMLError:
+        function = _function(_KINDS[kind] + suffix)
+        if function is None:
             continue  # this library is older
+        if suffix == "_v3" and _function(_PROTECTING) and not _function(_DETAILS):
+            layout = _PROTECTED
         filled = _filled(function, handle, layout.size)
         return None if filled is None else [_process(kind, *e) for e in layout.iter_unpack(filled)]
     return None
+
+
+def _function(name: str) -> Any:
+    """Return the function of the library, None if it doesn't have it."""
+    try:
+        return nvml_loaded.function(name)
+    except pynvml.NVMLError:
+        return None
 
 
 def _filled(function: Any, handle: Any, size: int) -> bytes | None:

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster gives a pod to speak to the API server with, if anything.
+
+It is apart from api_server.py because most plugins have no access: they do without the memory of an
+HTTP client.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API server is, and the files that say who is asking. `scheme`: https, or http."""
+
+    host: str
+    port: int
+    token_path: str = f"{SERVICE_ACCOUNT}/token"
+    ca_path: str = f"{SERVICE_ACCOUNT}/ca.crt"
+    scheme: str = "https"
+
+
+def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> Access | None:
+    """Return the access that a pod is given, None outside a pod, or in one without a token."""
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
+    token = os.path.join(directory, "token")
+    if not host or not port.isdecimal() or not os.path.exists(token):
+        return None
+    return Access(host, int(port), token, os.path.join(directory, "ca.crt"))

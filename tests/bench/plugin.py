@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device plugin's speed and size, measured from outside: a real process beside a kubelet.
+
+Times are those of a caller on the socket, with gRPC on both sides and the kubelet's stand-in on the
+same cores.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
+
+from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.bench import process_usage
+from tests.kubelet.endpoint import Endpoint
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.simulated.node import make_node
+
+GPU = "nvidia.com/gpu"
+WHOLE = "version: v1\n"
+CDI = "cdi-annotations,cdi-cri"
+# The intervals of looking at the node: the default, and the shortest that anybody would want.
+INTERVALS = ("10s", "1s")
+_CALLS, _WARM_UP = 1000, 50
+_STARTS, _RESTARTS = 9, 15
+_IDLE = 10.0  # seconds
+_SETTLED = 1.0  # seconds after which a start has nothing left to do
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line: what was measured, in which unit, and the most that it may be, if any."""
+
+    what: str
+    measured: float
+    unit: str
+    budget: float | None = None
+
+    @property
+    def met(self) -> str:
+        """Return "yes" or "NO", "" without a budget."""
+        return "" if self.budget is None else "yes" if self.measured <= self.budget else "NO"
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Return the line of a table."""
+        budget = "" if self.budget is None else f"<= {self.budget:g} {self.unit}"
+        return self.what, f"{self.measured:.1f} {self.unit}", budget, self.met
+
+
+def figures(place: Path) -> Iterator[Figure]:
+    """Measure all, with files below `place`."""
+    eight = dump_file.load("h100x8")
+    with Kubelet(place / "device-plugins") as kubelet:
+        yield from _started(place / "start", eight, kubelet)
+        yield from _allocations(place / "shared", eight, kubelet)
+        yield from _whole(place / "whole", _doubled(eight), kubelet)
+        yield from _with_specs(place / "cdi", eight, kubelet)
+        for interval in INTERVALS:
+            yield from _idle(place / f"idle-{interval}", eight, kubelet, interval)
+
+
+def _started(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Start the plugin, then the kubelet, again and again."""
+    took, worked = [], []
+    with plugin(place, make_node(place / "node", node), kubelet) as running:
+        kubelet.wait_for_devices(GPU, 32)
+        for _ in range(_STARTS):
+            running.stop()
+            took.append(_until_registered(kubelet, running.start))
+            worked.append(process_usage.cpu(running.pid))
+        yield Figure("start to Register, 8 GPUs x 4", statistics.median(took), "ms", 500)
+        yield Figure("the CPU time of that", statistics.median(worked), "ms")
+        again = []
+        for _ in range(_RESTARTS):
+            kubelet.stop()
+            again.append(_until_registered(kubelet, kubelet.start))
+            kubelet.wait_for_devices(GPU, 32)
+        yield Figure("kubelet's start to Register", statistics.median(again), "ms", 50)
+        yield Figure("the longest of 15", max(again), "ms", 50)
+
+
+def _until_registered(kubelet: Kubelet, begin: Callable[[], None]) -> float:
+    """Return the milliseconds from the beginning of `begin` to the next registration."""
+    before = len(kubelet.registrations)
+    begun = time.perf_counter()
+    begin()
+    kubelet.wait_for(lambda: len(kubelet.registrations) > before, "a registration")
+    return (time.perf_counter() - begun) * 1000
+
+
+def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Allocate replicas, and ask which to take; weigh the process on the way."""
+    text = TIME_SLICING.replace("replicas: 4", "replicas: 64")
+    with plugin(place, make_node(place / "node", node), kubelet, text) as running:
+        kubelet.wait_for_devices(GPU, 512)
+        time.sleep(_SETTLED)
+        yield _resident("memory after the start, 512 replicas", running)
+        for _ in range(3):
+            running.metrics()
+        yield _resident("memory after scrapes of the metrics", running)
+        endpoint = kubelet.endpoint(GPU)
+        units = list(endpoint.devices)
+        turns = cycle(units)
+        took = _timed(lambda: endpoint.allocate([next(turns)]))
+        yield from _percentiles("Allocate, a replica of 512", took, 2, 5)
+        yield _resident(f"memory after {_CALLS} allocations", running)
+        yield from _preferences("8 GPUs x 64", endpoint, units, (1, 8, 500))
+
+
+def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Do the same with 16 whole GPUs."""
+    with plugin(place, make_node(place / "node", node), kubelet, WHOLE) as running:
+        kubelet.wait_for_devices(GPU, 16)
+        endpoint = kubelet.endpoint(GPU)
+        units = list(endpoint.devices)
+        took = _timed(partial(endpoint.allocate, units[:8]))
+        yield from _percentiles("Allocate, 8 whole GPUs", took, 2, 5)
+        yield from _preferences("16 whole GPUs", endpoint, units, (1, 4, 8))
+        for _ in range(3):
+            running.metrics()
+        yield _resident("memory with 16 whole GPUs, after all that", running)
+
+
+def _with_specs(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
+    """Have CDI specs written as well."""
+    simulated = make_node(place / "node", node)
+    with plugin(place, simulated, kubelet, env={"DEVICE_LIST_STRATEGY": CDI}) as running:
+        kubelet.wait_for_devices(GPU, 32)
+        for _ in range(3):
+            running.metrics()
+        endpoint = kubelet.endpoint(GPU)
+        units = list(endpoint.devices)
+        for _ in range(200):
+            endpoint.allocate(units[:1])
+        yield _resident("memory with CDI specs, scrapes, allocations", running)
+
+
+def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[Figure]:
+    """Let it be."""
+    simulated = make_node(place / "node", node)
+    env = {"GPUHOOK_HEALTH_POLL_INTERVAL": interval}
+    with plugin(place, simulated, kubelet, env=env) as running:
+        kubelet.wait_for_devices(GPU, 32)
+        time.sleep(2 * _SETTLED)
+        before = process_usage.cpu(running.pid)
+        time.sleep(_IDLE)
+        used = process_usage.cpu(running.pid) - before
+        budget = 10.0 if interval == INTERVALS[0] else None  # a thousandth of a core
+        yield Figure(f"CPU in 10 idle seconds, a look every {interval}", used, "ms", budget)
+
+
+def _doubled(node: Node) -> Node:
+    """Return a node with twice the GPUs."""
+    count = len(node.gpus)
+    more = tuple(
+        replace(
+            gpu,
+            index=gpu.index + count,
+            minor=number + count,
+            uuid=f"GPU-{uuid5(NAMESPACE_OID, gpu.uuid or '')}",
+            pci_bus_id=f"00000000:{0x80 + number:02X}:00.0",
+        )
+        for number, gpu in enumerate(node.gpus)
+    )
+    first = next(device for device in node.device_nodes if device.path == "/dev/nvidia0")
+    nodes = tuple(
+        replace(first, path=path, host_path=path, minor=gpu.minor or 0)
+        for gpu in more
+        for path in [f"/dev/nvidia{gpu.minor}"]
+    )
+    return replace(node, gpus=node.gpus + more, device_nodes=node.device_nodes + nodes)
+
+
+def _preferences(
+    name: str, endpoint: Endpoint, units: Sequence[str], sizes: Sequence[int]
+) -> Iterator[Figure]:
+    for size in sizes:
+        took = _timed(partial(endpoint.preferred, units, (), size))
+        yield from _percentiles(f"GetPreferredAllocation, {size} of {name}", took, 3, None)
+
+
+def _timed(call: Callable[[], object]) -> list[float]:
+    """Return the milliseconds of many calls, one after the other."""
+    took = []
+    for _ in range(_WARM_UP + _CALLS):
+        begun = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - begun) * 1000)
+    return took[_WARM_UP:]
+
+
+def _percentiles(
+    what: str, took: Sequence[float], half: float, most: float | None
+) -> Iterator[Figure]:
+    cuts = statistics.quantiles(took, n=100)
+    yield Figure(f"{what}, p50", cuts[49], "ms", half)
+    yield Figure(f"{what}, p99", cuts[98], "ms", most)
+
+
+def _resident(what: str, running: PluginProcess) -> Figure:
+    return Figure(what, process_usage.resident(running.pid), "MB", 60)

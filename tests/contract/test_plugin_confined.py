@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin as its DaemonSet runs it: no capability, a read-only root, a few directories."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kubelet import config_map
+from tests.kubelet.config_map import ConfigMap
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.pod_resources import PodResources, pod
+from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
+from tests.simulated import stub_events
+from tests.simulated.node import make_node
+
+GPU = "nvidia.com/gpu"
+WRITTEN = ("device-plugins", "cdi", "state", "features")
+POWERLESS = "setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all --no-new-privs"
+
+
+@dataclass(frozen=True)
+class Confined:
+    """The plugin and what is around it; `place` has the directories that it is given."""
+
+    place: Path
+    kubelet: Kubelet
+    pods: PodResources
+    configs: ConfigMap
+    process: PluginProcess
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[Confined]:
+    """Give a running plugin to which all but its own directories is read-only."""
+    for name in (*WRITTEN, "pod-resources"):
+        (tmp_path / name).mkdir()
+    configs = ConfigMap(tmp_path / "configs")
+    configs.publish(**config_map.data())
+    node = make_node(tmp_path / "node", "t4")
+    with (
+        Kubelet(tmp_path / "device-plugins") as kubelet,
+        PodResources(tmp_path / "pod-resources/kubelet.sock") as pods,
+    ):
+        env = {
+            **OPERATOR,
+            "CONFIG_FILE": "",
+            "CONFIG_FILE_SRCDIR": str(configs.directory),
+            "DEVICE_LIST_STRATEGY": "envvar,cdi-annotations",
+            "GPUHOOK_CDI_DIRECTORY": str(tmp_path / "cdi"),
+            "GPUHOOK_LABELS": "true",
+            "GFD_OUTPUT_FILE": str(tmp_path / "features/gfd"),
+            "GPUHOOK_STATE_DIR": str(tmp_path / "state"),
+            "NVIDIA_DRIVER_ROOT": node.driver_root,
+            "POD_RESOURCES_SOCKET": str(pods.socket),
+        }
+        prefix = read_only(tmp_path)
+        with plugin(tmp_path / "plugin", node, kubelet, env=env, prefix=prefix) as process:
+            kubelet.wait_for_devices(GPU, 4)
+            yield Confined(tmp_path, kubelet, pods, configs, process)
+
+
+def read_only(place: Path) -> list[str]:
+    """Return a command's beginning: in a mount namespace of its own, and without capabilities."""
+    around = ["findmnt", "--noheadings", "--output", "TARGET", "--target", str(place)]
+    found = subprocess.run(around, capture_output=True, text=True, check=True).stdout.strip()
+    steps = [f"mount --bind {place / name} {place / name}" for name in WRITTEN]
+    steps += [f"mount -o remount,bind,ro {target}" for target in dict.fromkeys(["/", found])]
+    script = " && ".join([*steps, f'exec {POWERLESS} "$@"'])
+    return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+
+def test_it_is_confined(confined: Confined) -> None:
+    """As the manifest's security context says."""
+    status = Path(f"/proc/{confined.process.pid}/status").read_text().splitlines()
+    told = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+    assert {told[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
+    assert told["NoNewPrivs"] == "1"
+    mounts = Path(f"/proc/{confined.process.pid}/mountinfo").read_text().splitlines()
+    found = {line.split()[4]: line.split()[5] for line in mounts}
+    assert found["/"].startswith("ro")
+    assert all(found[str(confined.place / name)].startswith("rw") for name in WRITTEN)
+
+
+def test_it_does_all_its_work(confined: Confined) -> None:
+    """It registers, allocates, writes specs and labels, tells of faults, reloads and ends."""
+    (unit,) = confined.kubelet.allocate(GPU, 1).ids
+    confined.pods.pods = [pod("default", "gpu-test-1", "main", GPU, [unit])]
+    assert (confined.place / "cdi/k8s.device-plugin.nvidia.com-gpu.json").is_file()
+    assert "nvidia.com/gpu.replicas=4\n" in (confined.place / "features/gfd").read_text()
+    assert "gpuhook_replica_holder{" in confined.process.metrics()
+
+    two = TIME_SLICING.replace("replicas: 4", "replicas: 2")
+    confined.configs.publish(default=two)
+    confined.kubelet.wait_for_devices(GPU, 2)
+    confined.kubelet.restart()
+    confined.kubelet.wait_for_devices(GPU, 2)
+
+    uuid = str(confined.process.node.node.gpus[0].uuid)
+    stub_events.say(confined.process.node, uuid, "recovery 1")
+    stub_events.inject_xid(confined.process.node, uuid, 79)
+    confined.kubelet.wait_for_devices(GPU, 0, 2)
+    told = confined.process.wait_for_log(reason="GpuUnhealthy")
+    assert told["pods"] == ["default/gpu-test-1"]
+    assert any((confined.place / "state").iterdir())  # what it knows outlives it
+    assert confined.process.stop() == 0
+    said = (confined.process.place / "log").read_text()
+    assert "Read-only" not in said
+    assert "not permitted" not in said
+    assert "Permission denied" not in said

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's process asks the kubelet which pods hold what: in messages on faults, in metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.pod_resources import PodResources, pod
+from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.simulated import stub_events
+from tests.simulated.node import make_node
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path / "device-plugins") as running:
+        yield running
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[PodResources]:
+    (tmp_path / "pod-resources").mkdir()
+    with PodResources(tmp_path / "pod-resources/kubelet.sock") as running:
+        yield running
+
+
+@pytest.fixture
+def running(tmp_path: Path, kubelet: Kubelet, pods: PodResources) -> Iterator[PluginProcess]:
+    """Give a plugin that offers four replicas of a T4, and is told who holds them."""
+    env = {"POD_RESOURCES_SOCKET": str(pods.socket)}
+    node = make_node(tmp_path / "node", "t4")
+    with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env) as made:
+        kubelet.wait_for_devices(GPU, 4)
+        yield made
+
+
+def place(kubelet: Kubelet, pods: PodResources, name: str) -> str:
+    """Give a pod one unit, as the kubelet does and tells; returns its id."""
+    (unit,) = kubelet.allocate(GPU, 1).ids
+    pods.pods = [*pods.pods, pod("default", name, "main", GPU, [unit])]
+    return unit
+
+
+def test_fault_names_the_pods(running: PluginProcess, kubelet: Kubelet, pods: PodResources) -> None:
+    for name in ("gpu-test-2", "gpu-test-1"):
+        place(kubelet, pods, name)
+    uuid = str(running.node.node.gpus[0].uuid)
+    stub_events.say(running.node, uuid, "recovery 1")
+    running.wait_for_log(event="offered")
+    stub_events.inject_xid(running.node, uuid, 79)
+    kubelet.wait_for_devices(GPU, 0, 4)
+    told = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
+    assert told["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
+    assert told["event"].endswith("pods: default/gpu-test-1, default/gpu-test-2")
+
+
+def test_fault_without_an_answer_says_so(running: PluginProcess, pods: PodResources) -> None:
+    """A kubelet that tells nobody does not keep a fault from being told."""
+    pods.stop()
+    uuid = str(running.node.node.gpus[0].uuid)
+    stub_events.say(running.node, uuid, "recovery 1")
+    stub_events.inject_xid(running.node, uuid, 79)
+    told = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
+    assert told["pods"] is None
+    assert told["event"].endswith("pods: not known")
+
+
+def test_metrics_name_the_holders(
+    running: PluginProcess, kubelet: Kubelet, pods: PodResources
+) -> None:
+    unit = place(kubelet, pods, "gpu-test-1")
+    lines = running.metrics().splitlines()
+    (holder,) = [line for line in lines if line.startswith("gpuhook_replica_holder{")]
+    for label in (f'unit="{unit}"', 'namespace="default"', 'pod="gpu-test-1"', 'container="main"'):
+        assert label in holder
+    assert f'gpuhook_replicas_held{{resource="{GPU}"}} 1.0' in lines
+    assert 'gpuhook_source_up{source="pod-resources"} 1.0' in lines
+    pods.stop()
+    assert 'gpuhook_source_up{source="pod-resources"} 0.0' in running.metrics()

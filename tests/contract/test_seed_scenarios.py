@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards of the seeds' users, shared: the plugin's process, what it offers and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import TIME_SLICING
+from tests.kubelet.running import Run
+from tests.kubelet.waiting import eventually
+
+GPU = "nvidia.com/gpu"
+GIB = 1 << 30
+
+
+def card(name: str, architecture: str, capability: str, memory: int) -> Node:
+    """Return a node with one such card."""
+    facts = dump_file.load("t4")
+    one = replace(
+        facts.gpus[0],
+        name=name,
+        architecture=architecture,
+        compute_capability=capability,
+        memory_bytes=memory,
+    )
+    return replace(facts, gpus=(one,))
+
+
+def test_two_services_of_seven_gigabytes_on_a_card_of_24(
+    run: Run, real_kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """Both get the one card; the labels tell what each can have of its memory: 12 GiB."""
+    file = tmp_path / "features"
+    running = run(
+        card("NVIDIA GeForce RTX 4090", "ada", "8.9", 24 * GIB),
+        TIME_SLICING.replace("replicas: 4", "replicas: 2"),
+        GPUHOOK_LABELS="true",
+        GFD_OUTPUT_FILE=str(file),
+    )
+    real_kubelet.wait_for_devices(GPU, 2)
+    services = [real_kubelet.allocate(GPU, 1).response.envs for _ in range(2)]
+    uuid = running.node.node.gpus[0].uuid
+    assert [one["NVIDIA_VISIBLE_DEVICES"] for one in services] == [uuid, uuid]
+    assert [one["GPUHOOK_REPLICAS"] for one in services] == [f"{uuid}::0", f"{uuid}::1"]
+    eventually(file.exists, "the labels")
+    told = dict(line.split("=", 1) for line in file.read_text("utf-8").splitlines())
+    assert told["nvidia.com/gpu.memory"] == str(24 * 1024)
+    assert told["nvidia.com/gpu.replicas"] == "2"
+    assert told["nvidia.com/gpu.replica-memory"] == str(12 * 1024)
+    assert told["nvidia.com/gpu.product"] == "NVIDIA-GeForce-RTX-4090-SHARED"
+    assert not [line for line in running.log() if line.get("level") == "warning"]
+
+
+@pytest.mark.parametrize(("replicas", "is_warned"), [(4, True), (1, False)])
+def test_a_card_older_than_pascal_is_warned_about(
+    run: Run, real_kubelet: Kubelet, replicas: int, is_warned: bool
+) -> None:
+    running = run(
+        card("NVIDIA GeForce GTX 980", "maxwell", "5.2", 4 * GIB),
+        TIME_SLICING.replace("replicas: 4", f"replicas: {replicas}"),
+    )
+    real_kubelet.wait_for_devices(GPU, replicas)
+    said = [str(line["event"]) for line in running.log() if line.get("level") == "warning"]
+    assert is_warned == any("older than Pascal" in line for line in said)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the plugin's process to a container of a node's engine, with nothing in between made up.
+
+Register, ListAndWatch, GetPreferredAllocation and Allocate over the kubelet's sockets; then a pod
+and its container over the CRI, with exactly what Allocate answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.contract import test_mig
+from tests.contract.cri import Cri, Pod, cri
+from tests.contract.kubelet_side import read
+from tests.contract.product import ALL_CONTROL, CONTROL, Product, product
+from tests.contract.runtimes import launcher
+from tests.contract.views import View, questions
+from tests.kubelet.kubelet import Allocated, Kubelet
+from tests.kubelet.process import TIME_SLICING, plugin
+
+GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a container comes to its GPU: the plugin's variables, and the pod's runtimeClass."""
+
+    env: dict[str, str]
+    handler: str = "nvidia"
+    control: frozenset[str] = frozenset(CONTROL)
+
+
+ALL = frozenset(ALL_CONTROL)
+WAYS = {
+    "envvar": Way({}),
+    "envvar by index": Way({"DEVICE_ID_STRATEGY": "index"}),
+    "envvar with device specs": Way({"PASS_DEVICE_SPECS": "true"}, control=ALL),
+    "volume-mounts": Way({"DEVICE_LIST_STRATEGY": "volume-mounts"}),
+    "cdi-annotations": Way({"DEVICE_LIST_STRATEGY": "cdi-annotations"}),
+    "several": Way({"DEVICE_LIST_STRATEGY": "envvar,volume-mounts,cdi-annotations"}),
+    "host-files": Way({"DEVICE_LIST_STRATEGY": "host-files"}, "runc", ALL),
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with gpuhook on it, a kubelet without a plugin yet, and an engine."""
+
+    product: Product
+    kubelet: Kubelet
+    engine: Cri
+
+    @contextmanager
+    def offering(self, place: Path, text: str, way: Way) -> Iterator[None]:
+        """Run the plugin; its paths are the host's, as it is no container here."""
+        env = {
+            "NVIDIA_DRIVER_ROOT": self.product.node.driver_root,
+            "GPUHOOK_CDI_DIRECTORY": str(self.product.specs),
+            "NVIDIA_CDI_HOOK_PATH": str(self.product.bindir / "gpuhook-hook"),
+            **way.env,
+        }
+        with plugin(place, self.product.node, self.kubelet, text, env):
+            yield
+
+    @contextmanager
+    def pod(self, name: str, way: Way) -> Iterator[Pod]:
+        """Run the sandbox of a pod."""
+        pod = self.engine.pod(name, way.handler)
+        try:
+            yield pod
+        finally:
+            self.engine.remove(pod)
+
+    def seen(self, pod: Pod, allocated: Allocated, *asked: str) -> View:
+        """Return what the pod's container sees; then it is restarted, and goes on running.
+
+        The kubelet gives a restarted container the answer that it has.
+        """
+        given = read(allocated.response)
+        ended = self.engine.ended(self.engine.container(pod, ["/probe", *asked], given))
+        self.engine.container(pod, ["/bin/sleep", "600"], given, name="again")
+        return ended.view
+
+    def held(self) -> dict[str, tuple[list[str], list[str]]]:
+        """Return the GPUs and replicas of each pod, as `gpuhook ps` tells."""
+        return {
+            f"{one['namespace']}/{one['pod']}": (one["gpus"], one["replicas"])
+            for one in self.product.holders()
+        }
+
+
+@contextmanager
+def node_of(made: Product, place: Path) -> Iterator[Node]:
+    """Give a node whose handler `nvidia` is gpuhook-runtime."""
+    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
+    handlers: dict[str, Path | str] = {"runc": "/usr/sbin/runc", "nvidia": runtime}
+    with Kubelet(place / "kubelet") as kubelet, cri(place / "containerd", handlers) as engine:
+        yield Node(made, kubelet, engine)
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Give a node with eight GPUs."""
+    place = tmp_path_factory.mktemp("chain")
+    made = node8.apart(place / "product", request={"acceptVolumeMounts": True})
+    with node_of(made, place) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def mig(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Give a node with MIG instances."""
+    place = tmp_path_factory.mktemp("mig-chain")
+    made = product(place, "a100-mig", node8.bindir)
+    with node_of(made, place) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
+    """Each sees the one GPU that both share; who looks is told which replica each has."""
+    way = WAYS[name]
+    packed = Way({**way.env, "SHARED_DEVICES_ALLOCATION_POLICY": "packed"}, way.handler)
+    with ExitStack() as stack:
+        stack.enter_context(node.offering(tmp_path / "plugin", TIME_SLICING, packed))
+        node.kubelet.wait_for_devices(GPU, 32)
+        got = {name: node.kubelet.allocate(GPU, 1) for name in ("gpu-test-1", "gpu-test-2")}
+        (uuid,) = {unit.partition("::")[0] for one in got.values() for unit in one.ids}
+        gpu = next(gpu for gpu in node.product.node.node.gpus if gpu.uuid == uuid)
+        every = [node.product.number(index) for index in range(8)]
+        for pod_name, allocated in got.items():
+            pod = stack.enter_context(node.pod(pod_name, way))
+            view = node.seen(pod, allocated, *questions(tries=every))
+            assert set(view.gpus()) == {*way.control, f"/dev/nvidia{gpu.minor}"}
+            assert all(entry.allowed for entry in view.gpus().values())
+            refused = {number for number, error in view.tries.items() if error == "EPERM"}
+            assert refused == {*every} - {node.product.number(gpu.index)}
+            assert any("libcuda.so" in target for target in view.mounts)
+            assert view.values("GPUHOOK_REPLICAS") == list(allocated.ids)
+        told = {f"default/{name}": ([uuid], list(one.ids)) for name, one in got.items()}
+        assert node.held() == (told if way.handler == "nvidia" else {})
+    for allocated in got.values():
+        node.kubelet.release(allocated)
+    assert node.held() == {}
+
+
+@pytest.mark.parametrize("name", ["envvar", "cdi-annotations", "host-files"])
+def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> None:
+    """It has the capability nodes of its own instance, and not those of its neighbour."""
+    way = WAYS[name]
+    caps = {
+        str(one.uuid): (one.gpu_instance_minor, one.compute_instance_minor)
+        for gpu in mig.product.node.node.gpus
+        for one in gpu.instances
+    }
+    every = {f"{test_mig.CAPS}:{minor}" for minors in caps.values() for minor in minors}
+    with mig.offering(tmp_path / "plugin", MIXED, way), mig.pod("slice", way) as pod:
+        mig.kubelet.wait_for(lambda: mig.kubelet.allocatable(SLICE) > 1, "instances")
+        allocated = mig.kubelet.allocate(SLICE, 1)
+        (uuid,) = allocated.ids
+        view = mig.seen(pod, allocated, *questions(tries=sorted(every)))
+        own = {f"{test_mig.CAP}{minor}" for minor in caps[uuid]}
+        assert {path for path in view.gpus() if "-cap" in path} == own
+        opened = {number for number, error in view.tries.items() if error != "EPERM"}
+        assert opened == {f"{test_mig.CAPS}:{minor}" for minor in caps[uuid]}
+        assert mig.held() == ({"default/slice": ([uuid], [])} if way.handler == "nvidia" else {})
+    mig.kubelet.release(allocated)
+
+
+def test_a_user_cannot_annotate_himself_a_gpu(node: Node, tmp_path: Path) -> None:
+    """The engine hands on what the kubelet says of a container, not what a pod says of itself."""
+    way = WAYS["cdi-annotations"]
+    with node.offering(tmp_path / "plugin", TIME_SLICING, way):
+        node.kubelet.wait_for_devices(GPU, 32)
+        allocated = node.kubelet.allocate(GPU, 1)
+        node.kubelet.release(allocated)
+        own = dict(allocated.response.annotations)
+        assert own
+        pod = node.engine.pod("greedy", "nvidia", annotations=own)
+        try:
+            nothing = Allocated(GPU, (), type(allocated.response)())
+            assert node.seen(pod, nothing, *questions()).gpus() == {}
+            assert node.held() == {}
+        finally:
+            node.engine.remove(pod)

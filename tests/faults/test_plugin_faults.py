@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of all that the device plugin lives with, under the real process.
+
+After each: the kubelet has every device again, nothing was said or sent without end, the process
+is the same, holds no more than before, and rests.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file
+from tests.faults import vitals
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.running import Run
+from tests.kubelet.waiting import eventually
+from tests.simulated import changes, stub_events
+
+pytestmark = pytest.mark.contract
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+KUBELET_RESTARTS = 200
+MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
+INVALID = TIME_SLICING.replace("replicas: 4", "replicas: none")
+RENAMED = TIME_SLICING.replace("timeSlicing:\n", "timeSlicing:\n    renameByDefault: true\n")
+UNKNOWN_ERROR = 999
+
+
+def replicas(count: int) -> str:
+    """Return the configuration with this many replicas of each GPU."""
+    return TIME_SLICING.replace("replicas: 4", f"replicas: {count}")
+
+
+def of_counter(running: PluginProcess, name: str) -> int:
+    """Return the sum of a counter over its labels."""
+    lines = running.metrics().splitlines()
+    values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"gpuhook_{name}_total")]
+    return int(sum(map(float, values)))
+
+
+@dataclass
+class Allowed:
+    """How much may come of a fault: lists sent, log lines, registrations."""
+
+    lists: int
+    lines: int
+    registrations: int = 0
+
+
+@contextmanager
+def bounded(running: PluginProcess, allowed: Allowed) -> Iterator[None]:
+    """Check what is said and sent within, and that nothing has piled up at its end."""
+    running.wait_for_log(event="registered")
+    before = vitals.of(running.pid)
+    lists, lines = of_counter(running, "lists"), len(running.log())
+    registrations = len(running.kubelet.registrations)
+    yield
+    vitals.check(running, before)
+    assert of_counter(running, "lists") - lists <= allowed.lists
+    assert len(running.log()) - lines <= allowed.lines
+    assert len(running.kubelet.registrations) - registrations <= allowed.registrations
+    assert not [line for line in running.log() if line.get("level") == "error"]
+    assert not [line for line in running.log() if "Traceback" in str(line)]
+
+
+def serves(kubelet: Kubelet, count: int) -> None:
+    """Check that all devices are there, and that a pod gets one."""
+    kubelet.wait_for_devices(GPU, count)
+    held = kubelet.allocate(GPU, 1)
+    assert held.response.envs["NVIDIA_VISIBLE_DEVICES"]
+    kubelet.release(held)
+
+
+def test_kubelet_restarts_two_hundred_times(run: Run, real_kubelet: Kubelet) -> None:
+    running = run()
+    for _ in range(20):
+        real_kubelet.wait_for_devices(GPU, 4)
+        real_kubelet.restart()
+    real_kubelet.wait_for_devices(GPU, 4)
+    left = KUBELET_RESTARTS - 20
+    # A kubelet that is not ready yet is asked again; most are asked once.
+    with bounded(running, Allowed(lists=left, lines=4 * left, registrations=2 * left)):
+        for _ in range(left):
+            real_kubelet.restart()
+            real_kubelet.wait_for_devices(GPU, 4)
+    assert set(os.listdir(real_kubelet.directory)) == {"kubelet.sock", "nvidia-gpu.sock"}
+    serves(real_kubelet, 4)
+
+
+def test_plugin_is_killed_under_the_kubelet(run: Run, real_kubelet: Kubelet) -> None:
+    """One that starts after another was killed takes its socket, and leaves a kubelet's use."""
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    held = real_kubelet.allocate(GPU, 1)
+    for turn in range(5):
+        assert running.stop(signal.SIGKILL) == -signal.SIGKILL
+        real_kubelet.wait_for_devices(GPU, 0, 4)
+        assert (real_kubelet.directory / "nvidia-gpu.sock").exists()
+        if turn % 2:
+            real_kubelet.restart()
+        running.start()
+        real_kubelet.wait_for_devices(GPU, 4)
+        assert real_kubelet.free(GPU) == 3
+    real_kubelet.release(held)
+    serves(real_kubelet, 4)
+    assert len(real_kubelet.registrations) <= 2 * 6
+    assert running.stop() == 0
+    assert os.listdir(real_kubelet.directory) == ["kubelet.sock"]
+
+
+def test_our_sockets_are_removed(run: Run, real_kubelet: Kubelet) -> None:
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    path = real_kubelet.directory / "nvidia-gpu.sock"
+    with bounded(running, Allowed(lists=30, lines=90, registrations=60)):
+        for _ in range(30):
+            old = path.stat().st_ino
+            known = real_kubelet.endpoint(GPU)
+            path.unlink()
+            real_kubelet.wait_for(
+                lambda known=known: real_kubelet.endpoint(GPU) is not known,  # type: ignore[misc]
+                "a new registration",
+            )
+            real_kubelet.wait_for_devices(GPU, 4)
+            assert path.stat().st_ino != old or path.is_socket()
+    serves(real_kubelet, 4)
+
+
+def test_plugin_directory_is_removed_and_made_anew(run: Run, real_kubelet: Kubelet) -> None:
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    with bounded(running, Allowed(lists=20, lines=150, registrations=40)):
+        for turn in range(12):
+            real_kubelet.stop()
+            if turn % 3 == 0:
+                real_kubelet.directory.rename(real_kubelet.directory.with_name(f"aside{turn}"))
+            else:
+                shutil.rmtree(real_kubelet.directory)
+            real_kubelet.start()
+            real_kubelet.wait_for_devices(GPU, 4)
+    serves(real_kubelet, 4)
+
+
+def test_driver_goes_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
+    """While the driver is away all devices are there, and unhealthy; then they are healthy."""
+    running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
+    real_kubelet.wait_for_devices(GPU, 32)
+    with bounded(running, Allowed(lists=4 * 2, lines=16 * 2)):
+        for _ in range(2):
+            stub_events.take_away(running.node)
+            real_kubelet.wait_for_devices(GPU, 0, 32)
+            stub_events.bring_back(running.node)
+            real_kubelet.wait_for_devices(GPU, 32)
+    serves(real_kubelet, 32)
+    hears_of(running, running.node.node.gpus[3].uuid)
+
+
+def hears_of(running: PluginProcess, uuid: str | None) -> None:
+    """Check that an XID 79 of a GPU is heard: its four replicas go, and come back when it is well.
+
+    Events that come while NVML is being started anew are lost, as the driver's own are.
+    """
+    assert uuid is not None
+    stub_events.say(running.node, uuid, "recovery 1")
+
+    def heard() -> bool:
+        stub_events.inject_xid(running.node, uuid, 79)
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            if of_health(running.kubelet, uuid) == {"Unhealthy"}:
+                return True
+            time.sleep(0.02)
+        return False
+
+    eventually(heard, f"XID 79 of {uuid}")
+    stub_events.say(running.node, uuid, "recovery 0")
+    eventually(lambda: of_health(running.kubelet, uuid) == {"Healthy"}, f"{uuid} to be well")
+
+
+def of_health(kubelet: Kubelet, uuid: str) -> set[str]:
+    """Return the healths that the units of a GPU have."""
+    return {one.health for name, one in kubelet.devices(GPU).items() if name.startswith(uuid)}
+
+
+def test_driver_is_upgraded_in_place(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
+    """The same process reads the new library, tells of the new version, and hears its XIDs."""
+    labels = tmp_path / "labels"
+    running = run(
+        "t4",
+        GPUHOOK_HEALTH_POLL_INTERVAL="200ms",
+        GPUHOOK_LABELS="true",
+        GFD_OUTPUT_FILE=str(labels),
+    )
+    real_kubelet.wait_for_devices(GPU, 4)
+    key = "nvidia.com/cuda.driver-version.full"
+    eventually(lambda: labels.exists() and f"{key}=580.95.05" in labels.read_text("utf-8"))
+    with bounded(running, Allowed(lists=8, lines=30)):
+        changes.upgrade(running.node, "t4", "580.126.09")
+        eventually(lambda: f"{key}=580.126.09" in labels.read_text("utf-8"), "the new version")
+        real_kubelet.wait_for_devices(GPU, 4)
+    serves(real_kubelet, 4)
+    maps = Path(f"/proc/{running.pid}/maps").read_text(encoding="utf-8")
+    assert "libnvidia-ml.so.580.126.09" in maps
+    hears_of(running, running.node.node.gpus[0].uuid)
+
+
+def test_storm_of_xids(run: Run, real_kubelet: Kubelet) -> None:
+    """Thousands of XIDs are a few lists and lines, and the GPUs that they are not of stay well."""
+    running = run("h100x8")
+    real_kubelet.wait_for_devices(GPU, 32)
+    uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
+    for uuid in uuids[:2]:
+        stub_events.say(running.node, uuid, "recovery 1")
+    with bounded(running, Allowed(lists=8, lines=60)):
+        for _ in range(5):
+            for uuid in uuids[:2]:
+                stub_events.inject_xid(running.node, uuid, 79, count=500)
+            for uuid in uuids[2:]:
+                stub_events.inject_xid(running.node, uuid, 31, count=200)
+            stub_events.inject_xid(running.node, None, 13, count=200)
+            stub_events.inject_xid(running.node, "GPU-unknown", 79, count=100)
+        real_kubelet.wait_for_devices(GPU, 24, 8)
+        serves_others = real_kubelet.allocate(GPU, 24)
+        real_kubelet.release(serves_others)
+        for uuid in uuids[:2]:
+            stub_events.say(running.node, uuid, "recovery 0")
+        real_kubelet.wait_for_devices(GPU, 32)
+    serves(real_kubelet, 32)
+
+
+def test_a_wait_that_fails_for_ever(run: Run, real_kubelet: Kubelet) -> None:
+    """It is tried now and then, costs nothing, and nothing but the events is missed."""
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    with bounded(running, Allowed(lists=4, lines=30)):
+        stub_events.fail_wait(running.node, UNKNOWN_ERROR, always=True)
+        running.wait_for_log(reason="WatchFailed")
+        running.wait_for_log(event="no events yet")
+        serves(real_kubelet, 4)
+    stub_events.mend_wait(running.node)
+    hears_of(running, running.node.node.gpus[0].uuid)
+    serves(real_kubelet, 4)
+
+
+def test_gpus_are_lost_and_found(run: Run, real_kubelet: Kubelet) -> None:
+    """A GPU that falls off the bus takes its replicas only, until it is well."""
+    running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
+    real_kubelet.wait_for_devices(GPU, 32)
+    uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
+    with bounded(running, Allowed(lists=12, lines=60)):
+        for uuid in uuids[:2]:
+            stub_events.lose(running.node, uuid)
+            real_kubelet.wait_for_devices(GPU, 28, 4)
+            assert of_health(real_kubelet, uuid) == {"Unhealthy"}
+            stub_events.find(running.node, uuid)
+            real_kubelet.wait_for_devices(GPU, 32)
+    serves(real_kubelet, 32)
+    hears_of(running, uuids[0])
+
+
+def test_gpus_are_plugged_out_and_in(run: Run, real_kubelet: Kubelet) -> None:
+    """A GPU that comes is offered; one that goes is not."""
+    running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
+    real_kubelet.wait_for_devices(GPU, 32)
+    facts = dump_file.load("h100x8")
+    with bounded(running, Allowed(lists=16, lines=60)):
+        for gone in ({7}, {0, 1, 5}):
+            changes.become(running.node, changes.without(facts, gone))
+            left = 32 - 4 * len(gone)
+            eventually(lambda left=left: real_kubelet.allocatable(GPU) == left, "fewer")  # type: ignore[misc]
+            changes.become(running.node, facts)
+            real_kubelet.wait_for_devices(GPU, 32)
+    serves(real_kubelet, 32)
+    hears_of(running, facts.gpus[7].uuid)
+
+
+def test_instances_are_destroyed_and_made(run: Run, real_kubelet: Kubelet) -> None:
+    running = run("a100-mig", MIXED, GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
+    real_kubelet.wait_for_devices(MIG, 7)
+    facts = dump_file.load("a100-mig")
+    first, *others = facts.gpus
+    with bounded(running, Allowed(lists=40, lines=60, registrations=4)):
+        for count in (3, 0, 7):
+            fewer = replace(first, instances=first.instances[:count])
+            changes.become(running.node, replace(facts, gpus=(fewer, *others)))
+            real_kubelet.wait_for_devices(MIG, count)
+    held = real_kubelet.allocate(MIG, 7)
+    wanted = {instance.uuid for instance in first.instances}
+    assert set(held.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == wanted
+    serves(real_kubelet, 1)
+
+
+def test_configurations_that_flap(run: Run, real_kubelet: Kubelet) -> None:
+    """Valid, faulty and differently named ones, faster than they are read: the last one counts."""
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    texts = cycle([replicas(2), INVALID, RENAMED, replicas(3), "{", replicas(4), ""])
+    with bounded(running, Allowed(lists=120, lines=500, registrations=120)):
+        for turn in range(140):
+            running.configure(next(texts))
+            if turn % 5 == 4:
+                running.signal(signal.SIGHUP)
+            if turn % 7 == 6:
+                time.sleep(0.03)
+        running.configure(INVALID)
+        running.configure(replicas(5))
+        real_kubelet.wait_for_devices(GPU, 5)
+        eventually(lambda: real_kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
+    serves(real_kubelet, 5)
+
+
+def test_configuration_is_deleted_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
+    running = run()
+    real_kubelet.wait_for_devices(GPU, 4)
+    with bounded(running, Allowed(lists=15, lines=60)):
+        for count in (2, 3, 4, 2, 6):
+            running.config.unlink()
+            running.signal(signal.SIGHUP)
+            eventually(lambda: refusals(running) > 0, "a refusal")
+            assert real_kubelet.capacity(GPU) > 0
+            running.configure(replicas(count))
+            real_kubelet.wait_for_devices(GPU, count)
+    serves(real_kubelet, 6)
+
+
+def refusals(running: PluginProcess) -> int:
+    """Return how often it was told that a configuration was refused."""
+    return sum(line.get("reason") == "ConfigRefused" for line in running.log())
+
+
+class ConfigMap:
+    """A ConfigMap as the kubelet mounts it: files behind the link `..data`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._number = 0
+        directory.mkdir()
+
+    def update(self, **texts: str) -> None:
+        """Replace the content, all of it at once."""
+        self._number += 1
+        made = self.directory / f"..{self._number}"
+        made.mkdir()
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8")
+        new, data = self.directory / "..data_tmp", self.directory / "..data"
+        old = self.directory / os.readlink(data) if data.is_symlink() else None
+        new.symlink_to(made.name)
+        new.rename(data)
+        for name in texts:
+            link = self.directory / name
+            if not link.is_symlink():
+                link.symlink_to(f"..data/{name}")
+        if old is not None:
+            shutil.rmtree(old)
+
+
+def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
+    """Its content, and the name that chooses, change again and again: the last one counts."""
+    mounted = ConfigMap(tmp_path / "configs")
+    mounted.update(a=replicas(2), b=replicas(3))
+    name = tmp_path / "name"
+    name.write_text("a", encoding="utf-8")
+    running = run(
+        CONFIG_FILE="",
+        GPUHOOK_CONFIG_DIR=str(mounted.directory),
+        GPUHOOK_CONFIG_NAME_FILE=str(name),
+        DEFAULT_CONFIG="a",
+    )
+    real_kubelet.wait_for_devices(GPU, 2)
+    with bounded(running, Allowed(lists=60, lines=400)):
+        for turn in range(60):
+            mounted.update(a=INVALID if turn % 3 == 0 else replicas(2), b=replicas(4 + turn % 5))
+            name.write_text("ab?"[turn % 3], encoding="utf-8")
+            if turn % 6 == 5:
+                time.sleep(0.05)
+        name.write_text("b", encoding="utf-8")
+        mounted.update(a=replicas(2), b=replicas(9))
+        real_kubelet.wait_for_devices(GPU, 9)
+        mounted.update(a=replicas(7), b=replicas(9))
+        name.write_text("a", encoding="utf-8")
+        real_kubelet.wait_for_devices(GPU, 7)
+    serves(real_kubelet, 7)
+
+
+class Chaos:
+    """Faults of one plugin, each by itself harmless, and what makes all well again."""
+
+    def __init__(self, running: PluginProcess) -> None:
+        self.running = running
+        self.node = running.node
+        self.facts = dump_file.load("h100x8")
+        self.uuids = [str(gpu.uuid) for gpu in self.facts.gpus]
+        self.is_away = False
+
+    def kubelet_restarts(self, chance: random.Random) -> None:
+        self.running.kubelet.restart()
+
+    def kubelet_is_killed(self, chance: random.Random) -> None:
+        self.running.kubelet.kill()
+        self.running.kubelet.start()
+
+    def socket_goes(self, chance: random.Random) -> None:
+        (self.running.kubelet.directory / "nvidia-gpu.sock").unlink(missing_ok=True)
+
+    def directory_goes(self, chance: random.Random) -> None:
+        self.running.kubelet.stop()
+        shutil.rmtree(self.running.kubelet.directory)
+        self.running.kubelet.start()
+
+    def driver_goes_or_comes(self, chance: random.Random) -> None:
+        change = stub_events.bring_back if self.is_away else stub_events.take_away
+        change(self.node)
+        self.is_away = not self.is_away
+
+    def xids(self, chance: random.Random) -> None:
+        xid = chance.choice([13, 31, 48, 63, 79, 94, 119])
+        stub_events.inject_xid(self.node, chance.choice(self.uuids), xid, count=50)
+
+    def wait_fails(self, chance: random.Random) -> None:
+        stub_events.fail_wait(self.node, UNKNOWN_ERROR)
+
+    def gpu_is_lost(self, chance: random.Random) -> None:
+        if not self.is_away:
+            stub_events.lose(self.node, chance.choice(self.uuids))
+
+    def gpus_are_plugged(self, chance: random.Random) -> None:
+        if not self.is_away:
+            gone = chance.sample(range(8), chance.randrange(4))
+            changes.become(self.node, changes.without(self.facts, gone))
+
+    def configured(self, chance: random.Random) -> None:
+        self.running.configure(chance.choice([INVALID, RENAMED, replicas(2), replicas(3), "{"]))
+
+    def told(self, chance: random.Random) -> None:
+        self.running.signal(signal.SIGHUP)
+
+    def well(self) -> None:
+        """Let everything be as it should be."""
+        if self.is_away:
+            stub_events.bring_back(self.node)
+            self.is_away = False
+        changes.become(self.node, self.facts)
+        self.running.configure(TIME_SLICING)
+
+    @property
+    def faults(self) -> list[Callable[[random.Random], None]]:
+        return [
+            self.kubelet_restarts,
+            self.kubelet_is_killed,
+            self.socket_goes,
+            self.directory_goes,
+            self.driver_goes_or_comes,
+            self.xids,
+            self.wait_fails,
+            self.gpu_is_lost,
+            self.gpus_are_plugged,
+            self.configured,
+            self.told,
+        ]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_everything_at_once(run: Run, real_kubelet: Kubelet, seed: int) -> None:
+    running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
+    real_kubelet.wait_for_devices(GPU, 32)
+    chance = random.Random(seed)
+    chaos = Chaos(running)
+    with bounded(running, Allowed(lists=300, lines=1000, registrations=150)):
+        for _ in range(2):
+            for _ in range(25):
+                chance.choice(chaos.faults)(chance)
+                time.sleep(chance.choice([0, 0, 0.01, 0.1]))
+            chaos.well()
+            real_kubelet.wait_for_devices(GPU, 32)
+            eventually(lambda: real_kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
+    serves(real_kubelet, 32)
+    hears_of(running, chaos.uuids[0])

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ConfigMap as the kubelet mounts it, and the one that the GPU operator makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+# As `kubectl get configmap -o yaml` shows it, of a cluster whose T4s are four GPUs each.
+OPERATORS = Path(__file__).parent / "device-plugin-config.yaml"
+
+
+def data(document: Path = OPERATORS) -> dict[str, str]:
+    """Return the entries of a ConfigMap: text by name."""
+    return dict(yaml.safe_load(document.read_text(encoding="utf-8"))["data"])
+
+
+class ConfigMap:
+    """A ConfigMap that is mounted on `directory`, which is made."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._version = 0
+        directory.mkdir(parents=True)
+
+    def publish(self, **content: str) -> None:
+        """Put new content in place, as the kubelet does: a new directory, and a renamed link."""
+        self._version += 1
+        new = self.directory / f"..2026_{self._version}"
+        new.mkdir()
+        for name, text in content.items():
+            (new / name).write_text(text, encoding="utf-8")
+            if not (self.directory / name).is_symlink():
+                (self.directory / name).symlink_to(f"..data/{name}")
+        (self.directory / "..data_tmp").symlink_to(new.name)
+        (self.directory / "..data_tmp").rename(self.directory / "..data")
+        for path in self.directory.iterdir():
+            if not path.name.startswith("..") and path.name not in content:
+                path.unlink()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: the device plugin as a process on a simulated node, with a kubelet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.simulated.node import SimulatedNode, make_node
+
+Run = Callable[..., PluginProcess]
+
+
+@pytest.fixture
+def real_kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path / "device-plugins") as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path, real_kubelet: Kubelet) -> Iterator[Run]:
+    """Return a function: node, configuration, env -> a running plugin, stopped in the end.
+
+    `change` is done to the node before the start.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("device nodes need root")
+    with ExitStack() as stack:
+        plugins: list[PluginProcess] = []
+
+        def started(
+            profile: str | Node = "t4",
+            text: str = TIME_SLICING,
+            *,
+            change: Callable[[SimulatedNode], object] | None = None,
+            **env: str,
+        ) -> PluginProcess:
+            node = make_node(tmp_path / "node", profile)
+            if change is not None:
+                change(node)
+            place = tmp_path / "plugin"
+            plugins.append(stack.enter_context(plugin(place, node, real_kubelet, text, env)))
+            return plugins[-1]
+
+        yield started
+        for one in plugins:  # an orderly end takes as long as one wait of NVML's
+            if one.process is not None:
+                one.process.kill()
+                one.process.wait()
