@@ -97,7 +97,8 @@ class _Reader:
                 continue
             given.add(name)
             here = f"{path}.{name}" if path else name
-            if not _is_null(value) or isinstance(key.kind, Section):
+            is_section = isinstance(key.kind, Section) and not key.may_be_null
+            if not _is_null(value) or is_section:
                 self._value(value, key.kind, here, values, name)
             elif key.required:
                 given.discard(name)

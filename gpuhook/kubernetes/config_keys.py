@@ -61,13 +61,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a section."""
+    """One key of a section. `may_be_null`: a section that is null is one that is not there."""
 
     name: str
     kind: Kind | Section | Entries
     about: str
     field: str = ""
     required: bool = False
+    may_be_null: bool = False
 
 
 _PLUGIN = Section(
@@ -378,7 +379,7 @@ FILE = Section(
             Section(
                 (
                     Key("timeSlicing", _STRATEGY, "Share devices by time slices."),
-                    Key("mps", _STRATEGY, "Share devices by NVIDIA MPS."),
+                    Key("mps", _STRATEGY, "Share devices by NVIDIA MPS.", may_be_null=True),
                 )
             ),
             "How devices are handed to several containers at once.",

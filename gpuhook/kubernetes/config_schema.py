@@ -35,7 +35,8 @@ def _section(section: Section) -> dict[str, object]:
 def _key(key: Key) -> dict[str, object]:
     about: dict[str, object] = {"description": key.about}
     if isinstance(key.kind, Section):
-        return about | _section(key.kind)
+        null = {"type": ["object", "null"]} if key.may_be_null else {}
+        return about | _section(key.kind) | null
     if isinstance(key.kind, Entries):
         entries: dict[str, object] = {
             "type": "array",

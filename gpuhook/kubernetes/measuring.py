@@ -37,8 +37,8 @@ class Measuring:
         self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
         self._endpoint: Metrics | None = None
-        self._failure = ""  # why it is not there
         self._offered = Offered()
+        self._told = ""  # why there is no endpoint
         self._look = Look()
 
     async def offered(
@@ -52,7 +52,7 @@ class Measuring:
         units = (unit for resource in resources for unit in resource.units)
         bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
         self._offered, self._look = Offered(resources, bad), look
-        if settings == self._settings and not self._failure:
+        if settings == self._settings:
             return
         await self.end()
         self._settings = settings
@@ -64,15 +64,19 @@ class Measuring:
         )
         self._endpoint = Metrics(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
-        before, self._failure = self._failure, "" if failed is None else failed.message
-        if failed is not None:  # tried again at the next turn: who has the port may leave it
-            if failed.message != before:
+        if failed is not None:
+            await self.end()  # the next turn tries again
+            if failed.message != self._told:
                 self._news.failed("NoMetrics", failed)
-        elif settings.address:
+            self._told = failed.message
+            return
+        self._told = ""
+        if settings.address:
             self._news.log.info("metrics", address=settings.address)
 
     async def end(self) -> None:
         """End the endpoint."""
+        self._settings = MetricsSettings(address="")
         if self._endpoint is not None:
             await self._endpoint.stop()
             self._endpoint = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -125,7 +124,7 @@ def test_the_directory_is_removed(kubelet: Kubelet, plugin: Plugin) -> None:
         kubelet.wait_for_devices(GPU, healthy=4)
         kubelet.stop()
         if turn % 2:
-            shutil.rmtree(kubelet.directory)
+            kubelet.remove_directory()
         else:
             kubelet.directory.rename(kubelet.directory.with_name(f"aside{turn}"))
         kubelet.start()

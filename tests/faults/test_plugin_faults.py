@@ -9,78 +9,29 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from gpuhook.vendors.nvidia import dump_file
-from tests.faults import vitals
+from tests.faults.bounds import GPU, Allowed, bounded, hears_of, of_health, serves
+from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas
+from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.process import PluginProcess
 from tests.kubelet.running import Run
 from tests.kubelet.waiting import eventually
 from tests.simulated import changes, stub_events
 
 pytestmark = pytest.mark.contract
 
-GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+MIG = "nvidia.com/mig-1g.5gb"
 KUBELET_RESTARTS = 200
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
-INVALID = TIME_SLICING.replace("replicas: 4", "replicas: none")
-RENAMED = TIME_SLICING.replace("timeSlicing:\n", "timeSlicing:\n    renameByDefault: true\n")
-UNKNOWN_ERROR = 999
-
-
-def replicas(count: int) -> str:
-    """Return the configuration with this many replicas of each GPU."""
-    return TIME_SLICING.replace("replicas: 4", f"replicas: {count}")
-
-
-def of_counter(running: PluginProcess, name: str) -> int:
-    """Return the sum of a counter over its labels."""
-    lines = running.metrics().splitlines()
-    values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"gpuhook_{name}_total")]
-    return int(sum(map(float, values)))
-
-
-@dataclass
-class Allowed:
-    """How much may come of a fault: lists sent, log lines, registrations."""
-
-    lists: int
-    lines: int
-    registrations: int = 0
-
-
-@contextmanager
-def bounded(running: PluginProcess, allowed: Allowed) -> Iterator[None]:
-    """Check what is said and sent within, and that nothing has piled up at its end."""
-    running.wait_for_log(event="registered")
-    before = vitals.of(running.pid)
-    lists, lines = of_counter(running, "lists"), len(running.log())
-    registrations = len(running.kubelet.registrations)
-    yield
-    vitals.check(running, before)
-    assert of_counter(running, "lists") - lists <= allowed.lists
-    assert len(running.log()) - lines <= allowed.lines
-    assert len(running.kubelet.registrations) - registrations <= allowed.registrations
-    assert not [line for line in running.log() if line.get("level") == "error"]
-    assert not [line for line in running.log() if "Traceback" in str(line)]
-
-
-def serves(kubelet: Kubelet, count: int) -> None:
-    """Check that all devices are there, and that a pod gets one."""
-    kubelet.wait_for_devices(GPU, count)
-    held = kubelet.allocate(GPU, 1)
-    assert held.response.envs["NVIDIA_VISIBLE_DEVICES"]
-    kubelet.release(held)
 
 
 def test_kubelet_restarts_two_hundred_times(run: Run, real_kubelet: Kubelet) -> None:
@@ -126,7 +77,6 @@ def test_our_sockets_are_removed(run: Run, real_kubelet: Kubelet) -> None:
     path = real_kubelet.directory / "nvidia-gpu.sock"
     with bounded(running, Allowed(lists=30, lines=90, registrations=60)):
         for _ in range(30):
-            old = path.stat().st_ino
             known = real_kubelet.endpoint(GPU)
             path.unlink()
             real_kubelet.wait_for(
@@ -134,7 +84,7 @@ def test_our_sockets_are_removed(run: Run, real_kubelet: Kubelet) -> None:
                 "a new registration",
             )
             real_kubelet.wait_for_devices(GPU, 4)
-            assert path.stat().st_ino != old or path.is_socket()
+            assert path.is_socket()
     serves(real_kubelet, 4)
 
 
@@ -147,7 +97,7 @@ def test_plugin_directory_is_removed_and_made_anew(run: Run, real_kubelet: Kubel
             if turn % 3 == 0:
                 real_kubelet.directory.rename(real_kubelet.directory.with_name(f"aside{turn}"))
             else:
-                shutil.rmtree(real_kubelet.directory)
+                real_kubelet.remove_directory()
             real_kubelet.start()
             real_kubelet.wait_for_devices(GPU, 4)
     serves(real_kubelet, 4)
@@ -165,33 +115,6 @@ def test_driver_goes_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
             real_kubelet.wait_for_devices(GPU, 32)
     serves(real_kubelet, 32)
     hears_of(running, running.node.node.gpus[3].uuid)
-
-
-def hears_of(running: PluginProcess, uuid: str | None) -> None:
-    """Check that an XID 79 of a GPU is heard: its four replicas go, and come back when it is well.
-
-    Events that come while NVML is being started anew are lost, as the driver's own are.
-    """
-    assert uuid is not None
-    stub_events.say(running.node, uuid, "recovery 1")
-
-    def heard() -> bool:
-        stub_events.inject_xid(running.node, uuid, 79)
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            if of_health(running.kubelet, uuid) == {"Unhealthy"}:
-                return True
-            time.sleep(0.02)
-        return False
-
-    eventually(heard, f"XID 79 of {uuid}")
-    stub_events.say(running.node, uuid, "recovery 0")
-    eventually(lambda: of_health(running.kubelet, uuid) == {"Healthy"}, f"{uuid} to be well")
-
-
-def of_health(kubelet: Kubelet, uuid: str) -> set[str]:
-    """Return the healths that the units of a GPU have."""
-    return {one.health for name, one in kubelet.devices(GPU).items() if name.startswith(uuid)}
 
 
 def test_driver_is_upgraded_in_place(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
@@ -340,37 +263,10 @@ def refusals(running: PluginProcess) -> int:
     return sum(line.get("reason") == "ConfigRefused" for line in running.log())
 
 
-class ConfigMap:
-    """A ConfigMap as the kubelet mounts it: files behind the link `..data`."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._number = 0
-        directory.mkdir()
-
-    def update(self, **texts: str) -> None:
-        """Replace the content, all of it at once."""
-        self._number += 1
-        made = self.directory / f"..{self._number}"
-        made.mkdir()
-        for name, text in texts.items():
-            (made / name).write_text(text, encoding="utf-8")
-        new, data = self.directory / "..data_tmp", self.directory / "..data"
-        old = self.directory / os.readlink(data) if data.is_symlink() else None
-        new.symlink_to(made.name)
-        new.rename(data)
-        for name in texts:
-            link = self.directory / name
-            if not link.is_symlink():
-                link.symlink_to(f"..data/{name}")
-        if old is not None:
-            shutil.rmtree(old)
-
-
 def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
     """Its content, and the name that chooses, change again and again: the last one counts."""
     mounted = ConfigMap(tmp_path / "configs")
-    mounted.update(a=replicas(2), b=replicas(3))
+    mounted.publish(a=replicas(2), b=replicas(3))
     name = tmp_path / "name"
     name.write_text("a", encoding="utf-8")
     running = run(
@@ -382,94 +278,17 @@ def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) 
     real_kubelet.wait_for_devices(GPU, 2)
     with bounded(running, Allowed(lists=60, lines=400)):
         for turn in range(60):
-            mounted.update(a=INVALID if turn % 3 == 0 else replicas(2), b=replicas(4 + turn % 5))
+            mounted.publish(a=INVALID if turn % 3 == 0 else replicas(2), b=replicas(4 + turn % 5))
             name.write_text("ab?"[turn % 3], encoding="utf-8")
             if turn % 6 == 5:
                 time.sleep(0.05)
         name.write_text("b", encoding="utf-8")
-        mounted.update(a=replicas(2), b=replicas(9))
+        mounted.publish(a=replicas(2), b=replicas(9))
         real_kubelet.wait_for_devices(GPU, 9)
-        mounted.update(a=replicas(7), b=replicas(9))
+        mounted.publish(a=replicas(7), b=replicas(9))
         name.write_text("a", encoding="utf-8")
         real_kubelet.wait_for_devices(GPU, 7)
     serves(real_kubelet, 7)
-
-
-class Chaos:
-    """Faults of one plugin, each by itself harmless, and what makes all well again."""
-
-    def __init__(self, running: PluginProcess) -> None:
-        self.running = running
-        self.node = running.node
-        self.facts = dump_file.load("h100x8")
-        self.uuids = [str(gpu.uuid) for gpu in self.facts.gpus]
-        self.is_away = False
-
-    def kubelet_restarts(self, chance: random.Random) -> None:
-        self.running.kubelet.restart()
-
-    def kubelet_is_killed(self, chance: random.Random) -> None:
-        self.running.kubelet.kill()
-        self.running.kubelet.start()
-
-    def socket_goes(self, chance: random.Random) -> None:
-        (self.running.kubelet.directory / "nvidia-gpu.sock").unlink(missing_ok=True)
-
-    def directory_goes(self, chance: random.Random) -> None:
-        self.running.kubelet.stop()
-        shutil.rmtree(self.running.kubelet.directory)
-        self.running.kubelet.start()
-
-    def driver_goes_or_comes(self, chance: random.Random) -> None:
-        change = stub_events.bring_back if self.is_away else stub_events.take_away
-        change(self.node)
-        self.is_away = not self.is_away
-
-    def xids(self, chance: random.Random) -> None:
-        xid = chance.choice([13, 31, 48, 63, 79, 94, 119])
-        stub_events.inject_xid(self.node, chance.choice(self.uuids), xid, count=50)
-
-    def wait_fails(self, chance: random.Random) -> None:
-        stub_events.fail_wait(self.node, UNKNOWN_ERROR)
-
-    def gpu_is_lost(self, chance: random.Random) -> None:
-        if not self.is_away:
-            stub_events.lose(self.node, chance.choice(self.uuids))
-
-    def gpus_are_plugged(self, chance: random.Random) -> None:
-        if not self.is_away:
-            gone = chance.sample(range(8), chance.randrange(4))
-            changes.become(self.node, changes.without(self.facts, gone))
-
-    def configured(self, chance: random.Random) -> None:
-        self.running.configure(chance.choice([INVALID, RENAMED, replicas(2), replicas(3), "{"]))
-
-    def told(self, chance: random.Random) -> None:
-        self.running.signal(signal.SIGHUP)
-
-    def well(self) -> None:
-        """Let everything be as it should be."""
-        if self.is_away:
-            stub_events.bring_back(self.node)
-            self.is_away = False
-        changes.become(self.node, self.facts)
-        self.running.configure(TIME_SLICING)
-
-    @property
-    def faults(self) -> list[Callable[[random.Random], None]]:
-        return [
-            self.kubelet_restarts,
-            self.kubelet_is_killed,
-            self.socket_goes,
-            self.directory_goes,
-            self.driver_goes_or_comes,
-            self.xids,
-            self.wait_fails,
-            self.gpu_is_lost,
-            self.gpus_are_plugged,
-            self.configured,
-            self.told,
-        ]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

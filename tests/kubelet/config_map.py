@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import yaml
@@ -33,8 +34,12 @@ class ConfigMap:
             (new / name).write_text(text, encoding="utf-8")
             if not (self.directory / name).is_symlink():
                 (self.directory / name).symlink_to(f"..data/{name}")
+        data = self.directory / "..data"
+        old = self.directory / data.readlink() if data.is_symlink() else None
         (self.directory / "..data_tmp").symlink_to(new.name)
-        (self.directory / "..data_tmp").rename(self.directory / "..data")
+        (self.directory / "..data_tmp").rename(data)
         for path in self.directory.iterdir():
             if not path.name.startswith("..") and path.name not in content:
                 path.unlink()
+        if old is not None:
+            shutil.rmtree(old)

@@ -10,6 +10,7 @@ calls: any test can use it.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,11 @@ class Kubelet:
             self._replaced = []
         for endpoint in endpoints:
             endpoint.close()
+
+    def remove_directory(self) -> None:
+        """Remove the plugin directory, with what plugins put into it meanwhile."""
+        while self.directory.exists():
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def restart(self) -> None:
         """Stop and start."""

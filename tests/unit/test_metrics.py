@@ -180,7 +180,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
         port = free.getsockname()[1]
 
     async def scrape() -> str:
-        measuring = Measuring(Observations(), News(logger(), None), str(place))
+        measuring = Measuring(Observations(), News(logger(), None), "", str(place))
         await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
         _, _, body = await http(port, get())
         await measuring.end()
@@ -190,6 +190,28 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
         'gpuhook_container_memory_used_bytes{container="main",gpu="GPU-0",namespace="demo",'
         'pod="trainer"} 2.147483648e+09'
     ) in asyncio.run(scrape())
+
+
+def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin before this one may not have ended yet; that is told once."""
+    monkeypatch.setattr(driver_usage, "of", lambda _: None)
+    measuring = Measuring(Observations(), News(logger(), None), "")
+
+    async def turns() -> int:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for _ in range(2):
+                await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        status, _, _ = await http(port, get())
+        await measuring.end()
+        return status
+
+    with capture_logs() as logs:
+        assert asyncio.run(turns()) == 200
+    assert [line.get("reason") for line in logs] == ["NoMetrics", None]
 
 
 def test_what_is_offered_and_held(place: Path) -> None:

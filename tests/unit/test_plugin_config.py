@@ -947,3 +947,11 @@ def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
             "- {name: other, rename: x, replicas: 2}\n"
         )
     )
+
+
+def test_mps_that_is_null_is_not_there() -> None:
+    """NVIDIA's plugin takes it so; time slices that are null share nothing there either."""
+    made = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
+    assert made.sharing.strategy == "time-slicing"
+    empty = parsed("sharing: {timeSlicing: null}")
+    assert [found.message for found in empty.findings] == ["is missing"]
