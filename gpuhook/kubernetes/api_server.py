@@ -228,7 +228,10 @@ def _check(answer: http.client.HTTPResponse, purpose: Purpose) -> None:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("its answer is nested too deep") from None
     if not isinstance(found, dict):
         raise ValueError("its answer is not an object")  # noqa: TRY004 # it is data, not a type
     return found
@@ -237,7 +240,7 @@ def _object(data: bytes) -> dict[str, Any]:
 def _document(data: bytes) -> object:
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -39,13 +39,13 @@ def read(gpus: Iterable[Gpu] = (), root: str | None = None) -> Evidence:
 def _sysfs_name(bus_id: str) -> str:
     """Return NVML's "00000000:00:1E.0" as the kernel writes it: "0000:00:1e.0"."""
     domain, _, rest = bus_id.partition(":")
-    return f"{int(domain, 16):04x}:{rest.lower()}"
+    return f"{domain.lstrip('0').lower():0>4}:{rest.lower()}"
 
 
 def _identity(path: str) -> str | None:
     try:
         return str(os.stat(path).st_ino)
-    except OSError:
+    except (OSError, ValueError):  # no such thing, or no such name
         return None
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import daemon_thread
+from gpuhook.kubernetes.backoff import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,65 +25,101 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.node_look import Look
 
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
+_ENDS_WITHIN = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What labels are made of."""
+
+    configuration: Configuration
+    look: Look
+    resources: tuple[Resource, ...]
+
+
 class Labelling:
-    """Writes the labels when there are others; `server` is None without an API server."""
+    """Writes the labels when there are others; `server` is None without an API server.
+
+    It does so beside the turns: health does not wait for an API server that does not answer.
+    """
 
     def __init__(self, launch: Launch, server: ApiServer | None, news: News) -> None:
         self._launch = launch
         self._server = server
         self._news = news
+        self._wanted: _Node | None = None
+        self._known: _Node | None = None  # what the labels were made of
+        self._task: asyncio.Task[None] | None = None
         self._path: str | None = None  # of the file that was written
         self._told = ""
-        self._known: object = None  # what the labels were made of
         self._on_node: dict[str, str] = {}
         self._begun = int(time.time())
 
-    async def offered(
+    def offered(
         self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
     ) -> None:
         """Label the node as one that offers `resources`. What fails is told, and tried again.
 
         Labels that were written and are no longer kept up to date are taken away.
         """
-        own = configuration.own
-        known = (configuration, look.node, resources)
-        if known == self._known:
-            return
-        found: dict[str, str] = {}
-        try:
-            if own.labels or own.label_node:
-                found = await asyncio.to_thread(self._labels, configuration, look, resources)
-            self._write(configuration.flags.gfd.output_file if own.labels else None, found)
-            if own.label_node and self._server is None:
-                self._tell_once("labelNode has no effect: there is no API server to speak to")
-            await self._label_node(found if own.label_node else {})
-        except (GpuhookError, OSError) as error:
-            self._news.log.warning("the labels stay as they are", cause=str(error))
-            return
-        self._known = known
+        self._wanted = _Node(configuration, look, resources)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep())
 
     async def end(self, configuration: Configuration) -> None:
-        """Take the labels away, if that is asked for."""
+        """Take the labels away, if that is asked for and can be done in a moment."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
         if not configuration.own.remove_labels_on_exit:
             return
         try:
             self._write(None, {})
-            await self._label_node({})
+            await asyncio.wait_for(self._label_node({}), _ENDS_WITHIN)
+        except asyncio.TimeoutError:
+            self._news.log.warning("the labels were not removed", cause="no answer in time")
         except (GpuhookError, OSError) as error:
             self._news.log.warning("the labels were not removed", cause=str(error))
 
-    def _labels(
-        self, configuration: Configuration, look: Look, resources: tuple[Resource, ...]
-    ) -> dict[str, str]:
+    async def _keep(self) -> None:
+        """Label the node as it is wanted by now, until that is done."""
+        from gpuhook.kubernetes.api_server import is_forbidden
+
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        told = ""
+        while (wanted := self._wanted) is not None and wanted != self._known:
+            try:
+                await self._label(wanted)
+            except Exception as error:  # also a fault of ours is no reason for none ever
+                if str(error) != told:
+                    told = str(error)
+                    self._news.log.warning("the labels stay as they are", cause=told)
+                if not (isinstance(error, GpuhookError) and is_forbidden(error)):
+                    await asyncio.sleep(backoff.next())
+                    continue
+            self._known = wanted
+
+    async def _label(self, wanted: _Node) -> None:
+        own = wanted.configuration.own
+        found: dict[str, str] = {}
+        if own.labels or own.label_node:
+            found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
+        self._write(wanted.configuration.flags.gfd.output_file if own.labels else None, found)
+        if own.label_node and self._server is None:
+            self._tell_once("labelNode has no effect: there is no API server to speak to")
+        await self._label_node(found if own.label_node else {})
+
+    def _labels(self, wanted: _Node) -> dict[str, str]:
         from gpuhook.kubernetes import label_facts
         from gpuhook.kubernetes.labels import Facts, labels
 
-        gfd = configuration.flags.gfd
+        gfd, look = wanted.configuration.flags.gfd, wanted.look
         facts = Facts()
         if self._launch.inventory is None:
             facts = label_facts.facts(look.seen, self._launch.host_root, gfd.machine_type_file)
         timestamp = None if gfd.no_timestamp else self._begun
-        return labels(look.node, resources, configuration, facts, timestamp)
+        return labels(look.node, wanted.resources, wanted.configuration, facts, timestamp)
 
     def _write(self, path: str | None, found: dict[str, str]) -> None:
         """Have the labels in the file `path`, and in no file that was written before."""
@@ -102,11 +141,15 @@ class Labelling:
 
     async def _label_node(self, wanted: dict[str, str]) -> None:
         """Have the node carry these labels, and none that it got from here before."""
-        if self._server is None or wanted == self._on_node:
+        server = self._server
+        if server is None or wanted == self._on_node:
             return
         from gpuhook.kubernetes import node_object
 
-        gone: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
+        changes: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
+        changes.update(wanted)
         name = self._launch.node_name
-        await asyncio.to_thread(node_object.set_labels, self._server, name, {**gone, **wanted})
+        await daemon_thread.begin(
+            lambda: node_object.set_labels(server, name, changes), "gpuhook-labels"
+        )
         self._on_node = wanted

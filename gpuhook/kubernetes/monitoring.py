@@ -55,7 +55,8 @@ class Monitoring:
         self._count_xid = count_xid
         evidence = health_evidence.read((), host_root)
         self._book = HealthBook(settings, evidence, health_file.read())
-        self._version = self._book.version
+        self._version = self._kept = self._book.version  # that was told, that was written
+        self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
         self._is_gone = False  # the driver, at the last look
@@ -91,7 +92,10 @@ class Monitoring:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
         for gpu, when in health_file.asked().items():
             self._told_ended(self._book.cleared(gpu, when))
-            health_file.done(gpu)
+            try:
+                health_file.done(gpu)
+            except OSError as error:
+                self._news.log.warning("a request stays", gpu=gpu, cause=str(error))
         marked = self._book.to_ask()
         if marked and self._watcher is not None:
             self._watcher.ask(marked)
@@ -112,6 +116,11 @@ class Monitoring:
             for uuid, action in message.by_gpu.items():
                 self._told_ended(self._book.action(uuid, action, time.time()))
         self._changed()
+
+    def _heard_of(self, library: tuple[str, str | None], message: Message) -> None:
+        """Take a message, but for the last words about a driver that was replaced."""
+        if library == self._library:
+            self.heard(message)
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -141,8 +150,8 @@ class Monitoring:
             if self._watcher is not None:
                 self._watcher.stop()
             source = Source(partial(nvml_events.watched, *library), recovery.recovery_action)
-            self._watcher = Watcher(source, poster(loop, self.heard))
             self._library = library
+            self._watcher = Watcher(source, poster(loop, partial(self._heard_of, library)))
             self._watcher.start(uuids)
         else:
             self._watcher.watch(uuids)
@@ -182,11 +191,19 @@ class Monitoring:
 
     def _changed(self) -> None:
         """Keep the marks, and have the kubelet told, if there is something new in the book."""
-        if self._book.version == self._version:
-            return
-        self._version = self._book.version
+        if self._book.version != self._version:
+            self._version = self._book.version
+            self._triggers.pull(Reason.HEALTH)
+        if self._kept != self._version:
+            self._keep_marks()
+
+    def _keep_marks(self) -> None:
+        """Write the marks; a full disk is tried again at each poll, and told once."""
         try:
             health_file.write(self._book.marks)
         except OSError as error:
-            self._news.log.warning("the marks were not kept", cause=str(error))
-        self._triggers.pull(Reason.HEALTH)
+            if str(error) != self._trouble:
+                self._news.log.warning("the marks were not kept", cause=str(error))
+            self._trouble = str(error)
+        else:
+            self._kept, self._trouble = self._version, ""

@@ -52,6 +52,10 @@ class MpsPlan:
         """The directory that its clients share memory in; one for all daemons."""
         return os.path.join(os.path.dirname(self.root), "shm")
 
+    def is_daemon_of(self, other: MpsPlan) -> bool:
+        """Return whether one daemon serves both plans, whatever its limits are."""
+        return (self.root, self.uuids) == (other.root, other.uuids)
+
     @property
     def envs(self) -> dict[str, str]:
         """What tells a client where the daemon is, in its container."""
@@ -68,8 +72,8 @@ class MpsPlan:
     def commands(self) -> tuple[str, ...]:
         """Return what the daemon is told when it has started, a line each."""
         limits = (
-            f"set_default_device_pinned_mem_limit {ordinal} {mebibytes}M"
-            for ordinal, (_, mebibytes) in enumerate(self.limits)
+            f"set_default_device_pinned_mem_limit {self.uuids.index(uuid)} {mebibytes}M"
+            for uuid, mebibytes in self.limits
         )
         return (*limits, f"set_default_active_thread_percentage {self.percentage}")
 

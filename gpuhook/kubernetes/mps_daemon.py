@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
+from gpuhook.kubernetes import mps_left
 from gpuhook.vendors.nvidia.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 
 TYPE_CHECKING = False
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "nvidia-cuda-mps-control"
 _SECONDS = 10.0
+_MAX_OUTPUT = 1 << 16
 _TMPFS_TYPE = "tmpfs"
 _ANYBODY = 0o1777  # as /tmp: clients of any user make their own files, and remove only those
 
@@ -36,6 +39,7 @@ class MpsDaemon:
         self.plan = plan
         self._program = program
         self._set_compute_mode = set_compute_mode
+        self._is_told = False  # its limits
 
     def ensure(self) -> bool:
         """Make the daemon run with the limits of the plan; returns whether it had to be started.
@@ -45,11 +49,15 @@ class MpsDaemon:
         self._make_directories()
         started = not self.answers()
         if started:
+            self._is_told = False
+            mps_left.keep(self.plan)
             for uuid in self.plan.uuids:
                 self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
-        for command in self.plan.commands():
-            self.tell(command)
+        if not self._is_told:
+            for command in self.plan.commands():
+                self.tell(command)
+            self._is_told = True
         return started
 
     def answers(self) -> bool:
@@ -69,6 +77,7 @@ class MpsDaemon:
             self.tell("quit")
         for uuid in self.plan.uuids:
             self._set_compute_mode(uuid, DEFAULT)
+        mps_left.forget(self.plan)
 
     def _call(self, arguments: list[str], text: str) -> str:
         env = {
@@ -78,23 +87,28 @@ class MpsDaemon:
             "CUDA_VISIBLE_DEVICES": ",".join(self.plan.uuids),
         }
         try:
-            done = subprocess.run(
-                [self._program, *arguments],
-                input=text,
-                capture_output=True,
-                text=True,
-                env=env,
-                timeout=_SECONDS,
-                check=False,
-            )
+            # Into a file: a daemon that keeps the end of a pipe would be waited for.
+            with tempfile.TemporaryFile("w+", errors="replace") as output:
+                done = subprocess.run(
+                    [self._program, *arguments],
+                    input=text,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=env,
+                    timeout=_SECONDS,
+                    check=False,
+                )
+                output.seek(0)
+                said = output.read(_MAX_OUTPUT)
         except FileNotFoundError as error:
             raise fault("GH1873", resource=self.plan.resource, program=self._program) from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failed(arguments, text, str(error)) from error
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()
-            raise self._failed(arguments, text, said or f"exit status {done.returncode}")
-        return done.stdout
+            reason = said.strip() or f"exit status {done.returncode}"
+            raise self._failed(arguments, text, reason)
+        return said
 
     def _failed(self, arguments: list[str], text: str, reason: str) -> Exception:
         return fault(

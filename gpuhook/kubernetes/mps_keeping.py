@@ -8,14 +8,15 @@ import shutil
 from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import mps
+from gpuhook.kubernetes import mps, mps_left
 from gpuhook.kubernetes.allocation import Allocation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.kubernetes.devices import Resource
+    from gpuhook.kubernetes.mps import MpsPlan
     from gpuhook.kubernetes.mps_daemon import MpsDaemon
     from gpuhook.kubernetes.node_look import Look
 
@@ -37,6 +38,7 @@ class MpsKeeping:
 
     def __init__(self) -> None:
         self._daemons: dict[str, MpsDaemon] = {}
+        self._root = ""  # where daemons of an earlier plugin were looked for
 
     @property
     def is_needed(self) -> bool:
@@ -44,46 +46,70 @@ class MpsKeeping:
         return bool(self._daemons)
 
     def keep(self, resources: Iterable[Resource], mps_root: str, look: Look) -> MpsState:
-        """Have a daemon for each resource that needs one, and no others; never raises for one."""
+        """Have a daemon for each resource that needs one, and no others; never raises for one.
+
+        Those that are to go go first: a GPU belongs to one daemon.
+        """
         state, started = MpsState(), []
-        kept: dict[str, MpsDaemon] = {}
+        plans = self._plans(resources, mps_root, state.unready)
+        self._leave(plans, mps_root, look)
+        for name, plan in plans.items():
+            known = self._daemons.get(name)
+            if known is None or known.plan != plan:
+                known = self._daemons[name] = _daemon(plan, look)
+            try:
+                if known.ensure():
+                    started.append(name)
+                state.given[name] = Allocation(plan.envs, plan.mounts)
+            except (GpuhookError, OSError) as error:
+                state.unready.update(dict.fromkeys(plan.uuids, _reason(error)))
+        return MpsState(state.given, state.unready, tuple(started))
+
+    def _plans(
+        self, resources: Iterable[Resource], mps_root: str, unready: dict[str, str]
+    ) -> dict[str, MpsPlan]:
+        """Return the daemons that are wanted, and add the devices that cannot have one."""
+        plans = {}
         for resource in resources:
             try:
                 plan = mps.plan(resource, mps_root)
-                if plan is None:
-                    continue
-                kept[resource.name] = daemon = self._daemon(plan, look)
-                if daemon.ensure():
-                    started.append(resource.name)
-                state.given[resource.name] = Allocation(plan.envs, plan.mounts)
-            except (GpuhookError, OSError) as error:
-                reason = error.message if isinstance(error, GpuhookError) else str(error)
-                state.unready.update((device.uuid, reason) for device in resource.devices)
-        for name, daemon in self._daemons.items():
-            if name not in kept:
-                self._quit(daemon)
-        self._daemons = kept
-        return MpsState(state.given, state.unready, tuple(started))
+            except GpuhookError as error:
+                unready.update((device.uuid, error.message) for device in resource.devices)
+                known = self._daemons.get(resource.name)
+                plan = known.plan if known is not None else None  # for the clients that it has
+            if plan is not None:
+                plans[resource.name] = plan
+        return plans
 
-    def _daemon(self, plan: mps.MpsPlan, look: Look) -> MpsDaemon:
-        from gpuhook.kubernetes.mps_daemon import MpsDaemon  # of few nodes
-        from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
+    def _leave(self, plans: Mapping[str, MpsPlan], mps_root: str, look: Look) -> None:
+        """Stop the daemons that are no longer wanted, those of an earlier plugin too."""
+        if mps_root != self._root:
+            self._root = mps_root
+            for left in mps_left.found(mps_root):
+                if not any(left.is_daemon_of(plan) for plan in plans.values()):
+                    _quit(_daemon(left, look))
+        for name, daemon in list(self._daemons.items()):
+            if name not in plans or not daemon.plan.is_daemon_of(plans[name]):
+                _quit(self._daemons.pop(name))
 
-        known = self._daemons.get(plan.resource)
-        if known is not None and known.plan == plan:
-            return known
-        if known is not None and known.plan.uuids != plan.uuids:
-            self._quit(known)  # it holds GPUs that are another's now, or lacks some
-        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
-        return MpsDaemon(
-            plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode)
-        )
 
-    def _quit(self, daemon: MpsDaemon) -> None:
-        try:
-            daemon.quit()
-        except (GpuhookError, OSError):
-            return  # it is gone, or will be with its GPU
+def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
+    from gpuhook.kubernetes.mps_daemon import MpsDaemon  # of few nodes
+    from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
+
+    library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+    return MpsDaemon(plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode))
+
+
+def _quit(daemon: MpsDaemon) -> None:
+    try:
+        daemon.quit()
+    except (GpuhookError, OSError):
+        return  # it is gone, or will be with its GPU
+
+
+def _reason(error: GpuhookError | OSError) -> str:
+    return error.message if isinstance(error, GpuhookError) else str(error)
 
 
 def _program(look: Look) -> str:

@@ -56,9 +56,8 @@ class NodeEvents:
         `kind` is NORMAL or WARNING of news.py, `reason` a word ("GpuUnhealthy"), `key` what it is
         about (a GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
         """
-        import asyncio
-
         from gpuhook.errors import GpuhookError
+        from gpuhook.kubernetes import daemon_thread
 
         if self._is_off:
             return False
@@ -67,7 +66,10 @@ class NodeEvents:
             return False
         body = event(self._node, kind, reason, _with_count(message, unsaid))
         try:
-            await asyncio.to_thread(self._server.create, _PATH, body, _PURPOSE)
+            created = daemon_thread.begin(
+                lambda: self._server.create(_PATH, body, _PURPOSE), "gpuhook-events"
+            )
+            await created
         except GpuhookError as error:
             self._is_off = is_forbidden(error)
             if not self._has_failed:

@@ -7,9 +7,10 @@ The label nvidia.com/device-plugin.config names the configuration that the node 
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import node_object
+from gpuhook.kubernetes import daemon_thread, node_object
 from gpuhook.kubernetes.api_server import GoneError, is_forbidden
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 WATCH_SECONDS = 300
+T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -68,20 +70,21 @@ class NodeLabel:
 
     async def _follow(self) -> None:
         """Read the label, and watch it from then on, watch after watch; raises what ends that."""
-        labels, version = await asyncio.to_thread(node_object.labels, self._server, self._node)
+        labels, version = await _in_thread(lambda: node_object.labels(self._server, self._node))
         self._tell(labels)
         while True:
-            changes = await asyncio.to_thread(
-                node_object.watch, self._server, self._node, version, WATCH_SECONDS
-            )
-            version = await self._watched(changes, version)
+            version = await self._watched(await self._watch(version), version)
             self._answered()
             await self._sleep(FIRST_PAUSE)  # in case the server ends each watch at once
+
+    async def _watch(self, version: str) -> Changes:
+        server, node = self._server, self._node
+        return await _in_thread(lambda: node_object.watch(server, node, version, WATCH_SECONDS))
 
     async def _watched(self, changes: Changes, version: str) -> str:
         """Take the changes until they end; returns the resourceVersion to go on from."""
         try:
-            while (change := await asyncio.to_thread(changes.next)) is not None:
+            while (change := await _in_thread(changes.next)) is not None:
                 self._answered()
                 found = change.get("object")
                 if not isinstance(found, dict):
@@ -104,3 +107,8 @@ class NodeLabel:
         if not self._is_known or value != self._value:
             self._is_known, self._value = True, value
             self._changed(value)
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Return what `call` returns; a server that never ends its answer ends with the process."""
+    return await daemon_thread.begin(call, "gpuhook-node-label")

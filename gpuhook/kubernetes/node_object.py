@@ -46,9 +46,11 @@ def set_labels(server: ApiServer, node: str, wanted: Mapping[str, str | None]) -
 
 
 def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels of any object."""
+    """Return the labels of any object; what is no text is none."""
     known = _metadata(found).get("labels")
-    return dict(known) if isinstance(known, dict) else {}
+    if not isinstance(known, dict):
+        return {}
+    return {name: value for name, value in known.items() if isinstance(value, str)}
 
 
 def version_of(found: Mapping[str, Any]) -> str:

@@ -114,6 +114,7 @@ class Plugin:
         self._news = news
         self._look: Look = node_look.Look()
         self._outcome = Outcome()
+        self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
         self._mps = MpsKeeping()
         self._observations = Observations()
@@ -227,7 +228,7 @@ class Plugin:
         outcome = await self._slow(
             lambda: working_out.worked_out(self._launch, configuration, look, self._mps)
         )
-        self._look, self._outcome = look, outcome
+        self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)
         if is_anew and look.is_whole and outcome.context.is_whole:
             self._lookout.settled()
@@ -255,7 +256,7 @@ class Plugin:
 
     async def _offer(self) -> None:
         """Hand what is on offer to the servers, with the health that the devices have now."""
-        configuration, outcome = self._loaded.configuration, self._outcome
+        configuration, outcome = self._worked_out, self._outcome
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         book = self._monitoring.unhealthy(devices.values())
@@ -264,8 +265,9 @@ class Plugin:
         self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
-        await self._measuring.offered(configuration.own.metrics, self._look, offered, unhealthy)
-        await self._labelling.offered(configuration, self._look, offered)
+        metrics = self._loaded.configuration.own.metrics
+        await self._measuring.offered(metrics, self._look, offered, unhealthy)
+        self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:
         """Look at what tells of a change without being asked."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Node
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
 
@@ -147,6 +149,38 @@ def test_missing_driver_may_be_waited_for(
     running.wait_for_log(reason="NotOffered")
     stub_events.bring_back(running.node)
     kubelet.wait_for_devices(GPU, 4)
+
+
+def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """Neither in the first look at the node nor in a later one."""
+    running = run("t4", TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 4)
+    nvml = Path(running.node.nvml_profile).with_name("libnvidia-ml.so.1").resolve()
+    mark = tmp_path / "hangs"
+    source = f"""
+        #include <fcntl.h>
+        #include <unistd.h>
+        int nvmlInitWithFlags(unsigned flags)
+        {{
+            close(open("{mark}", O_CREAT | O_WRONLY, 0600));
+            for (;;)
+                pause();
+        }}
+    """
+    new = tmp_path / "hanging.so"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(new)]
+    subprocess.run(command, input=source.encode(), check=True)
+    new.rename(nvml)
+    running.signal(signal.SIGHUP)
+    eventually(mark.exists, "a look that hangs")
+    kubelet.allocate(GPU, 1)
+    assert running.stop() == 0
+    mark.unlink()
+    running.start()
+    eventually(mark.exists, "a look that hangs")
+    assert running.stop() == 0
 
 
 def test_driver_that_becomes_whole_is_noticed(tmp_path: Path, kubelet: Kubelet) -> None:

@@ -112,7 +112,7 @@ def test_a_missing_permission_names_its_rule(stand_in: ApiStandIn) -> None:
     assert 'resources ["nodes"], verbs ["patch"]' in caught.value.hint
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b"{", b"null", b"\xff"])
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{", b"null", b"\xff", b"[" * 100_000])
 def test_an_odd_answer_is_a_fault(stand_in: ApiStandIn, answer: bytes) -> None:
     """What is not an object ends nothing but the call."""
 
@@ -136,6 +136,39 @@ def test_another_refusal_has_the_servers_words(stand_in: ApiStandIn) -> None:
             node_object.labels(ApiServer(stand_in.access), "n1")
         assert code(caught) == "GH1864"
         assert not is_forbidden(caught.value)
+
+
+def test_labels_that_are_no_text_are_none(stand_in: ApiStandIn) -> None:
+    """A label's value becomes the name of a file."""
+    odd = {"metadata": {"labels": {CONFIG_LABEL: ["x"], "n": 5, "a": "b"}}}
+    stand_in.otherwise = lambda asked: asked.reply(odd)
+    assert node_object.labels(ApiServer(stand_in.access), "n1") == ({"a": "b"}, "")
+
+
+def test_server_that_never_answers_does_not_keep_the_process_from_ending() -> None:
+    """Threads of the loop's own executor are waited for at the end; these are not."""
+    gate = threading.Event()
+
+    class Hanging:
+        def __getattr__(self, _name: str) -> object:
+            return lambda *_arguments, **_options: gate.wait()
+
+    async def ended() -> None:
+        server: ApiServer = Hanging()  # type: ignore[assignment]
+        events = NodeEvents(server, "n1", lambda _error: None)
+        label = NodeLabel(server, "n1", lambda _value: None, lambda _error: None)
+        tasks = [
+            asyncio.ensure_future(events.tell(NORMAL, "Reason", "key", "message")),
+            asyncio.ensure_future(label.run()),
+        ]
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(ended())
+    assert not gate.is_set()
+    gate.set()
 
 
 def test_labels_are_merged(stand_in: ApiStandIn) -> None:

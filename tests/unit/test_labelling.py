@@ -37,7 +37,9 @@ def kept(*configurations: Configuration, server: Any = None) -> None:
         labelling = Labelling(LAUNCH, server, News(logger(), None))
         for configuration in configurations:
             resources = offered(T4, configuration).resources
-            await labelling.offered(configuration, LOOK, resources)
+            labelling.offered(configuration, LOOK, resources)
+            assert labelling._task is not None
+            await labelling._task
         await labelling.end(configurations[-1])
 
     asyncio.run(turns())

@@ -60,6 +60,14 @@ def test_every_client_gets_its_share() -> None:
     assert [mount.host_path for mount in plan.mounts] == [plan.pipe, plan.shm]
 
 
+def test_limits_are_of_the_right_devices() -> None:
+    """A device whose memory nobody knows keeps its ordinal."""
+    units = (Unit("GPU-0", device(0, memory=None)), Unit("GPU-1", device(1)))
+    plan = mps.plan(Resource("nvidia.com/gpu", units, sharing="mps"), "/run/mps")
+    assert plan is not None
+    assert plan.commands()[0] == "set_default_device_pinned_mem_limit 1 15360M"
+
+
 def test_time_slicing_needs_no_daemon() -> None:
     assert mps.plan(replace(shared(4), sharing="time-slicing"), "/run/mps") is None
 
@@ -126,7 +134,10 @@ def test_daemon_is_started_once_and_told_its_limits(
     assert modes == {"GPU-0": "exclusive-process", "GPU-1": "exclusive-process"}
     told = Path(running.plan.pipe, "told").read_text().splitlines()
     assert [line for line in told if line.startswith("set_")] == list(running.plan.commands())
-    assert not running.ensure()  # a plugin that starts anew keeps it
+    assert not running.ensure()
+    again = Path(running.plan.pipe, "told").read_text().splitlines()
+    assert again == [*told, "get_default_active_thread_percentage"]  # that is enough to know
+    assert not MpsDaemon(running.plan, running._program, modes.__setitem__).ensure()
 
 
 def test_daemon_quits_and_gives_the_gpus_back(daemon: tuple[MpsDaemon, dict[str, str]]) -> None:

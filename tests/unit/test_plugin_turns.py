@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -290,5 +291,63 @@ def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
         assert turns.offered() == 1
         is_gone = False
         await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+
+    turns.run(scenario)
+
+
+def test_what_answers_go_by_is_what_is_offered(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that the node contradicts changes neither the offer nor labels of it."""
+    failing = Failing(working_out.worked_out, None)
+    monkeypatch.setattr(working_out, "worked_out", failing)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing.error = fault("GH1856", channel=7, path="/dev/none")
+        text = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+        turns.config.write_text(CONFIG + text)
+        await turns.until(lambda: turns.log.told("channel 7"))
+        assert turns.offered() == 1
+        assert turns.plugin._answering.known.configuration.sharing.strategy == "none"
+        failing.error = None
+        await turns.until(lambda: turns.offered() == 2)
+        assert turns.plugin._answering.known.configuration.sharing.strategy == "time-slicing"
+
+    turns.run(scenario)
+
+
+def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
+    """The plugin before this one may end a moment later than this one starts."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        turns.config.write_text(CONFIG.replace('address: ""', f'address: "127.0.0.1:{port}"'))
+
+        async def scenario(turns: Turns) -> None:
+            await turns.until(turns.offered)
+            await turns.until(lambda: turns.log.told(str(port)))
+            other.close()
+            turns.triggers.pull(Reason.NODE)
+            await turns.until(
+                lambda: ("metrics", {"address": f"127.0.0.1:{port}"}) in turns.log.lines
+            )
+
+        turns.run(scenario)
+
+
+def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
+    def unchanged() -> int:
+        return turns.plugin._observations.counted().counters["reloads"].get(("unchanged",), 0)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        await turns.until(unchanged)
+        turns.config.write_text(CONFIG.replace("v1", "v0"))
+        await turns.until(lambda: turns.log.told("has an error") == 1)
+        before = unchanged()
+        turns.config.write_text(CONFIG)
+        await turns.until(lambda: unchanged() > before)
+        turns.config.write_text(CONFIG.replace("v1", "v0"))
+        await turns.until(lambda: turns.log.told("has an error") == 2)
 
     turns.run(scenario)

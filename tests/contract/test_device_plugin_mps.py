@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sharing by MPS through the device plugin as a process, with a stand-in for the control daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.waiting import eventually
+from tests.simulated import stub_events
+from tests.simulated.node import make_node
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
+
+GPU = "nvidia.com/gpu"
+MPS = TIME_SLICING.replace("timeSlicing", "mps")
+STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path / "device-plugins") as running:
+        yield running
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Return the MPS root, in memory as on a node; daemons there end with the test."""
+    made = Path(f"/dev/shm/gpuhook-test-plugin-mps-{os.getpid()}")
+    yield made
+    for file in made.glob("*/pipe/*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path, kubelet: Kubelet, root: Path) -> Iterator[Callable[..., PluginProcess]]:
+    """Return a function: configuration, whether there is a daemon -> a running plugin."""
+    with ExitStack() as stack:
+
+        def started(text: str = MPS, *, has_program: bool = True) -> PluginProcess:
+            node = make_node(tmp_path / "node", "t4")
+            stub_events.say(node, str(node.node.gpus[0].uuid), "compute_mode 0")
+            programs = tmp_path / "bin"
+            programs.mkdir()
+            for file in node.node.files:
+                if os.path.basename(file.container_path) == "nvidia-cuda-mps-control":
+                    Path(file.host_path).unlink()
+            if has_program:
+                shutil.copy(STAND_IN, programs / "nvidia-cuda-mps-control")
+            env = {"MPS_ROOT": str(root), "PATH": f"{programs}:{os.environ['PATH']}"}
+            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
+
+        yield started
+
+
+def _pid(root: Path) -> int | None:
+    """Return the process of the daemon, None where none runs."""
+    try:
+        pid = int((root / "gpu/pipe/nvidia-cuda-mps-control.pid").read_text())
+        os.kill(pid, 0)
+    except (OSError, ValueError):
+        return None
+    return pid if (root / "gpu/pipe/control").exists() else None
+
+
+def test_container_gets_the_pipes_of_a_daemon(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+) -> None:
+    run()
+    kubelet.wait_for_devices(GPU, 4)
+    assert _pid(root)
+    got = kubelet.allocate(GPU, 1).response
+    assert got.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/nvidia-mps/pipe"
+    mounts = {mount.container_path: mount.host_path for mount in got.mounts}
+    assert mounts == {"/run/nvidia-mps/pipe": f"{root}/gpu/pipe", "/dev/shm": f"{root}/shm"}
+    told = (root / "gpu/pipe/told").read_text()
+    assert "set_default_active_thread_percentage 25" in told
+
+
+def test_daemon_that_dies_is_started_again(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+) -> None:
+    run()
+    kubelet.wait_for_devices(GPU, 4)
+    first = _pid(root)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    (root / "gpu/pipe/control").unlink()  # the real one takes a stale socket away
+    eventually(lambda: _pid(root) not in (None, first), "another daemon")
+    kubelet.wait_for_devices(GPU, 4)
+
+
+def test_missing_program_is_told_and_nothing_is_healthy(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run(has_program=False)
+    kubelet.wait_for_devices(GPU, 0, 4)
+    told = running.wait_for_log(reason="GpuUnhealthy")
+    assert "there is no program nvidia-cuda-mps-control" in told["event"]
+
+
+def test_time_slicing_again_ends_the_daemon(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+) -> None:
+    running = run()
+    kubelet.wait_for_devices(GPU, 4)
+    assert _pid(root)
+    running.configure(TIME_SLICING.replace("replicas: 4", "replicas: 3"))
+    kubelet.wait_for_devices(GPU, 3)
+    assert _pid(root) is None
+    assert not kubelet.allocate(GPU, 1).response.mounts
+
+
+def test_daemon_outlives_the_plugin_and_is_stopped_by_the_next(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+) -> None:
+    running = run()
+    kubelet.wait_for_devices(GPU, 4)
+    first = _pid(root)
+    assert first is not None
+    assert running.stop() == 0
+    running.configure(MPS.replace("replicas: 4", "replicas: 2"))
+    running.start()
+    kubelet.wait_for_devices(GPU, 2)
+    assert _pid(root) == first
+    told = (root / "gpu/pipe/told").read_text().splitlines()
+    assert "set_default_active_thread_percentage 50" in told
+    assert running.stop() == 0
+    running.configure(TIME_SLICING)
+    running.start()
+    kubelet.wait_for_devices(GPU, 4)
+    assert _pid(root) is None

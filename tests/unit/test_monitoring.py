@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health of GPUs, kept up to date through the driver's comings and goings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, cast
+
+import pytest
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import health_evidence, health_file, monitoring
+from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes.monitoring import Monitoring
+from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.triggers import Triggers
+from gpuhook.kubernetes.watcher import Failed, Message, Reported
+from gpuhook.logs import logger
+from gpuhook.vendors.nvidia import dump_file
+
+NODE = dump_file.load("t4")
+UUID = str(NODE.gpus[0].uuid)
+AWAY = Look(trouble=fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded"))
+
+
+def look(version: str = "580.1") -> Look:
+    """Return a look at a driver of this version."""
+    seen = replace(NODE, driver=replace(NODE.driver, nvml="/lib/nvml", module_version=version))
+    return Look(seen, seen)
+
+
+class Watch:
+    """Stands in for a Watcher; the test posts."""
+
+    made: ClassVar[list[Watch]] = []
+
+    def __init__(self, _source: object, post: Callable[[Message], None]) -> None:
+        self.post = post
+        self.calls: list[str] = []
+        Watch.made.append(self)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_arguments: self.calls.append(name)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitoring:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(monitoring, "Watcher", Watch)
+    monkeypatch.setattr(monitoring, "poster", lambda _loop, take: take)
+    monkeypatch.setattr(Watch, "made", [])
+    news = News(logger())
+    return Monitoring(Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None)
+
+
+def looked(made: Monitoring, *looks: Look) -> None:
+    """Let it take these looks, one after the other."""
+    loop = cast("asyncio.AbstractEventLoop", None)  # the stand-in posts without one
+    for one in looks:
+        made.looked(one, loop)
+
+
+def test_watch_of_a_driver_that_is_back_begins_at_once(made: Monitoring) -> None:
+    """It may be in the middle of a pause of a minute, and hear of no XID."""
+    looked(made, look(), look())
+    (watch,) = Watch.made
+    assert "restart" not in watch.calls
+    looked(made, AWAY, look())
+    assert "restart" in watch.calls
+    assert Watch.made == [watch]
+
+
+def test_upgraded_driver_has_a_watch_of_its_own(made: Monitoring) -> None:
+    looked(made, look(), AWAY, look("590.1"))
+    old, new = Watch.made
+    assert "stop" in old.calls
+    assert new.calls == ["start"]
+
+
+def test_last_words_of_a_replaced_driver_mark_nobody(made: Monitoring) -> None:
+    looked(made, look(), look("590.1"))
+    old, new = Watch.made
+    version = made._book.version
+    old.post(Failed("the library is gone", 1, 1.0, {UUID: "it is lost"}))
+    old.post(Reported(UUID, 79))
+    assert made._book.version == version
+    new.post(Reported(UUID, 79))
+    assert made._book.version > version
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "name"),
+    [
+        ("00000000:00:1E.0", "0000:00:1e.0"),
+        ("00010000:17:00.0", "10000:17:00.0"),
+        ("garbage", "garbage:"),
+    ],
+)
+def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
+    assert health_evidence._sysfs_name(bus_id) == name
+    gpu = replace(NODE.gpus[0], pci_bus_id=bus_id + "\0")
+    assert health_evidence.read([gpu]).slots == {}
+
+
+def test_marks_that_could_not_be_written_are_written_later(
+    made: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = health_file.write
+
+    def full(_marks: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(health_file, "write", full)
+    looked(made, look())
+    made.heard(Reported(UUID, 79))
+    monkeypatch.setattr(health_file, "write", write)
+    assert health_file.read() == ()
+    made.polled()
+    assert [mark.gpu for mark in health_file.read()] == [UUID]

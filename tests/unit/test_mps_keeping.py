@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MPS control daemons of a node, through changes of its configuration and of the plugin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kubernetes import mps_keeping
+from gpuhook.kubernetes.devices import Resource
+from gpuhook.kubernetes.mps_keeping import MpsKeeping
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.vendors.nvidia import compute_mode
+from tests.unit.test_mps import STAND_IN, shared
+
+GPU = "nvidia.com/gpu"
+
+
+class Node:
+    """Daemons of a stand-in below `root`, and the compute modes that GPUs were given."""
+
+    def __init__(self, place: Path, root: str) -> None:
+        self.root = root
+        self.program = place / "nvidia-cuda-mps-control"
+        shutil.copy(STAND_IN, self.program)
+        self.modes: dict[str, str] = {}
+
+    def set_mode(self, _library: object, uuid: str, mode: str) -> None:
+        """Stand in for compute_mode.set_compute_mode."""
+        self.modes[uuid] = mode
+
+    def keep(self, keeping: MpsKeeping, *resources: Resource) -> mps_keeping.MpsState:
+        """Have the daemons of these resources."""
+        return keeping.keep(resources, self.root, Look())
+
+    def pid(self, name: str = "gpu") -> int | None:
+        """Return the process of a daemon that runs."""
+        if not Path(self.root, name, "pipe/control").exists():
+            return None
+        return int(Path(self.root, name, "pipe/nvidia-cuda-mps-control.pid").read_text())
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    made = Node(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
+    monkeypatch.setattr(mps_keeping, "_program", lambda _look: str(made.program))
+    monkeypatch.setattr(compute_mode, "set_compute_mode", made.set_mode)
+    yield made
+    for file in Path(made.root).glob("*/pipe/*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+    shutil.rmtree(made.root)
+
+
+def test_renamed_resource_has_a_daemon_that_keeps_its_gpus(node: Node) -> None:
+    """The old daemon goes first: else it gives the GPUs of the new one back to everyone."""
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4, 4))
+    state = node.keep(keeping, replace(shared(4, 4), name=f"{GPU}.shared"))
+    assert not state.unready
+    assert node.pid() is None
+    assert node.pid("gpu.shared")
+    assert set(node.modes.values()) == {"exclusive-process"}
+
+
+def test_time_slicing_instead_stops_the_daemon(node: Node) -> None:
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4))
+    state = node.keep(keeping, replace(shared(4), sharing="time-slicing"))
+    assert state == mps_keeping.MpsState()
+    assert node.pid() is None
+    assert node.modes == {"GPU-0": "default"}
+    assert not keeping.is_needed
+
+
+def test_other_limits_keep_the_daemon(node: Node) -> None:
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4))
+    before = node.pid()
+    assert node.keep(keeping, shared(2)).started == ()
+    assert node.pid() == before
+    told = Path(node.root, "gpu/pipe/told").read_text().splitlines()
+    assert told[-1] == "set_default_active_thread_percentage 50"
+
+
+def test_next_plugin_keeps_the_daemon(node: Node) -> None:
+    node.keep(MpsKeeping(), shared(4))
+    before = node.pid()
+    assert node.keep(MpsKeeping(), shared(4)).started == ()
+    assert node.pid() == before
+    assert node.modes == {"GPU-0": "exclusive-process"}
+
+
+def test_next_plugin_stops_a_daemon_that_nobody_wants(node: Node) -> None:
+    """Its GPUs would stay with one process each, and time slicing would not work on them."""
+    node.keep(MpsKeeping(), shared(4, 4))
+    node.keep(MpsKeeping(), replace(shared(4, 4), sharing="time-slicing"))
+    assert node.pid() is None
+    assert set(node.modes.values()) == {"default"}
+
+
+def test_next_plugin_restarts_a_daemon_of_other_gpus(node: Node) -> None:
+    node.keep(MpsKeeping(), shared(4, 4))
+    state = node.keep(MpsKeeping(), shared(4))
+    assert state.started == (GPU,)
+    assert Path(node.root, "gpu/pipe/devices").read_text() == "GPU-0"
+    assert node.modes == {"GPU-0": "exclusive-process", "GPU-1": "default"}
+
+
+def test_impossible_limits_do_not_stop_a_daemon_with_clients(node: Node) -> None:
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4))
+    before = node.pid()
+    state = node.keep(keeping, shared(49))
+    assert "serves 48 clients" in state.unready["GPU-0"]
+    assert node.pid() == before
+
+
+def test_missing_program_leaves_the_devices_unready(node: Node) -> None:
+    node.program.unlink()
+    state = node.keep(MpsKeeping(), shared(4))
+    assert "there is no program" in state.unready["GPU-0"]
+    assert not state.given
+
+
+def test_daemon_that_was_killed_is_started_again(node: Node) -> None:
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4))
+    before = node.pid()
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    Path(node.root, "gpu/pipe/control").unlink()  # the real one removes what is stale
+    assert node.keep(keeping, shared(4)).started == (GPU,)
+    told = Path(node.root, "gpu/pipe/told").read_text().splitlines()
+    assert told.count("set_default_active_thread_percentage 25") == 2
+
+
+def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Node) -> None:
+    node.program.write_text(
+        '#!/bin/sh\nif [ "$1" = -d ]; then sleep 15 & touch "$0.up"; exit; fi\n'
+        '[ -e "$0.up" ] && echo 100.0\n'
+    )
+    assert node.keep(MpsKeeping(), shared(4)).started == (GPU,)
