@@ -11,7 +11,13 @@ import pytest
 
 
 @pytest.fixture
-def plugins_path() -> Iterator[Path]:
-    """Give a directory for a kubelet's sockets: its path is short, as sun_path needs it."""
-    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as place:
-        yield Path(place, "device-plugins")
+def short_path() -> Iterator[Path]:
+    """Give an empty directory whose path is short: a socket's address is of 107 bytes at most."""
+    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        yield Path(place)
+
+
+@pytest.fixture
+def plugins_path(short_path: Path) -> Path:
+    """Give the place for a kubelet's directory of sockets."""
+    return short_path / "device-plugins"

@@ -72,14 +72,15 @@ def update(
     extras: tuple[Extra, ...],
     chosen: Hook,
     *,
-    directory: str,
+    directory: str | None,
     vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:
     """Write the specs of a node as the host sees it (host_paths.at_host), where they differ.
 
-    Each file is replaced atomically. What cannot be described or written is told as `trouble`,
-    never raised: other strategies may serve. An extra that cannot be is a warning.
+    Each file is replaced atomically; without a directory none is. What cannot be described or
+    written is told as `trouble`, never raised: other strategies may serve. An extra that cannot be
+    is a warning.
     """
     if node.files_trouble:
         return Specs(vendor, trouble=node.files_trouble)
@@ -110,10 +111,12 @@ def update(
     return Specs(vendor, frozenset(names), "", tuple(written), tuple(warnings))
 
 
-def _keep(document: Spec, directory: str) -> list[str]:
+def _keep(document: Spec, directory: str | None) -> list[str]:
     """Write the spec unless its file says just that; returns [path] if it was written."""
-    path = os.path.join(directory, document["kind"].replace("/", "-") + ".json")
+    path = os.path.join(directory or "", document["kind"].replace("/", "-") + ".json")
     rules.check(document, path)
+    if directory is None:
+        return []
     try:
         if files.read(path) == spec.document(document, "json").encode():
             return []

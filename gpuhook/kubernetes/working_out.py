@@ -57,12 +57,13 @@ def _specs(
     look: Look,
     extras: tuple[extra_devices.Extra, ...],
 ) -> Specs:
-    """Write the CDI specs, if any strategy names devices by them."""
+    """Write the CDI specs, if any strategy names devices by them; of a dump, only describe them."""
     if not set(configuration.flags.plugin.device_list_strategy) & set(context.CDI_STRATEGIES):
         return Specs()
     from gpuhook.kubernetes import spec_upkeep  # with all that makes specs
 
     hook = spec_upkeep.hook(configuration.flags)
+    directory = None if look.is_dump else launch.cdi_directory
     return spec_upkeep.update(
-        look.node, extras, hook, directory=launch.cdi_directory, host_root=launch.host_root
+        look.node, extras, hook, directory=directory, host_root=launch.host_root
     )

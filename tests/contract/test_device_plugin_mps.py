@@ -26,8 +26,8 @@ STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "device-plugins") as running:
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as running:
         yield running
 
 

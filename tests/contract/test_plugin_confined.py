@@ -35,33 +35,33 @@ class Confined:
 
 
 @pytest.fixture
-def confined(tmp_path: Path) -> Iterator[Confined]:
+def confined(short_path: Path) -> Iterator[Confined]:
     """Give a running plugin to which all but its own directories is read-only."""
     for name in (*WRITTEN, "pod-resources"):
-        (tmp_path / name).mkdir()
-    configs = ConfigMap(tmp_path / "configs")
+        (short_path / name).mkdir()
+    configs = ConfigMap(short_path / "configs")
     configs.publish(**config_map.data())
-    node = make_node(tmp_path / "node", "t4")
+    node = make_node(short_path / "node", "t4")
     with (
-        Kubelet(tmp_path / "device-plugins") as kubelet,
-        PodResources(tmp_path / "pod-resources/kubelet.sock") as pods,
+        Kubelet(short_path / "device-plugins") as kubelet,
+        PodResources(short_path / "pod-resources/kubelet.sock") as pods,
     ):
         env = {
             **OPERATOR,
             "CONFIG_FILE": "",
             "CONFIG_FILE_SRCDIR": str(configs.directory),
             "DEVICE_LIST_STRATEGY": "envvar,cdi-annotations",
-            "GPUHOOK_CDI_DIRECTORY": str(tmp_path / "cdi"),
+            "GPUHOOK_CDI_DIRECTORY": str(short_path / "cdi"),
             "GPUHOOK_LABELS": "true",
-            "GFD_OUTPUT_FILE": str(tmp_path / "features/gfd"),
-            "GPUHOOK_STATE_DIR": str(tmp_path / "state"),
+            "GFD_OUTPUT_FILE": str(short_path / "features/gfd"),
+            "GPUHOOK_STATE_DIR": str(short_path / "state"),
             "NVIDIA_DRIVER_ROOT": node.driver_root,
             "POD_RESOURCES_SOCKET": str(pods.socket),
         }
-        prefix = read_only(tmp_path)
-        with plugin(tmp_path / "plugin", node, kubelet, env=env, prefix=prefix) as process:
+        prefix = read_only(short_path)
+        with plugin(short_path / "plugin", node, kubelet, env=env, prefix=prefix) as process:
             kubelet.wait_for_devices(GPU, 4)
-            yield Confined(tmp_path, kubelet, pods, configs, process)
+            yield Confined(short_path, kubelet, pods, configs, process)
 
 
 def read_only(place: Path) -> list[str]:

@@ -18,8 +18,8 @@ GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "device-plugins") as running:
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as running:
         yield running
 
 

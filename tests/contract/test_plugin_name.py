@@ -21,12 +21,12 @@ NAME = "nvidia-device-plugin"
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[PluginProcess]:
+def running(tmp_path: Path, plugins_path: Path) -> Iterator[PluginProcess]:
     """Give a plugin that is called NAME."""
     node = make_node(tmp_path / "node", "t4")
     options = ("--process-name", NAME)
     with (
-        Kubelet(tmp_path / "device-plugins") as kubelet,
+        Kubelet(plugins_path) as kubelet,
         plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, options=options) as made,
     ):
         kubelet.wait_for_devices(GPU, 4)

@@ -27,8 +27,8 @@ RESTARTS = 200
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "plugins") as started:
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as started:
         yield started
 
 

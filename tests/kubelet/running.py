@@ -19,8 +19,8 @@ Run = Callable[..., PluginProcess]
 
 
 @pytest.fixture
-def real_kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "device-plugins") as running:
+def real_kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as running:
         yield running
 
 

@@ -26,8 +26,8 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "plugins") as started:
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as started:
         yield started
 
 

@@ -198,3 +198,14 @@ def test_an_incomplete_driver(tmp_path: Path) -> None:
     assert broken.gpus == whole.gpus
     assert (broken.files, broken.links, broken.library_dirs) == ((), (), ())
     assert "libcuda" in broken.files_trouble
+
+
+def test_a_dump_is_described_and_not_written(
+    h100: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is elsewhere leaves no file on this one."""
+    monkeypatch.chdir(tmp_path)
+    specs = spec_upkeep.update(h100, (), NONE, directory=None)
+    assert f"{specs.vendor}/gpu={h100.gpus[0].uuid}" in specs.names
+    assert specs.written == ()
+    assert list(tmp_path.iterdir()) == []
