@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.kubernetes import pre_start
-from gpuhook.kubernetes.allocate import allocate
-from gpuhook.kubernetes.configuration import Configuration
-from gpuhook.kubernetes.context import Context
-from gpuhook.kubernetes.preferred import preferred
+from gpuhook.kubernetes.allocation import pre_start
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.context import Context
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.offer.preferred import preferred
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gpuhook.kubernetes.aligned import Scores
-    from gpuhook.kubernetes.allocation import Allocation
-    from gpuhook.kubernetes.devices import Resource
+    from gpuhook.kubernetes.allocation.allocation import Allocation
+    from gpuhook.kubernetes.offer.aligned import Scores
+    from gpuhook.kubernetes.offer.devices import Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from gpuhook.kubernetes.service_account import in_cluster
+from gpuhook.kubernetes.api_server.service_account import in_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.errors import GpuhookError
-    from gpuhook.kubernetes.api_server import ApiServer
-    from gpuhook.kubernetes.launch import Launch
-    from gpuhook.kubernetes.node_events import NodeEvents
+    from gpuhook.kubernetes.api_server.client import ApiServer
+    from gpuhook.kubernetes.api_server.node_events import NodeEvents
+    from gpuhook.kubernetes.config.launch import Launch
 
 _FIRST_LABEL_WITHIN = 3.0  # seconds
 
@@ -34,8 +34,8 @@ class Connections:
         self.server: ApiServer | None = None
         self.events: NodeEvents | None = None
         if access is not None:
-            from gpuhook.kubernetes.api_server import ApiServer
-            from gpuhook.kubernetes.node_events import NodeEvents
+            from gpuhook.kubernetes.api_server.client import ApiServer
+            from gpuhook.kubernetes.api_server.node_events import NodeEvents
 
             self.server = ApiServer(access)
             self.events = NodeEvents(self.server, launch.node_name, self._failed)
@@ -53,7 +53,7 @@ class Connections:
         source = self._launch.source
         if self.server is None or not source.directory or source.name_file:
             return
-        from gpuhook.kubernetes.node_label import NodeLabel
+        from gpuhook.kubernetes.api_server.node_label import NodeLabel
 
         follower = NodeLabel(
             self.server,

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import daemon_thread
-from gpuhook.kubernetes.backoff import Backoff
+from gpuhook.kubernetes.serving.backoff import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.api_server import ApiServer
-    from gpuhook.kubernetes.configuration import Configuration
-    from gpuhook.kubernetes.devices import Resource
-    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.api_server.client import ApiServer
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.offer.devices import Resource
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
@@ -84,7 +84,7 @@ class Labelling:
 
     async def _keep(self) -> None:
         """Label the node as it is wanted by now, until that is done."""
-        from gpuhook.kubernetes.api_server import is_forbidden
+        from gpuhook.kubernetes.api_server.client import is_forbidden
 
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         told = ""
@@ -111,8 +111,8 @@ class Labelling:
         await self._label_node(found if own.label_node else {})
 
     def _labels(self, wanted: _Node) -> dict[str, str]:
-        from gpuhook.kubernetes import label_facts
-        from gpuhook.kubernetes.labels import Facts, labels
+        from gpuhook.kubernetes.labels import facts as label_facts
+        from gpuhook.kubernetes.labels.node_labels import Facts, labels
 
         gfd, look = wanted.configuration.flags.gfd, wanted.look
         facts = Facts()
@@ -125,7 +125,7 @@ class Labelling:
         """Have the labels in the file `path`, and in no file that was written before."""
         if path is None and self._path is None:
             return
-        from gpuhook.kubernetes import feature_file
+        from gpuhook.kubernetes.labels import feature_file
 
         if self._path is not None and self._path != path:
             feature_file.remove(self._path)
@@ -144,7 +144,7 @@ class Labelling:
         server = self._server
         if server is None or wanted == self._on_node:
             return
-        from gpuhook.kubernetes import node_object
+        from gpuhook.kubernetes.api_server import node_object
 
         changes: dict[str, str | None] = dict.fromkeys(self._on_node.keys() - wanted.keys())
         changes.update(wanted)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gpuhook.kubernetes import config_source, node_look
-from gpuhook.kubernetes.directory_watch import DirectoryWatch
+from gpuhook.kubernetes import node_look
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.serving.directory_watch import DirectoryWatch
 from gpuhook.kubernetes.triggers import Reason
 from gpuhook.logs import logger
 
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.triggers import Triggers
 

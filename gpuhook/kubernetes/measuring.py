@@ -6,19 +6,20 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from gpuhook.kubernetes import driver_usage, holders
-from gpuhook.kubernetes.configuration import Metrics as MetricsSettings
-from gpuhook.kubernetes.metrics import Metrics
+from gpuhook.kubernetes import driver_usage
+from gpuhook.kubernetes.config.configuration import Metrics as MetricsSettings
+from gpuhook.kubernetes.metrics import holders
+from gpuhook.kubernetes.metrics.endpoint import Metrics
+from gpuhook.kubernetes.metrics.scrape import Offered, Scrape
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.scrape import Offered, Scrape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.kubernetes.devices import Resource
+    from gpuhook.kubernetes.metrics.observations import Observations
     from gpuhook.kubernetes.news import News
-    from gpuhook.kubernetes.observations import Observations
+    from gpuhook.kubernetes.offer.devices import Resource
 
 
 class Measuring:

@@ -11,10 +11,10 @@ import time
 from contextlib import asynccontextmanager
 from functools import partial
 
-from gpuhook.kubernetes import health_evidence, health_file
-from gpuhook.kubernetes.health import HealthBook
-from gpuhook.kubernetes.triggers import Reason
-from gpuhook.kubernetes.watcher import (
+from gpuhook.kubernetes.health import evidence as health_evidence
+from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health.book import HealthBook
+from gpuhook.kubernetes.health.watcher import (
     Failed,
     Message,
     Reported,
@@ -23,16 +23,17 @@ from gpuhook.kubernetes.watcher import (
     Watching,
     poster,
 )
+from gpuhook.kubernetes.triggers import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from gpuhook.kubernetes.configuration import Health
-    from gpuhook.kubernetes.devices import Device
-    from gpuhook.kubernetes.health import Ended
+    from gpuhook.kubernetes.config.configuration import Health
+    from gpuhook.kubernetes.health.book import Ended
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.offer.devices import Device
     from gpuhook.kubernetes.triggers import Triggers
 
 _ENDS_WITHIN = 5.0  # seconds

@@ -8,17 +8,18 @@ import shutil
 from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import mps, mps_left
-from gpuhook.kubernetes.allocation import Allocation
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.kubernetes.mps import left_behind as mps_left
+from gpuhook.kubernetes.mps import plan as mps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.kubernetes.devices import Resource
-    from gpuhook.kubernetes.mps import MpsPlan
-    from gpuhook.kubernetes.mps_daemon import MpsDaemon
+    from gpuhook.kubernetes.mps.daemon import MpsDaemon
+    from gpuhook.kubernetes.mps.plan import MpsPlan
     from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.offer.devices import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class MpsKeeping:
 
 
 def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
-    from gpuhook.kubernetes.mps_daemon import MpsDaemon  # of few nodes
+    from gpuhook.kubernetes.mps.daemon import MpsDaemon  # of few nodes
     from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
     library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
@@ -114,7 +115,7 @@ def _reason(error: GpuhookError | OSError) -> str:
 
 def _program(look: Look) -> str:
     """Return the daemon's program: the driver's own, else the one on the search path."""
-    from gpuhook.kubernetes.mps_daemon import PROGRAM
+    from gpuhook.kubernetes.mps.daemon import PROGRAM
 
     for file in look.seen.files:
         if os.path.basename(file.container_path) == PROGRAM:

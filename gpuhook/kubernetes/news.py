@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from gpuhook.errors import GpuhookError
-    from gpuhook.kubernetes.node_events import NodeEvents
+    from gpuhook.kubernetes.api_server.node_events import NodeEvents
 
 NORMAL, WARNING = "Normal", "Warning"  # the types of events
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.errors import DriverError, GpuhookError
-from gpuhook.kubernetes import host_paths
-from gpuhook.kubernetes.host_paths import Places
+from gpuhook.kubernetes.allocation import host_paths
+from gpuhook.kubernetes.allocation.host_paths import Places
 from gpuhook.kubernetes.node_signature import signature
 from gpuhook.vendors.nvidia.inventory import Driver, Node
 from gpuhook.vendors.nvidia.topology import Topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.configuration import Configuration
-    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.launch import Launch
 
 
 @dataclass(frozen=True, slots=True)

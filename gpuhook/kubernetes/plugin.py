@@ -13,26 +13,21 @@ import signal
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from gpuhook.kubernetes import (
-    config_source,
-    daemon_thread,
-    driver_usage,
-    node_look,
-    working_out,
-)
+from gpuhook.kubernetes import daemon_thread, driver_usage, node_look, working_out
+from gpuhook.kubernetes.allocation.context import with_health
 from gpuhook.kubernetes.answering import Answering, Known
+from gpuhook.kubernetes.config import source as config_source
 from gpuhook.kubernetes.connections import Connections
-from gpuhook.kubernetes.context import with_health
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
 from gpuhook.kubernetes.measuring import Measuring
+from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.observations import Observations
-from gpuhook.kubernetes.observer import Log
-from gpuhook.kubernetes.observers import all_of
-from gpuhook.kubernetes.serving import Serving
+from gpuhook.kubernetes.serving.observer import Log
+from gpuhook.kubernetes.serving.observers import all_of
+from gpuhook.kubernetes.serving.serving import Serving
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.kubernetes.turn_news import TurnNews
 from gpuhook.kubernetes.working_out import Outcome
@@ -42,8 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gpuhook.kubernetes.config_source import Loaded
-    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.config.launch import Launch
+    from gpuhook.kubernetes.config.source import Loaded
     from gpuhook.kubernetes.node_look import Look
 
 T = TypeVar("T")

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.kubernetes import holders, pod_names
+from gpuhook.kubernetes.health import affected as pod_names
+from gpuhook.kubernetes.metrics import holders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.kubernetes.config_source import Loaded
-    from gpuhook.kubernetes.devices import Device, Resource
+    from gpuhook.kubernetes.config.source import Loaded
     from gpuhook.kubernetes.news import News
+    from gpuhook.kubernetes.offer.devices import Device, Resource
     from gpuhook.kubernetes.working_out import Outcome
 
 

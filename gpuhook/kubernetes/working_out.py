@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.kubernetes import context, extra_devices, preferred, resources
-from gpuhook.kubernetes.context import Context, Specs
+from gpuhook.kubernetes.allocation import context, extra_devices
+from gpuhook.kubernetes.allocation.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
-from gpuhook.kubernetes.resources import Offer
+from gpuhook.kubernetes.offer import preferred, resources
+from gpuhook.kubernetes.offer.resources import Offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.configuration import Configuration
-    from gpuhook.kubernetes.launch import Launch
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.mps_keeping import MpsKeeping
     from gpuhook.kubernetes.node_look import Look
 
@@ -60,7 +61,7 @@ def _specs(
     """Write the CDI specs, if any strategy names devices by them; of a dump, only describe them."""
     if not set(configuration.flags.plugin.device_list_strategy) & set(context.CDI_STRATEGIES):
         return Specs()
-    from gpuhook.kubernetes import spec_upkeep  # with all that makes specs
+    from gpuhook.kubernetes.allocation import spec_upkeep  # with all that makes specs
 
     hook = spec_upkeep.hook(configuration.flags)
     directory = None if look.is_dump else launch.cdi_directory

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes import context as contexts
-from gpuhook.kubernetes import host_paths, spec_upkeep
-from gpuhook.kubernetes.allocate import allocate
-from gpuhook.kubernetes.allocation import Allocation
-from gpuhook.kubernetes.configuration import Configuration, Flags, PluginFlags
-from gpuhook.kubernetes.context import Specs
-from gpuhook.kubernetes.devices import Device, Resource, Unit
+from gpuhook.kubernetes.allocation import context as contexts
+from gpuhook.kubernetes.allocation import host_paths, spec_upkeep
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.kubernetes.allocation.context import Specs
+from gpuhook.kubernetes.config.configuration import Configuration, Flags, PluginFlags
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia import gather
 from gpuhook.vendors.nvidia.inventory import Node
 from tests.contract import engines

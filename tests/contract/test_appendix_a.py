@@ -13,14 +13,16 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes import config_source, connections, mps, plugin
+from gpuhook.kubernetes import connections, plugin
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.configuration import Configuration
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.labels import Facts, labels
-from gpuhook.kubernetes.launch import Launch
-from gpuhook.kubernetes.node_label import CONFIG_LABEL
-from gpuhook.kubernetes.preferred import preferred
+from gpuhook.kubernetes.api_server.node_label import CONFIG_LABEL
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.kubernetes.labels.node_labels import Facts, labels
+from gpuhook.kubernetes.offer import devices
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.offer.preferred import preferred
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 from tests.kubelet.endpoint import Endpoint
@@ -293,8 +295,8 @@ def test_a17_the_best_pair_of_many_gpus_is_found_wherever_it_is() -> None:
 
 
 def test_a18_a_v100_has_48_clients() -> None:
-    assert mps.most_clients("7.0") == 48
-    assert mps.most_clients("6.1") == 16
+    assert devices.most_clients("7.0") == 48
+    assert devices.most_clients("6.1") == 16
 
 
 class Label:

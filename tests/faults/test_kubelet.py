@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuhook.kubernetes import offering
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from gpuhook.kubernetes.api import services
+from gpuhook.kubernetes.serving import offering
 from tests.kubelet.endpoint import Endpoint, Stream
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.plugin import Plugin, resource

@@ -14,10 +14,10 @@ HEAVY |= {"decimal"}
 # And what few configurations ask for: labels, CDI specs, MPS, the API server.
 LATER = {
     "gpuhook.cdi.spec",
-    "gpuhook.kubernetes.api_server",
-    "gpuhook.kubernetes.labels",
-    "gpuhook.kubernetes.mps_daemon",
-    "gpuhook.kubernetes.spec_upkeep",
+    "gpuhook.kubernetes.api_server.client",
+    "gpuhook.kubernetes.labels.node_labels",
+    "gpuhook.kubernetes.mps.daemon",
+    "gpuhook.kubernetes.allocation.spec_upkeep",
 }
 LOADED = """
 import json, sys

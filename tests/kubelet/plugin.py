@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation import Allocation
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.serving import Serving
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.serving.serving import Serving
 from tests.kubelet.waiting import Changes
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocate import allocate
-from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
-from gpuhook.kubernetes.configuration import ID_STRATEGIES, LIST_STRATEGIES
-from gpuhook.kubernetes.context import Context
-from gpuhook.kubernetes.devices import Device, Resource, Unit
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
+from gpuhook.kubernetes.allocation.context import Context
+from gpuhook.kubernetes.config.configuration import ID_STRATEGIES, LIST_STRATEGIES
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 
 GPUS, REPLICAS = 4, 3
 VENDOR = "k8s.device-plugin.nvidia.com"

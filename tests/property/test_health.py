@@ -6,11 +6,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.configuration import Health
-from gpuhook.kubernetes.devices import Device
-from gpuhook.kubernetes.health import HealthBook
-from gpuhook.kubernetes.health_marks import Evidence, document, from_document
-from gpuhook.kubernetes.watcher import Reported
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health.book import HealthBook
+from gpuhook.kubernetes.health.marks import Evidence, document, from_document
+from gpuhook.kubernetes.health.watcher import Reported
+from gpuhook.kubernetes.offer.devices import Device
 from gpuhook.vendors.nvidia.inventory import Gpu
 
 NODE = Evidence("boot", "driver", {"GPU-0": "slot"})

@@ -10,10 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes import config_build, config_keys, config_source
-from gpuhook.kubernetes.config_file import read
-from gpuhook.kubernetes.given import given as options_given
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import keys as config_keys
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.given import given as options_given
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.reader import read
 
 names = st.sampled_from(sorted({key.name for _, key in config_keys.walk()}))
 words = st.sampled_from(

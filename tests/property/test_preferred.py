@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuhook.errors import RequestError
-from gpuhook.kubernetes import aligned
-from gpuhook.kubernetes.devices import Resource
-from gpuhook.kubernetes.preferred import preferred
+from gpuhook.kubernetes.offer import aligned
+from gpuhook.kubernetes.offer.devices import Resource
+from gpuhook.kubernetes.offer.preferred import preferred
 from tests.unit.choosing import NO_LINKS, Table, best_by_force, ids, mig, shared, whole
 
 POLICY = st.sampled_from(["distributed", "packed"])

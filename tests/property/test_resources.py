@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.errors import FileError
-from gpuhook.kubernetes.configuration import (
+from gpuhook.kubernetes.config.configuration import (
     MIG_STRATEGIES,
     Configuration,
     Flags,
@@ -16,7 +16,7 @@ from gpuhook.kubernetes.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.resources import MAX_MESSAGE, offered, unusable
+from gpuhook.kubernetes.offer.resources import MAX_MESSAGE, offered, unusable
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, MigInstance, Node
 
 MAYBE_TEXT = st.none() | st.text(max_size=4)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.kubernetes.service_account import Access
+from gpuhook.kubernetes.api_server.service_account import Access
 
 Answer = Callable[["Asked"], None]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.kubernetes.configuration import (
+from gpuhook.kubernetes.config.configuration import (
     TIME_SLICING,
     Configuration,
     Flags,
@@ -14,7 +14,7 @@ from gpuhook.kubernetes.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.resources import Offer, offered
+from gpuhook.kubernetes.offer.resources import Offer, offered
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
 

@@ -11,13 +11,13 @@ import pytest
 
 from gpuhook.cdi import rules
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import context as contexts
-from gpuhook.kubernetes.allocate import allocate
-from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
-from gpuhook.kubernetes.configuration import Configuration, Flags, Own, PluginFlags
-from gpuhook.kubernetes.context import Context, Specs
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.extra_devices import Extra
+from gpuhook.kubernetes.allocation import context as contexts
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
+from gpuhook.kubernetes.allocation.context import Context, Specs
+from gpuhook.kubernetes.allocation.extra_devices import Extra
+from gpuhook.kubernetes.config.configuration import Configuration, Flags, Own, PluginFlags
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Node
 

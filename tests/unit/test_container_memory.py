@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.kubernetes.cgroup_names import Membership
-from gpuhook.kubernetes.container_memory import (
+from gpuhook.kubernetes.metrics.cgroup_names import Membership
+from gpuhook.kubernetes.metrics.container_memory import (
     ContainerMemory,
     DeviceUse,
     Entry,
@@ -14,8 +14,8 @@ from gpuhook.kubernetes.container_memory import (
     told,
     unattributed,
 )
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.holders import Holder
+from gpuhook.kubernetes.metrics.holders import Holder
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)

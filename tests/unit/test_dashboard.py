@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuhook.kubernetes import series
-from gpuhook.kubernetes.observations import COUNTERS
+from gpuhook.kubernetes.metrics import series
+from gpuhook.kubernetes.metrics.observations import COUNTERS
 
 DASHBOARD = Path(__file__).parents[2] / "packaging" / "kubernetes" / "grafana-dashboard.json"
 NAME = re.compile(r"\bgpuhook_[a-z0-9_]+")

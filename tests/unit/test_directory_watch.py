@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel.inotify import Inotify
-from gpuhook.kubernetes.directory_watch import DirectoryWatch
+from gpuhook.kubernetes.serving.directory_watch import DirectoryWatch
 
 Told = list[tuple[str | None, bool]]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.endpoint import Endpoint, socket_name
-from gpuhook.kubernetes.server import ResourceServer
+from gpuhook.kubernetes.serving.endpoint import Endpoint, socket_name
+from gpuhook.kubernetes.serving.server import ResourceServer
 from tests.kubelet.plugin import Answers, Observed, resource
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"

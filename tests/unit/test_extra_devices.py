@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import extra_devices
-from gpuhook.kubernetes.allocation import DeviceSpec, Mount
-from gpuhook.kubernetes.configuration import Configuration, Flags, Imex
-from gpuhook.kubernetes.host_paths import Places
+from gpuhook.kubernetes.allocation import extra_devices
+from gpuhook.kubernetes.allocation.allocation import DeviceSpec, Mount
+from gpuhook.kubernetes.allocation.host_paths import Places
+from gpuhook.kubernetes.config.configuration import Configuration, Flags, Imex
 
 NODES = (
     "gdrdrv", "nvidia-fs0", "nvidia-fs2", "nvidia-fs10", "nvidia-fs-x", "infiniband/uverbs0",

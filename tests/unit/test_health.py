@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes import pod_names
-from gpuhook.kubernetes.configuration import Health
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.health import ALL, HealthBook
-from gpuhook.kubernetes.health_marks import Evidence, Mark, document, from_document
-from gpuhook.kubernetes.watcher import Reported
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health import affected as pod_names
+from gpuhook.kubernetes.health.book import ALL, HealthBook
+from gpuhook.kubernetes.health.marks import Evidence, Mark, document, from_document
+from gpuhook.kubernetes.health.watcher import Reported
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia.inventory import Gpu
 
 GPUS = tuple(Gpu(n, f"GPU-{n}") for n in range(4))

@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import health_evidence, health_file
-from gpuhook.kubernetes.configuration import Health
-from gpuhook.kubernetes.devices import Device
-from gpuhook.kubernetes.health import HealthBook
-from gpuhook.kubernetes.health_marks import Evidence, Mark
-from gpuhook.kubernetes.watcher import Reported
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health import evidence as health_evidence
+from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health.book import HealthBook
+from gpuhook.kubernetes.health.marks import Evidence, Mark
+from gpuhook.kubernetes.health.watcher import Reported
+from gpuhook.kubernetes.offer.devices import Device
 from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia.inventory import Gpu
 

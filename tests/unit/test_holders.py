@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc import aio
 
-from gpuhook.kubernetes import holders
 from gpuhook.kubernetes.api import podresources_pb2 as api
-from gpuhook.kubernetes.holders import Holder, Holdings
+from gpuhook.kubernetes.metrics import holders
+from gpuhook.kubernetes.metrics.holders import Holder, Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

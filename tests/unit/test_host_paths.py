@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpuhook.kubernetes import host_paths
-from gpuhook.kubernetes.configuration import Flags, PluginFlags
-from gpuhook.kubernetes.host_paths import Places, at_host, places
+from gpuhook.kubernetes.allocation import host_paths
+from gpuhook.kubernetes.allocation.host_paths import Places, at_host, places
+from gpuhook.kubernetes.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Node
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes import node_object
-from gpuhook.kubernetes.api_server import ApiServer
-from gpuhook.kubernetes.configuration import Configuration, Flags, LabelFlags, Own
+from gpuhook.kubernetes.api_server import node_object
+from gpuhook.kubernetes.api_server.client import ApiServer
+from gpuhook.kubernetes.config.configuration import Configuration, Flags, LabelFlags, Own
+from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.labelling import Labelling
-from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.resources import offered
+from gpuhook.kubernetes.offer.resources import offered
 from gpuhook.logs import logger
 from tests.unit.offering import T4
 

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import labelling, resources
-from gpuhook.kubernetes.configuration import Configuration
+from gpuhook.kubernetes import labelling
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.labelling import Labelling
-from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.offer import resources
 from gpuhook.vendors.nvidia import dump_file
 
 NODE = dump_file.load("t4")

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes import label_text
-from gpuhook.kubernetes.configuration import (
+from gpuhook.kubernetes.config.configuration import (
     MPS,
     TIME_SLICING,
     Configuration,
@@ -18,8 +17,9 @@ from gpuhook.kubernetes.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.labels import Facts, labels
+from gpuhook.kubernetes.labels import text as label_text
+from gpuhook.kubernetes.labels.node_labels import Facts, labels
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, MigInstance, Node
 
 VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")

@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.kubernetes.configuration import LabelFlags
+from gpuhook.kubernetes.config.configuration import LabelFlags
 from gpuhook.programs.cli import labels, main
 from tests.simulated.node import SimulatedNode, make_node
 

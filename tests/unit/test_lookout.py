@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import config_source, plugin
+from gpuhook.kubernetes import plugin
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.connections import Connections
-from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.lookout import Lookout
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes import directory_watch
-from gpuhook.kubernetes.config_source import ConfigSource
-from gpuhook.kubernetes.launch import Launch
+from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.kubernetes.config.source import ConfigSource
 from gpuhook.kubernetes.lookout import Lookout
+from gpuhook.kubernetes.serving import directory_watch
 from gpuhook.kubernetes.triggers import Reason, Triggers
 
 

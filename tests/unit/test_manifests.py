@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 from gpuhook import kubernetes, state
-from gpuhook.kubernetes import config_build, config_file
-from gpuhook.kubernetes.api_server import Purpose
-from gpuhook.kubernetes.config_source import ConfigSource
-from gpuhook.kubernetes.configuration import Configuration
-from gpuhook.kubernetes.given import given
-from gpuhook.kubernetes.launch import Launch, launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.api_server.client import Purpose
+from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.given import given
+from gpuhook.kubernetes.config.launch import Launch, launch
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.source import ConfigSource
 from gpuhook.programs.cli import main
 from tests.kubelet import config_map
 from tests.kubelet.process import OPERATOR, TIME_SLICING

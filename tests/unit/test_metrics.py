@@ -18,16 +18,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from gpuhook.container import ledger
-from gpuhook.kubernetes import driver_usage, series
-from gpuhook.kubernetes.configuration import Metrics as Settings
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.holders import Holder, Holdings
+from gpuhook.kubernetes import driver_usage
+from gpuhook.kubernetes.config.configuration import Metrics as Settings
 from gpuhook.kubernetes.measuring import Measuring
-from gpuhook.kubernetes.metrics import Metrics, parsed
+from gpuhook.kubernetes.metrics import series
+from gpuhook.kubernetes.metrics.endpoint import Metrics, parsed
+from gpuhook.kubernetes.metrics.holders import Holder, Holdings
+from gpuhook.kubernetes.metrics.observations import Observations
+from gpuhook.kubernetes.metrics.scrape import Offered, Scrape
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.observations import Observations
-from gpuhook.kubernetes.scrape import Offered, Scrape
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 from gpuhook.logs import logger
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"

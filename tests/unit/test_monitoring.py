@@ -12,13 +12,15 @@ from typing import ClassVar, cast
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import health_evidence, health_file, monitoring
-from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes import monitoring
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health import evidence as health_evidence
+from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health.watcher import Failed, Message, Reported
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.triggers import Triggers
-from gpuhook.kubernetes.watcher import Failed, Message, Reported
 from gpuhook.logs import logger
 from gpuhook.vendors.nvidia import dump_file
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import mps
-from gpuhook.kubernetes.devices import Device, Resource, Unit
-from gpuhook.kubernetes.mps import MpsPlan
-from gpuhook.kubernetes.mps_daemon import MpsDaemon
+from gpuhook.kubernetes.mps import plan as mps
+from gpuhook.kubernetes.mps.daemon import MpsDaemon
+from gpuhook.kubernetes.mps.plan import MpsPlan
+from gpuhook.kubernetes.offer import devices
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 
 STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
 
@@ -84,7 +85,7 @@ def test_unknown_memory_is_not_limited() -> None:
 )
 def test_clients_of_an_architecture(capability: str | None, most: int | None) -> None:
     """A-18: a V100 (7.0) serves 48 clients."""
-    assert mps.most_clients(capability) == most
+    assert devices.most_clients(capability) == most
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kubernetes import mps_keeping
-from gpuhook.kubernetes.devices import Resource
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.offer.devices import Resource
 from gpuhook.vendors.nvidia import compute_mode
 from tests.unit.test_mps import STAND_IN, shared
 

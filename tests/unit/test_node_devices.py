@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.errors import FileError
-from gpuhook.kubernetes.configuration import Configuration, Flags, Naming
-from gpuhook.kubernetes.node_devices import found
-from gpuhook.kubernetes.resources import offered
+from gpuhook.kubernetes.config.configuration import Configuration, Flags, Naming
+from gpuhook.kubernetes.offer.node_devices import found
+from gpuhook.kubernetes.offer.resources import offered
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu
 from tests.unit.offering import GPU, H100, T4, changed, configured, divided, indices, offer, said
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kubernetes import node_look
-from gpuhook.kubernetes.configuration import Configuration
-from gpuhook.kubernetes.launch import Launch
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.launch import Launch
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -7,7 +7,13 @@ import itertools
 
 import pytest
 
-from gpuhook.kubernetes.observations import BUCKETS, MAX_KEYS, OTHER, Durations, Observations
+from gpuhook.kubernetes.metrics.observations import (
+    BUCKETS,
+    MAX_KEYS,
+    OTHER,
+    Durations,
+    Observations,
+)
 
 
 @pytest.mark.parametrize(

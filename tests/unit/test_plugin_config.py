@@ -8,9 +8,8 @@ import textwrap
 
 import pytest
 
-from gpuhook.kubernetes import config_yaml
-from gpuhook.kubernetes.config_file import Override, Reading, read
-from gpuhook.kubernetes.configuration import (
+from gpuhook.kubernetes.config import yaml_tree as config_yaml
+from gpuhook.kubernetes.config.configuration import (
     Configuration,
     Flags,
     Health,
@@ -23,6 +22,7 @@ from gpuhook.kubernetes.configuration import (
     SharedResource,
     Sharing,
 )
+from gpuhook.kubernetes.config.reader import Override, Reading, read
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
 SEED = """\

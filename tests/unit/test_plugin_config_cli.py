@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import process_name
-from gpuhook.kubernetes import config_schema
-from gpuhook.kubernetes.config_file import read
-from gpuhook.kubernetes.launch import Launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.config import schema as config_schema
+from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.reader import read
 from gpuhook.programs.cli import main
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import config_file, config_keys
-from gpuhook.kubernetes.config_source import ConfigSource
-from gpuhook.kubernetes.configuration import Configuration, Health
-from gpuhook.kubernetes.given import given
-from gpuhook.kubernetes.launch import Launch, launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.config import keys as config_keys
+from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config.configuration import Configuration, Health
+from gpuhook.kubernetes.config.given import given
+from gpuhook.kubernetes.config.launch import Launch, launch
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.source import ConfigSource
 
 FILE = b"flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}\n"
 

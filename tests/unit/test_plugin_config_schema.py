@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 import gpuhook
-from gpuhook.kubernetes import config_build, config_schema
-from gpuhook.kubernetes.config_file import read
-from gpuhook.kubernetes.configuration import Configuration
+from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import schema as config_schema
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.reader import read
 from tests.unit.test_plugin_config import SEED, TABLE, WHOLE
 
 FILE = Path(gpuhook.__file__).parent / "schemas/device-plugin.json"

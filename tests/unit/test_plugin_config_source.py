@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config_file import Override
-from gpuhook.kubernetes.config_source import (
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.reader import Override
+from gpuhook.kubernetes.config.source import (
     Chosen,
     ConfigSource,
     choose,
@@ -20,7 +21,6 @@ from gpuhook.kubernetes.config_source import (
     names,
     watched,
 )
-from gpuhook.kubernetes.configuration import Configuration
 from tests.kubelet.config_map import ConfigMap
 
 SINGLE = "version: v1\nflags: {migStrategy: single}\n"

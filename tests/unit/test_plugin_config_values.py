@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kubernetes.config_names import Address, Channels, DeviceNames, ResourceName, Xids
-from gpuhook.kubernetes.config_values import (
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.config.names import Address, Channels, DeviceNames, ResourceName, Xids
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.values import (
     PATH,
     Boolean,
     Choices,
@@ -15,8 +17,6 @@ from gpuhook.kubernetes.config_values import (
     Quantity,
     UnfitError,
 )
-from gpuhook.kubernetes.configuration import Health
-from gpuhook.kubernetes.options import OPTIONS
 
 DURATION = Duration(may_be_infinite=True)
 

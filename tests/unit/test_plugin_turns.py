@@ -15,10 +15,10 @@ import pytest
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes import node_look, plugin, working_out
-from gpuhook.kubernetes.config_source import ConfigSource
-from gpuhook.kubernetes.configuration import Configuration
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.kubernetes.config.source import ConfigSource
 from gpuhook.kubernetes.connections import Connections
-from gpuhook.kubernetes.launch import Launch
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.plugin import Plugin

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import pre_start
-from gpuhook.kubernetes.devices import Device, Resource, Unit
+from gpuhook.kubernetes.allocation import pre_start
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 
 GIB = 1 << 30
 

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from gpuhook.errors import RequestError
-from gpuhook.kubernetes import aligned
-from gpuhook.kubernetes.configuration import SharedResource
-from gpuhook.kubernetes.devices import Resource
-from gpuhook.kubernetes.preferred import preferred, prepare
+from gpuhook.kubernetes.config.configuration import SharedResource
+from gpuhook.kubernetes.offer import aligned
+from gpuhook.kubernetes.offer.devices import Resource
+from gpuhook.kubernetes.offer.preferred import preferred, prepare
 from tests.unit import offering
 from tests.unit.choosing import NO_LINKS, Table, ids, mig, shared, taken, whole
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.configuration import SharedResource
-from gpuhook.kubernetes.resources import MAX_MESSAGE, unusable
+from gpuhook.kubernetes.config.configuration import SharedResource
+from gpuhook.kubernetes.offer.resources import MAX_MESSAGE, unusable
 from gpuhook.vendors.nvidia.inventory import Gpu
 from tests.unit.offering import (
     GPU,

@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import messages
-from gpuhook.kubernetes.allocation import Allocation, DeviceSpec, Mount
+from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.devices import Resource, Unit
+from gpuhook.kubernetes.offer.devices import Resource, Unit
+from gpuhook.kubernetes.serving import messages
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, device, resource
 from tests.kubelet.waiting import Changes

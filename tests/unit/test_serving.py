@@ -13,10 +13,10 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
-from gpuhook.kubernetes import offering, serving
-from gpuhook.kubernetes.observer import Log, Observer
-from gpuhook.kubernetes.registration import KubeletSocket
-from gpuhook.kubernetes.serving import Serving
+from gpuhook.kubernetes.serving import offering, serving
+from gpuhook.kubernetes.serving.observer import Log, Observer
+from gpuhook.kubernetes.serving.registration import KubeletSocket
+from gpuhook.kubernetes.serving.serving import Serving
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.plugin import Answers, Observed, Plugin, resource
 from tests.kubelet.pod_resources import PodResources, pod

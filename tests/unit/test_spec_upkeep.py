@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from gpuhook.cdi import validate
-from gpuhook.kubernetes import spec_upkeep
-from gpuhook.kubernetes.allocation import DeviceSpec, Mount
-from gpuhook.kubernetes.configuration import Flags, PluginFlags
-from gpuhook.kubernetes.context import Specs
-from gpuhook.kubernetes.extra_devices import Extra
-from gpuhook.kubernetes.host_paths import at_host, places
-from gpuhook.kubernetes.spec_upkeep import Hook
+from gpuhook.kubernetes.allocation import spec_upkeep
+from gpuhook.kubernetes.allocation.allocation import DeviceSpec, Mount
+from gpuhook.kubernetes.allocation.context import Specs
+from gpuhook.kubernetes.allocation.extra_devices import Extra
+from gpuhook.kubernetes.allocation.host_paths import at_host, places
+from gpuhook.kubernetes.allocation.spec_upkeep import Hook
+from gpuhook.kubernetes.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia import dump_file, gather
 from gpuhook.vendors.nvidia.inventory import Node
 from tests.simulated.node import make_node

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes.storms import Storms
-from gpuhook.kubernetes.watcher import (
+from gpuhook.kubernetes.health.storms import Storms
+from gpuhook.kubernetes.health.watcher import (
     Actions,
     Failed,
     Message,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.configuration import Health
-from gpuhook.kubernetes.devices import Device
-from gpuhook.kubernetes.health import HealthBook
-from gpuhook.kubernetes.health_marks import Evidence
-from gpuhook.kubernetes.watcher import Failed, Message, Reported, Source, Watcher, Watching
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health.book import HealthBook
+from gpuhook.kubernetes.health.marks import Evidence
+from gpuhook.kubernetes.health.watcher import Failed, Message, Reported, Source, Watcher, Watching
+from gpuhook.kubernetes.offer.devices import Device
 from gpuhook.vendors.nvidia import nvml_events, recovery
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node

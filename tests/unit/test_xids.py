@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kubernetes import xids
-from gpuhook.kubernetes.configuration import Health
+from gpuhook.kubernetes.config.configuration import Health
+from gpuhook.kubernetes.health import xids
 
 DEFAULT = Health()
 

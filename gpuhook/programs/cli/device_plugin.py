@@ -15,20 +15,23 @@ import click
 import yaml
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import config_build, config_file, config_source, findings
-from gpuhook.kubernetes.config_values import Boolean
-from gpuhook.kubernetes.given import Given, given
-from gpuhook.kubernetes.launch import Launch, launch
-from gpuhook.kubernetes.options import OPTIONS
+from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import findings
+from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.given import Given, given
+from gpuhook.kubernetes.config.launch import Launch, launch
+from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.kubernetes.config.values import Boolean
 from gpuhook.programs.cli import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.kubernetes.configuration import Configuration
-    from gpuhook.kubernetes.findings import Finding
-    from gpuhook.kubernetes.options import Option
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.findings import Finding
+    from gpuhook.kubernetes.config.options import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
@@ -103,7 +106,7 @@ def device_plugin(
     default; --print-config shows what counts. Lists have commas between their words.
     """
     if print_schema:
-        from gpuhook.kubernetes import config_schema
+        from gpuhook.kubernetes.config import schema as config_schema
 
         click.echo(config_schema.text(), nl=False)
         return

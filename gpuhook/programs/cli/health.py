@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 import click
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import health_file
-from gpuhook.kubernetes.health import ALL
+from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health.book import ALL
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import table
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gpuhook.kubernetes.health_marks import Mark
+    from gpuhook.kubernetes.health.marks import Mark
 
 HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
 

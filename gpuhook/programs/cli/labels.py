@@ -13,13 +13,16 @@ from typing import Any
 import click
 
 from gpuhook.errors import DriverError, FileError, GpuhookError
-from gpuhook.kubernetes import config_source, feature_file, labels, resources
-from gpuhook.kubernetes.config_values import Boolean
-from gpuhook.kubernetes.configuration import LabelFlags
-from gpuhook.kubernetes.given import given
-from gpuhook.kubernetes.labels import Facts
-from gpuhook.kubernetes.launch import launch
-from gpuhook.kubernetes.options import LABEL_OPTIONS, OPTIONS
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.configuration import LabelFlags
+from gpuhook.kubernetes.config.given import given
+from gpuhook.kubernetes.config.launch import launch
+from gpuhook.kubernetes.config.options import LABEL_OPTIONS, OPTIONS
+from gpuhook.kubernetes.config.values import Boolean
+from gpuhook.kubernetes.labels import feature_file
+from gpuhook.kubernetes.labels import node_labels as labels
+from gpuhook.kubernetes.labels.node_labels import Facts
+from gpuhook.kubernetes.offer import resources
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.vendors.nvidia.inventory import Driver, Node
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from gpuhook.kubernetes.configuration import Configuration
-    from gpuhook.kubernetes.findings import Finding
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.findings import Finding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -205,7 +208,7 @@ def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> Facts:
     """Return what this machine says; nothing of it counts for a node from elsewhere."""
     if node_of["inventory"] is not None:
         return Facts()
-    from gpuhook.kubernetes import label_facts
+    from gpuhook.kubernetes.labels import facts as label_facts
 
     return label_facts.facts(node, node_of["host_root"], machine_file)
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's parts by two names: as this process sees them, and as the host has them.
+
+The plugin's container has the host's driver root at /driver-root. What it finds there is named to
+the kubelet, and in CDI specs, as the host names it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from gpuhook.vendors.nvidia import gather
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.config.configuration import Flags
+    from gpuhook.vendors.nvidia.inventory import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the driver's tree and its device nodes are, here and on the host."""
+
+    driver: str = "/"
+    dev: str = "/"
+    host_driver: str = "/"
+    host_dev: str = "/"
+
+    def on_host(self, path: str) -> str:
+        """Return the host's name of a path below one of the roots; others stay as they are.
+
+        Device nodes are below the dev root, also where that lies in the driver's.
+        """
+        roots = [(self.dev, self.host_dev), (self.driver, self.host_driver)]
+        if not is_below(path, _joined(self.dev, "/dev")):
+            roots.reverse()
+        for here, there in roots:
+            if is_below(path, here):
+                return _joined(there, path[len(here.rstrip("/")) :])
+        return path
+
+
+def places(
+    flags: Flags, host_root: str = "/", driver_here: str | None = None, dev_here: str | None = None
+) -> Places:
+    """Return where the parts of this node are, as the flags say.
+
+    The driver root is at `driver_here`, else at flags.plugin.container_driver_root if there is such
+    a directory, else, outside a container, at its own place. Without a dev root, in the flags or
+    `dev_here`, the nodes are those of the driver root, or of `host_root` if it has none
+    (gather.roots).
+    """
+    host_driver = os.path.abspath(flags.driver_root)
+    container = flags.plugin.container_driver_root
+    driver = driver_here or (container if os.path.isdir(container) else flags.driver_root)
+    is_elsewhere = os.path.abspath(driver) != host_driver
+    dev = dev_here
+    if dev is None and flags.dev_root is not None:
+        dev = os.path.abspath(flags.dev_root)
+        if is_elsewhere and is_below(dev, host_driver):
+            dev = _joined(driver, dev[len(host_driver.rstrip("/")) :])
+    where = gather.roots(driver, dev, host_root)
+    host_dev = host_driver if where.dev == where.driver else where.dev
+    if flags.dev_root is not None:
+        host_dev = os.path.abspath(flags.dev_root)
+    return Places(where.driver, where.dev, host_driver, host_dev)
+
+
+def at_host(node: Node, where: Places) -> Node:
+    """Return `node`, which was looked at from here, with the host's paths."""
+    if (where.driver, where.dev) == (where.host_driver, where.host_dev):
+        return node
+    return replace(
+        node,
+        driver_root=where.host_driver,
+        dev_root=where.host_dev,
+        device_nodes=tuple(
+            replace(device, host_path=where.on_host(device.host_path))
+            for device in node.device_nodes
+        ),
+        files=tuple(replace(file, host_path=where.on_host(file.host_path)) for file in node.files),
+    )
+
+
+def is_below(path: str, root: str) -> bool:
+    """Return whether `path` is `root` or something in it."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _joined(root: str, rest: str) -> str:
+    return (root.rstrip("/") + "/" + rest.lstrip("/")).rstrip("/") or "/"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checked values to a Configuration and back: the shape of the file and that of the facts."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, cast
+
+from gpuhook.kubernetes.config import configuration as facts
+from gpuhook.kubernetes.config import keys as config_keys
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.names import ALL_XIDS
+from gpuhook.kubernetes.config.values import Kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kubernetes.config.keys import Section
+
+Values = dict[str, Any]
+STRATEGIES = {"timeSlicing": facts.TIME_SLICING, "mps": facts.MPS}
+_NO_MPS_ROOT = ""
+
+
+def configuration(values: Values) -> Configuration:
+    """Return the Configuration of checked values without contradictions; defaults are filled in."""
+    default = Configuration()
+    resources = values.get("resources", {})
+    return Configuration(
+        flags=_flags(values),
+        gpus=_namings(resources.get("gpus")) or default.gpus,
+        mig=_namings(resources.get("mig")),
+        sharing=_sharing(values.get("sharing", {})),
+        imex=facts.Imex(**_known(values, "imex")),
+        own=_own(values.get("gpuhook", {})),
+    )
+
+
+def document(made: Configuration) -> Values:
+    """Return the values of a file, as plain data, that says all of a Configuration."""
+    values: Values = {
+        "version": facts.VERSION,
+        "flags": _plain(made.flags, "flags")
+        | {"plugin": _plain(made.flags.plugin, "flags.plugin")}
+        | {"gfd": _plain(made.flags.gfd, "flags.gfd")},
+        "resources": {
+            "gpus": [{"pattern": entry.pattern, "name": entry.name} for entry in made.gpus],
+            "mig": [{"pattern": entry.pattern, "name": entry.name} for entry in made.mig],
+        },
+        "sharing": _plain_sharing(made.sharing),
+        "imex": _plain(made.imex, "imex"),
+        "gpuhook": _plain_own(made.own),
+    }
+    return values
+
+
+def _flags(values: Values) -> facts.Flags:
+    given = values.get("flags", {})
+    known = _known(values, "flags")
+    known["dev_root"] = known.get("dev_root") or None
+    known["mps_root"] = known.get("mps_root") or values.get("mps", {}).get("root", _NO_MPS_ROOT)
+    return facts.Flags(
+        **known,
+        plugin=facts.PluginFlags(**_known(given, "plugin", "flags.plugin")),
+        gfd=facts.LabelFlags(**_known(given, "gfd", "flags.gfd")),
+    )
+
+
+def _namings(entries: list[Values] | None) -> tuple[facts.Naming, ...]:
+    return tuple(facts.Naming(**entry) for entry in entries or ())
+
+
+def _sharing(sharing: Values) -> facts.Sharing:
+    for key, strategy in STRATEGIES.items():
+        given = sharing.get(key)
+        if given is None:
+            continue
+        return facts.Sharing(
+            strategy=strategy,
+            rename_by_default=given.get("renameByDefault", False),
+            # MPS limits are a client's: a second replica would be no second share.
+            refuses_more_than_one=strategy == facts.MPS
+            or given.get("failRequestsGreaterThanOne", False),
+            resources=tuple(facts.SharedResource(**entry) for entry in given["resources"]),
+        )
+    return facts.Sharing()
+
+
+def _own(own: Values) -> facts.Own:
+    health = _known(own, "health", "gpuhook.health")
+    for name, flag in (("ignored_xids", "ignores_all"), ("enabled_xids", "enables_all")):
+        if health.get(name) == ALL_XIDS:
+            del health[name]
+            health[flag] = True
+    return facts.Own(
+        **_known({"gpuhook": own}, "gpuhook"),
+        health=facts.Health(**health),
+        metrics=facts.Metrics(**_known(own, "metrics", "gpuhook.metrics")),
+    )
+
+
+def _known(values: Values, name: str, path: str = "") -> Values:
+    """Return the values of one section by their fields, without the sections in it."""
+    section = _section(path or name)
+    given = values.get(name, {})
+    return {key.field: given[key.name] for key in section.keys if key.field and key.name in given}
+
+
+def _section(path: str) -> Section:
+    kind = dict(config_keys.walk())[path].kind
+    return cast("Section", kind)
+
+
+def _plain(made: object, path: str) -> Values:
+    """Return a dataclass of scalars as the section of a file."""
+    values: Values = {}
+    for key in _section(path).keys:
+        if not key.field or not isinstance(key.kind, Kind):
+            continue
+        value = getattr(made, key.field)
+        if value is not None or path == "flags.gfd":  # None there: a sleep without an end
+            values[key.name] = key.kind.plain(value)
+    return values
+
+
+def _plain_sharing(sharing: facts.Sharing) -> Values:
+    key = next((key for key, name in STRATEGIES.items() if name == sharing.strategy), None)
+    if key is None:
+        return {}
+    entries = []
+    for shared in sharing.resources:
+        entry = {f.name: getattr(shared, f.name) for f in fields(shared)}
+        entry["devices"] = (
+            list(shared.devices) if isinstance(shared.devices, tuple) else shared.devices
+        )
+        entries.append({name: value for name, value in entry.items() if value is not None})
+    return {
+        key: {
+            "renameByDefault": sharing.rename_by_default,
+            "failRequestsGreaterThanOne": sharing.refuses_more_than_one,
+            "resources": entries,
+        }
+    }
+
+
+def _plain_own(own: facts.Own) -> Values:
+    health = _plain(own.health, "gpuhook.health")
+    if own.health.ignores_all:
+        health["ignoredXids"] = ALL_XIDS
+    if own.health.enables_all:
+        health["enabledXids"] = ALL_XIDS
+    metrics = _plain(own.metrics, "gpuhook.metrics")
+    return _plain(own, "gpuhook") | {"health": health, "metrics": metrics}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration file read whole: what it says, what the command line and environment say over it.
+
+Pure: bytes and overrides in, a Configuration and findings out. No text makes it raise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import checks as config_checks
+from gpuhook.kubernetes.config import document as config_document
+from gpuhook.kubernetes.config.findings import ERROR, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.config.configuration import Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value that counts more than the file's, and where it is from."""
+
+    value: object
+    source: str  # "--mig-strategy", or "the environment variable MIG_STRATEGY"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read; without a Configuration there is an error among the findings."""
+
+    configuration: Configuration | None
+    findings: tuple[Finding, ...] = ()
+
+
+def read(
+    content: bytes,
+    source: str,
+    overrides: Mapping[str, Override] | None = None,
+    *,
+    strict: bool = False,
+) -> Reading:
+    """Return the Configuration of a file's `content`, and every finding, in the file's order.
+
+    `source` names the file in findings; empty content is the default configuration. `overrides`
+    are checked values by their path, "flags.migStrategy". `strict`: unknown keys are errors.
+    """
+    document = config_document.parse(content, source, strict=strict)
+    for path, override in (overrides or {}).items():
+        document.put(path, override.value, override.source)
+    config_checks.check(document)
+    findings = tuple(sorted(document.findings, key=lambda found: (found.line, found.column)))
+    if any(finding.severity == ERROR for finding in findings):
+        return Reading(None, findings)
+    return Reading(config_build.configuration(document.values), findings)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an XID says of a GPU: whether it can go on being given to containers.
+
+An XID is the number of an error that the NVIDIA driver reports. Newer drivers also say what the GPU
+needs now, its recovery action; that word counts more than any table. The table is for the others.
+
+Source of the classes: NVIDIA's Xid catalog, the column of the immediate action, as of October 2025,
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html: RESTART_APP is APPLICATION,
+RESET_GPU is RESET, RESTART_BM and RESTART_VM are REBOOT, IGNORE and what needs a decision of a
+person is REPORT. 48 and 74 have a procedure there instead of an action; both can end in a reset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.kubernetes.config.configuration import Health
+
+APPLICATION, RESET, REBOOT, REPORT = "application", "reset", "reboot", "report"
+NO_ACTION = "none"
+
+# What to do about a GPU, by its recovery action. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
+REMEDIES = {
+    "reset": "reset the GPU",
+    "reboot": "reboot the node",
+    "drain-p2p": "end the work of the GPUs that it is linked with",
+    "drain-and-reset": "end the work of this GPU and of those linked with it, then reset it",
+    "recover-imex": "recover the IMEX domain",
+    "bus-reset": "reset the GPU's PCIe bus",
+    "system-reboot": "reboot the node with its firmware",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One line of the table. `is_contained`: it says nothing of the GPU's other MIG instances."""
+
+    meaning: str
+    kind: str
+    is_contained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an XID makes a device unhealthy, why (one sentence), and what would help.
+
+    `is_contained`: only of the MIG instance that it is reported of, if it names one.
+    `by_driver`: the driver's later word that no action is needed ends it. `is_doubtful`: the driver
+    needs nothing although the table says a reset, so it is worth asking once more.
+    """
+
+    unhealthy: bool
+    reason: str
+    remedy: str = ""
+    is_contained: bool = False
+    by_driver: bool = True
+    is_doubtful: bool = False
+
+
+def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
+    """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
+
+    The settings count first, then the driver, if it is to be asked, then the table.
+    """
+    if not settings.ask_driver:
+        action = None
+    known = TABLE.get(xid)
+    words = f"XID {xid} ({known.meaning})" if known else f"XID {xid}"
+    contained = known.is_contained if known else False
+    rule = settings.rule(xid)
+    if rule:
+        reason = f"{words}, which the configuration calls critical"
+        return Verdict(True, reason, _remedy(known), contained, by_driver=False)
+    if rule is False:
+        return Verdict(False, f"{words}, which the configuration ignores")
+    if action == NO_ACTION:
+        doubt = known is not None and known.kind in (RESET, REBOOT)
+        return Verdict(False, f"{words}; the driver needs no action", is_doubtful=doubt)
+    if action is not None:
+        remedy = REMEDIES.get(action, action)
+        return Verdict(True, f"{words}; the driver asks: {remedy}", remedy)
+    if known is None:
+        return Verdict(False, f"{words}, which is not in the table of XIDs")
+    unhealthy = known.kind in (RESET, REBOOT)
+    return Verdict(unhealthy, words, _remedy(known), contained if unhealthy else False)
+
+
+def _remedy(known: Xid | None) -> str:
+    if known is None or known.kind == REPORT:
+        return ""
+    if known.kind == APPLICATION:
+        return "restart the program"
+    return REMEDIES["reboot" if known.kind == REBOOT else "reset"]
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of "1 3-5": 1, 3, 4, 5."""
+    for word in text.split():
+        first, _, last = word.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+# Numbers, meaning, class, contained in a MIG instance.
+_ROWS: tuple[tuple[str, str, str, bool], ...] = (
+    ("8", "a channel stopped making progress", APPLICATION, True),
+    ("11 25 32 80", "a program's command stream is invalid", APPLICATION, True),
+    ("13", "a program caused an exception of the graphics engine", APPLICATION, True),
+    ("31", "a program accessed memory that it does not have", APPLICATION, True),
+    ("37 38", "the driver's firmware met an error", REPORT, False),
+    ("39-41 70-72 75-77 85 126-135", "a copy engine met an error", APPLICATION, True),
+    ("43", "a program's channel was stopped", APPLICATION, True),
+    ("44", "a fault while programs were switched", REPORT, True),
+    ("45", "a program's channels were removed after another error", APPLICATION, True),
+    ("46", "the GPU stopped processing", RESET, False),
+    ("48", "memory had an error that cannot be corrected", RESET, True),
+    ("54", "a power cable of the board is missing", REPORT, False),
+    ("60", "a video processor met an error", APPLICATION, True),
+    ("62", "the GPU's micro-controller halted", RESET, False),
+    ("63", "a memory row or page will be replaced at the next reset", REPORT, False),
+    ("64", "a memory row or page could not be replaced", RESET, False),
+    ("66 67", "the driver made a forbidden access", REPORT, False),
+    ("68 83 84 88 89 96-98", "a video decoder met an error", APPLICATION, True),
+    ("69", "a program gave the graphics engine a wrong class", APPLICATION, True),
+    ("74", "an NVLink failed", RESET, False),
+    ("78", "a virtual GPU could not start", REPORT, False),
+    ("79", "the GPU has fallen off the bus", REBOOT, False),
+    ("82 99-105", "a JPEG engine met an error", APPLICATION, True),
+    ("86 139", "an optical flow engine met an error", APPLICATION, True),
+    ("92", "memory has many errors that were corrected", REPORT, True),
+    ("93", "the InfoROM is written more often than it bears", REPORT, False),
+    ("94", "a memory error, contained in the program that met it", APPLICATION, True),
+    ("95", "a memory error that was not contained", RESET, True),
+    ("106 107", "a test message of the management controller", REPORT, False),
+    ("108 137", "an NVLink access was refused", REPORT, True),
+    ("109", "switching from one program to the next timed out", RESET, True),
+    ("110", "a security fault", RESET, False),
+    ("119", "the GPU's system processor did not answer in time", RESET, False),
+    ("120", "the GPU's system processor met an error", RESET, False),
+    ("121", "the link to the CPU had an error", REPORT, False),
+    ("136", "training an NVLink failed", RESET, False),
+    ("140", "a memory error escaped correction", RESET, True),
+    ("141", "CUDA's fast path met an error", REPORT, True),
+    ("142", "a video encoder met an error", REPORT, True),
+    ("143", "the GPU could not be initialized", RESET, False),
+    ("144-150", "NVLink hardware reported an error", REPORT, False),
+    ("151", "rotating encryption keys failed", REBOOT, False),
+    ("152 153", "a deep learning accelerator met an error", REPORT, False),
+    ("154", "the action that the GPU needs has changed", REPORT, False),
+    ("155", "NVLink software reported an error", RESET, False),
+    ("156", "a part of the GPU was retired and needs a reset", RESET, False),
+    ("157", "a part of the GPU could not be retired", REPORT, False),
+    ("158", "the GPU met a fatal timeout", RESET, False),
+    ("160 161", "a memory channel was, or could not be, retired", REPORT, False),
+)
+TABLE: dict[int, Xid] = {
+    number: Xid(meaning, kind, contained)
+    for numbers, meaning, kind, contained in _ROWS
+    for number in _numbers(numbers)
+}

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a GPU's memory each container uses, against what is its fair share.
+
+Pure. Three witnesses are put together, each of which may be missing: the driver says which
+process uses how much, the process's cgroup says which container it is in, and the ledger and the
+kubelet say which container holds which unit. A share is a unit's part of its device, the memory
+divided by the units of that device; nothing enforces it under time-slicing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Protocol
+
+    from gpuhook.kubernetes.metrics.cgroup_names import Membership
+    from gpuhook.kubernetes.metrics.holders import Holder
+    from gpuhook.kubernetes.offer.devices import Resource
+
+    class ProcessUse(Protocol):
+        """A process that uses a GPU, and how much memory; None: the driver cannot tell."""
+
+        @property
+        def pid(self) -> int: ...
+        @property
+        def memory_bytes(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the ledger says of a container: its id, its names in Kubernetes, its units."""
+
+    id: str
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    units: tuple[str, ...] = ()  # replica ids, or UUIDs of whole devices
+
+    @property
+    def names(self) -> Names:
+        """Return how the container is called: outside of Kubernetes by its id."""
+        return (self.namespace, self.pod, self.container) if self.pod else ("", "", self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What the driver says of one device, a GPU or a MIG instance. None: it cannot tell."""
+
+    uuid: str
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    processes: Sequence[ProcessUse] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerMemory:
+    """One container on one device. `used_bytes` None: not known, or not which container it is."""
+
+    gpu: str
+    namespace: str
+    pod: str
+    container: str
+    used_bytes: int | None
+    fair_share_bytes: int | None
+
+
+Names = tuple[str, str, str]  # namespace, pod, container
+
+
+def shares(resources: Iterable[Resource]) -> dict[str, tuple[str, int | None]]:
+    """Return (device, bytes that are its fair share) of each unit."""
+    found: dict[str, tuple[str, int | None]] = {}
+    for resource in resources:
+        counts: dict[str, int] = {}
+        for unit in resource.units:
+            counts[unit.device.uuid] = counts.get(unit.device.uuid, 0) + 1
+        for unit in resource.units:
+            device, memory = unit.device.uuid, unit.device.memory_bytes
+            found[unit.id] = device, None if memory is None else memory // counts[device]
+    return found
+
+
+def told(
+    uses: Collection[DeviceUse],
+    members: Mapping[int, Membership],
+    entries: Mapping[str, Entry],
+    holders: Mapping[str, Holder],
+    units: Mapping[str, tuple[str, int | None]],
+) -> tuple[ContainerMemory, ...]:
+    """Return each container that holds a unit or uses memory of a device, by device and name.
+
+    `units` comes from shares(). A container of a pod that the ledger does not know is taken for
+    the only holder of a device where the device has but one.
+    """
+    held = _held(holders, entries, units)
+    known = {entry.names for entry in entries.values()}
+    found: dict[tuple[str, Names], ContainerMemory] = {}
+    for use in uses:
+        on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
+        sole = _sole(use.uuid, holders, units)
+        used = _used(use, members, entries, sole)
+        for names in dict.fromkeys((*on_device, *used)):
+            amount = used.get(names)
+            if names not in used and use.processes is not None:
+                amount = 0 if names in known or names == sole else None
+            if amount is not None or names in on_device:
+                key = use.uuid, names
+                found[key] = ContainerMemory(use.uuid, *names, amount, on_device.get(names))
+    return tuple(found[key] for key in sorted(found))
+
+
+def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int | None:
+    """Return how much of a device's used memory is no container's: contexts, the host's processes.
+
+    None where the driver does not say what is used, or by whom.
+    """
+    if use.used_bytes is None or use.processes is None:
+        return None
+    theirs = sum(one.used_bytes or 0 for one in containers if one.gpu == use.uuid)
+    return max(0, use.used_bytes - theirs)
+
+
+def _held(
+    holders: Mapping[str, Holder],
+    entries: Mapping[str, Entry],
+    units: Mapping[str, tuple[str, int | None]],
+) -> dict[tuple[str, Names], int | None]:
+    """Return the fair share of each container on each device of which it holds units.
+
+    The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
+    """
+    by_names: dict[Names, set[str]] = {}
+    for unit, holder in holders.items():
+        names = holder.namespace, holder.pod, holder.container
+        by_names.setdefault(names, set()).add(unit)
+    if not holders:
+        for entry in entries.values():
+            by_names.setdefault(entry.names, set()).update(entry.units)
+    found: dict[tuple[str, Names], int | None] = {}
+    for names, ids in by_names.items():
+        for unit in sorted(ids & units.keys()):
+            device, share = units[unit]
+            before = found.get((device, names), 0)
+            found[device, names] = None if before is None or share is None else before + share
+    return found
+
+
+def _sole(
+    uuid: str, holders: Mapping[str, Holder], units: Mapping[str, tuple[str, int | None]]
+) -> Names | None:
+    """Return the only container of a pod that holds units of a device, if there is but one."""
+    found = {
+        (holder.namespace, holder.pod, holder.container)
+        for unit, holder in holders.items()
+        if unit in units and units[unit][0] == uuid
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _used(
+    use: DeviceUse,
+    members: Mapping[int, Membership],
+    entries: Mapping[str, Entry],
+    sole: Names | None,
+) -> dict[Names, int | None]:
+    """Return what the processes in each container use of a device, None where none could be told.
+
+    Processes of the host are in no container.
+    """
+    found: dict[Names, int | None] = {}
+    for pid, memory in _by_pid(use.processes or ()).items():
+        member = members.get(pid)
+        identity = member.container(entries) if member else None
+        if member is None or identity is None:
+            continue
+        if identity in entries:
+            names = entries[identity].names
+        else:
+            names = sole if sole and member.in_pod else ("", "", identity)
+        if memory is not None:
+            found[names] = (found.get(names) or 0) + memory
+        else:
+            found.setdefault(names, None)
+    return found
+
+
+def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
+    """Return the memory of each process: one that computes and draws is told twice, with all."""
+    found: dict[int, int | None] = {}
+    for process in processes:
+        before, now = found.get(process.pid), process.memory_bytes
+        found[process.pid] = now if before is None else max(before, now or 0)
+    return found

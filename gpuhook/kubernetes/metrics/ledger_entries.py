@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as the device plugin may read it: without judging which containers are alive.
+
+In a pod the plugin sees neither the state directories of the runtimes nor, without hostPID, the
+processes of the host. It must not take that for the end of all containers: it removes no entry.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import files
+from gpuhook.container import ledger
+from gpuhook.kubernetes.metrics.container_memory import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST = 4096
+
+
+def read() -> dict[str, Entry]:
+    """Return what the ledger says of each container, by id; of several of one id, the youngest."""
+    directory = ledger.directory()
+    try:
+        names = sorted(os.listdir(directory))[:_MOST]
+    except OSError:
+        return {}
+    entries = [
+        entry
+        for name in names
+        if name.endswith(".json") and not files.is_temporary(name)
+        if (entry := ledger.entry_at(os.path.join(directory, name))) is not None
+    ]
+    return {entry["id"]: _entry(entry) for entry in sorted(entries, key=lambda one: one["since"])}
+
+
+def _entry(found: dict[str, Any]) -> Entry:
+    namespace, pod, container = (
+        str(found.get(key) or "") for key in ("namespace", "pod", "container")
+    )
+    return Entry(found["id"], namespace, pod, container, _units(found))
+
+
+def _units(found: dict[str, Any]) -> tuple[str, ...]:
+    """Return the replicas, and the devices that are held as such."""
+    replicas = _strings(found.get("replicas"))
+    devices = (name.rpartition("=")[2] for name in _strings(found.get("devices")))
+    shared = {replica.partition("::")[0] for replica in replicas}
+    return (*replicas, *(device for device in devices if device not in shared))
+
+
+def _strings(found: object) -> list[str]:
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

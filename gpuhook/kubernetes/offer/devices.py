@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet is offered: resources, made of units: a device each, or a slice of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.kubernetes.config.configuration import MOST_CLIENTS
+
+# Clients of MPS that one device can serve, by the first compute capability that can.
+_CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something that a container is given as a whole: a GPU, or a MIG instance of one.
+
+    `paths` are its device nodes as containers see them, the parent's first; `host_paths` are the
+    same nodes on the host, in the same order.
+    """
+
+    uuid: str  # "GPU-..." or "MIG-..."
+    index: str  # "0", or "0:1" for the second instance of GPU 0
+    gpu: str  # UUID of the physical GPU: its own, or its parent's
+    gpu_index: int
+    paths: tuple[str, ...]
+    host_paths: tuple[str, ...]
+    model: str | None = None  # "Tesla T4"
+    memory_bytes: int | None = None
+    numa_node: int | None = None
+    compute_capability: str | None = None  # "7.5"
+    profile: str | None = None  # "1g.5gb" of an instance
+    instance: tuple[int, int] | None = None  # (GPU instance, compute instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One countable thing: `id` is what the kubelet sees, a UUID or `<uuid>::<replica>`."""
+
+    id: str
+    device: Device
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An extended resource of the node and all of its units, in their order."""
+
+    name: str  # "nvidia.com/gpu"
+    units: tuple[Unit, ...]
+    sharing: str = "none"  # "none", "time-slicing" or "mps"
+    refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
+    is_mig: bool = False
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The distinct devices of the units, in their order."""
+        return tuple({unit.device.uuid: unit.device for unit in self.units}.values())
+
+
+def capability(text: str | None) -> tuple[int, int] | None:
+    """Return a compute capability as numbers, None for what is none.
+
+    >>> capability("7.5")
+    (7, 5)
+    """
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def most_clients(compute_capability: str | None) -> int | None:
+    """Return how many clients a device serves, 0 if it knows no MPS, None if nobody can tell."""
+    found = capability(compute_capability)
+    if found is None:
+        return None
+    return next((most for first, most in _CLIENTS if found >= first), 0)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which units the kubelet had better give to a container: GetPreferredAllocation, without gRPC.
+
+Whole GPUs go by their links (aligned.py), replicas and MIG instances by what is taken already
+(spread.py). The same question always has the same answer, in whatever order it is asked.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes.offer import aligned, spread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gpuhook.kubernetes.offer.aligned import Scores
+    from gpuhook.kubernetes.offer.devices import Resource
+
+
+def preferred(
+    resource: Resource,
+    available: Sequence[str],
+    must_include: Sequence[str],
+    size: int,
+    *,
+    policy: str,
+    topology: Scores,
+    unhealthy: Collection[str] = (),
+) -> list[str]:
+    """Return the ids of the `size` units to give, in the order of the resource.
+
+    `must_include` are among them, and count as available. Units of the devices `unhealthy` (by
+    UUID) are given only if there are not enough others. Ids in `available` that the resource does
+    not have (any more) are passed over: a hint is no reason to fail a pod. Raises GH1843 to
+    GH1846.
+    """
+    known = {unit.id: unit.device.uuid for unit in resource.units}
+    required = set(must_include)
+    _check_names(resource, available, must_include, known)
+    if size < len(required):
+        raise fault("GH1845", resource=resource.name, size=size, required=len(required))
+    free = required.union(known.keys() & set(available))
+    if size > len(free):
+        named = len(required.union(available))
+        raise fault("GH1846", resource=resource.name, size=size, known=len(free), named=named)
+    healthy = required | {name for name in free if known[name] not in unhealthy}
+    candidates = healthy if len(healthy) >= size else free
+    if goes_by_links(resource):
+        chosen = aligned.choose(resource.devices, candidates, required, size, topology)
+    else:
+        chosen = spread.choose(
+            resource.units, candidates, required, size, policy=policy, unhealthy=unhealthy
+        )
+    return [name for name in known if name in chosen]
+
+
+def prepare(resource: Resource, topology: Scores) -> None:
+    """Compute ahead of the first request what depends on the links only, if they count."""
+    if goes_by_links(resource):
+        aligned.prepare(resource.devices, topology)
+
+
+def goes_by_links(resource: Resource) -> bool:
+    """Return whether the units are whole GPUs; all else goes by what is taken."""
+    return not resource.is_mig and all(unit.replica is None for unit in resource.units)
+
+
+def _check_names(
+    resource: Resource,
+    available: Sequence[str],
+    must_include: Sequence[str],
+    known: Collection[str],
+) -> None:
+    for where, names in (("available", available), ("must_include", must_include)):
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise fault("GH1844", resource=resource.name, name=name, where=where)
+            seen.add(name)
+    for name in must_include:
+        if name not in known:
+            raise fault("GH1843", resource=resource.name, name=name)

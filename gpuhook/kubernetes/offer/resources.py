@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node offers to the kubelet: its devices, named, shared and counted as units.
+
+Resources are in the order of their names, units in the order of their devices: GPU by index, its
+instances by theirs, all replicas of a device one after the other, from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.grant.replicas import SEPARATOR
+from gpuhook.kubernetes.config.configuration import MPS, NOT_SHARED
+from gpuhook.kubernetes.offer import node_devices
+from gpuhook.kubernetes.offer.devices import Resource, Unit
+from gpuhook.kubernetes.offer.sharing import Share, shares
+from gpuhook.kubernetes.offer.sharing_doubts import doubts
+from gpuhook.vendors.nvidia.selection import instance_trouble, trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.kubernetes.config.configuration import Configuration, Sharing
+    from gpuhook.vendors.nvidia.inventory import Node
+
+MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1beta1
+MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
+_AROUND_ID = 24  # bytes of a Device message beside its id: health "Unhealthy", one NUMA node
+_REPLICA = 2 + 6  # "::" and the digits of a replica
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The resources of a node, and what was wrong or doubtful on the way to them."""
+
+    resources: tuple[Resource, ...]
+    warnings: tuple[str, ...]
+
+
+def offered(node: Node, configuration: Configuration) -> Offer:
+    """Return what `node` offers under `configuration`; a resource without units is not in it.
+
+    Lost GPUs and instances with trouble are in it: unusable() says which, to be reported as
+    unhealthy. Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
+    """
+    devices, left_out = node_devices.found(node, configuration)
+    sharing = configuration.sharing
+    divided, ineffective = shares(devices, sharing)
+    by_name: dict[str, list[Share]] = {}
+    for share in divided:
+        by_name.setdefault(share.resource, []).append(share)
+    warnings = [*left_out, *ineffective, *doubts(divided, sharing.strategy)]
+    resources = []
+    for name, own in sorted(by_name.items()):
+        resource = _resource(name, own, sharing, warnings)
+        warnings += _long_ids(resource)
+        resources.append(resource)
+    return Offer(tuple(resources), tuple(warnings))
+
+
+def unusable(node: Node) -> dict[str, str]:
+    """Return the reason of each device that cannot be given to a container, by its UUID.
+
+    What troubles a GPU troubles its instances.
+    """
+    found = {}
+    for gpu in node.gpus:
+        reason = trouble(node, gpu)
+        if reason and gpu.uuid:
+            found[gpu.uuid] = reason
+        for instance in gpu.instances:
+            own = (
+                f"its GPU {gpu.index}: {reason}"
+                if reason
+                else instance_trouble(node, gpu, instance)
+            )
+            if own and instance.uuid:
+                found[instance.uuid] = own
+    return found
+
+
+def _resource(name: str, own: list[Share], sharing: Sharing, warnings: list[str]) -> Resource:
+    most = _most_replicas(own)
+    if most is not None:
+        warnings.append(
+            f"{name}: {sum(share.replicas for share in own)} units do not fit into the "
+            f"{MAX_MESSAGE >> 20} MiB that the kubelet takes: at most {most} replicas of a "
+            "device are offered"
+        )
+    is_shared = any(share.replicas > 1 for share in own)
+    # The clients of an MPS server do not add up: NVIDIA's plugin always refuses more than one.
+    refuses = sharing.refuses_more_than_one or sharing.strategy == MPS
+    return Resource(
+        name=name,
+        units=tuple(unit for share in own for unit in _units(share, most)),
+        sharing=sharing.strategy if is_shared else NOT_SHARED,
+        refuses_more_than_one=is_shared and refuses,
+        is_mig=any(share.device.instance is not None for share in own),
+    )
+
+
+def _units(share: Share, most: int | None) -> Iterator[Unit]:
+    uuid = share.device.uuid
+    if share.replicas == 1:
+        yield Unit(uuid, share.device)
+        return
+    count = share.replicas if most is None else min(share.replicas, most)
+    for replica in range(count):
+        yield Unit(f"{uuid}{SEPARATOR}{replica}", share.device, replica)
+
+
+def _most_replicas(own: list[Share]) -> int | None:
+    """Return how many replicas of each device one message carries, None if it carries all."""
+
+    def size(most: int) -> int:
+        return sum(
+            min(share.replicas, most) * (len(share.device.uuid) + _REPLICA + _AROUND_ID)
+            for share in own
+        )
+
+    fits, too_many = 1, max(share.replicas for share in own) + 1
+    if size(too_many) <= MAX_MESSAGE:
+        return None
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        fits, too_many = (middle, too_many) if size(middle) <= MAX_MESSAGE else (fits, middle)
+    return fits
+
+
+def _long_ids(resource: Resource) -> list[str]:
+    long = [unit.id for unit in resource.units if len(unit.id) > MAX_ID]
+    if not long:
+        return []
+    many = f"{len(long)} of {len(resource.units)}"
+    limit = f"the {MAX_ID} characters that a device id may have"
+    return [f"{resource.name}: {many} device ids are longer than {limit}, such as {long[0]}"]
