@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault a person can meet has a code, a sentence and a way out: fault_texts.py has them.
+"""Every fault a person can meet has a code, a sentence and a way out: fault_texts has them.
 
 HOT. Code raises with ``raise fault("GH1003", name=...)``; only a program turns the
 exception into words. System calls raise plain OSError with the file name.
@@ -47,9 +47,9 @@ def fault(code: str, **facts: object) -> GpuhookError:
     Facts that come from a container or a file are printed with control characters escaped, so
     that a log line stays one line.
     """
-    from gpuhook.fault_texts import TEXTS  # a create that goes well does without
+    from gpuhook.fault_texts import text_of  # a create that goes well does without
 
-    kind, message, hint = TEXTS[code]
+    kind, message, hint = text_of(code)
     shown = {name: printable(value) for name, value in facts.items()}
     return kind(code, message.format_map(shown), hint.format_map(shown))
 

@@ -11,8 +11,8 @@ import errno
 import os
 import sys
 
+from gpuhook import fault_texts
 from gpuhook.errors import GpuhookError
-from gpuhook.fault_texts import TEXTS
 from gpuhook.kernel.libc import LIBC, os_error
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ _REASONS = {
 _MOST = 8192
 
 LIBC.setns.argtypes = (ctypes.c_int, ctypes.c_int)
+fault_texts.load()  # nothing can be imported in a container's mount namespace
 
 
 def is_initial_user_namespace(inode: int) -> bool:
@@ -163,8 +164,8 @@ def _telling(error: BaseException) -> bytes:
 
 def _told(told: bytes) -> GpuhookError | OSError:
     code, message, third = (os.fsdecode(word) for word in told.split(b"\0"))
-    if code in TEXTS:
-        return TEXTS[code][0](code, message, third)
+    if fault_texts.is_known(code):
+        return fault_texts.text_of(code)[0](code, message, third)
     return OSError(int(code), message, third)
 
 

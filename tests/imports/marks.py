@@ -52,7 +52,8 @@ def name_of(path: Path) -> str:
 
 def path_of(module: str) -> Path:
     """Return the file of a module of the package."""
-    return CHECKOUT.joinpath(*module.split(".")).with_suffix(".py")
+    path = CHECKOUT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def loaded(interpreter: str, module: str) -> set[str]:

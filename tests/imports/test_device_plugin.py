@@ -28,7 +28,7 @@ print(json.dumps(sorted(sys.modules)))
 TRUSTED = """
 from gpuhook.programs.cli import device_plugin
 device_plugin._plugin()
-from gpuhook.kubernetes import api_server
+from gpuhook.kubernetes.api_server import client as api_server
 print(api_server.ssl.OPENSSL_VERSION, api_server.http.client.HTTPSConnection.__name__)
 """
 

@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import string
 from pathlib import Path
 
 import pytest
 
-from gpuhook import errors
+from gpuhook import errors, fault_texts
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.fault_texts import TEXTS
+from gpuhook.fault_texts import requests
 
 PACKAGE = Path(errors.__file__).parent
 CODE = re.compile(r"GH\d{4}")
+FILES = {block: PACKAGE / f"fault_texts/{name}.py" for block, name in fault_texts.BLOCKS.items()}
+TEXTS = {
+    code: text
+    for name in fault_texts.BLOCKS.values()
+    for code, text in importlib.import_module(f"gpuhook.fault_texts.{name}").TEXTS.items()
+}
 
 
 def _calls() -> list[tuple[str, str, set[str], bool]]:
@@ -71,15 +78,23 @@ def test_every_code_is_used() -> None:
     assert sorted(set(TEXTS) - {code for _, code, _, _ in _calls()}) == []
 
 
-def test_codes_are_unique_and_sorted() -> None:
-    """Each code has its form, stands once in the source, and they are in order."""
-    tree = ast.parse((PACKAGE / "fault_texts.py").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("block", FILES)
+def test_codes_are_unique_and_sorted(block: str) -> None:
+    """Each code has its form, stands once in the file of its block, and they are in order."""
+    tree = ast.parse(FILES[block].read_text(encoding="utf-8"))
     tables = [n for n in ast.walk(tree) if isinstance(n, ast.Dict)]
     literals = [k.value for t in tables for k in t.keys if isinstance(k, ast.Constant)]
     codes = [str(value) for value in literals]
     assert codes == sorted(set(codes))
-    assert all(CODE.fullmatch(code) for code in codes)
-    assert set(codes) == set(TEXTS)
+    assert all(CODE.fullmatch(code) and code.startswith(block) for code in codes)
+    assert set(codes) == {code for code in TEXTS if code.startswith(block)}
+
+
+def test_a_text_is_found_by_its_code() -> None:
+    """Those of all blocks, and none for a code that nobody has."""
+    assert all(fault_texts.text_of(code) == text for code, text in TEXTS.items())
+    assert not fault_texts.is_known("GH1099")
+    assert not fault_texts.is_known("GH9999")
 
 
 @pytest.mark.parametrize("code", sorted(TEXTS))
@@ -95,9 +110,9 @@ def test_texts_read_alike(code: str) -> None:
 
 def test_facts_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control characters of a fact are escaped, long ones cut, and the exception keeps the code."""
-    monkeypatch.setitem(TEXTS, "GH0000", (GpuhookError, "no {name}", "see {name}"))
-    raised = fault("GH0000", name="a\nb\x1b[31m")
-    assert (raised.code, str(raised)) == ("GH0000", "no a\\nb\\x1b[31m")
+    monkeypatch.setitem(requests.TEXTS, "GH1099", (GpuhookError, "no {name}", "see {name}"))
+    raised = fault("GH1099", name="a\nb\x1b[31m")
+    assert (raised.code, str(raised)) == ("GH1099", "no a\\nb\\x1b[31m")
     assert raised.hint == "see a\\nb\\x1b[31m"
     assert printable("x" * 1000) == "x" * 400 + "..."
     assert printable("é\u202e") == "é\\u202e"

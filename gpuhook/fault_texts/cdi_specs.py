@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts of faults GH11xx: CDI specs.
+
+HOT, and loaded only where something is wrong.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import FileError, GpuhookError, HostError, RequestError
+
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1101": (
+        RequestError,
+        "{name} is no CDI device name",
+        "a CDI device name is vendor/class=device, such as nvidia.com/gpu=0",
+    ),
+    "GH1102": (
+        RequestError,
+        "{name}: no such device; {files} has {have}{broken}",
+        "ask for one of these; {way}",
+    ),
+    "GH1103": (
+        FileError,
+        "{name} is described twice at the same priority: by {first} and by {second}",
+        "remove one of the two files, or give one another --vendor or --class",
+    ),
+    "GH1104": (
+        FileError,
+        "{name}: no CDI spec of kind {kind} in {dirs}{broken}",
+        "{way}",
+    ),
+    "GH1105": (
+        HostError,
+        "{path}: its compiled form cannot be kept in {directory}",
+        "make that directory writable for root, or write the spec as JSON",
+    ),
+    "GH1106": (
+        FileError,
+        "{path}: {pointer}: {reason}",
+        "correct the CDI spec; `gpuhook cdi validate {path}` checks it",
+    ),
+    "GH1107": (
+        FileError,
+        "{path}: cdiVersion {version} is newer than {newest}, the newest that gpuhook knows",
+        "write the spec in an older version of CDI, or install a newer gpuhook",
+    ),
+    "GH1108": (
+        FileError,
+        "{path}: cdiVersion is {version}, but {reason} needs {needed}",
+        "declare cdiVersion {needed}",
+    ),
+    "GH1109": (
+        FileError,
+        "{path}: {place}: {reason}",
+        "correct the syntax of the CDI spec, or generate it anew",
+    ),
+    "GH1110": (
+        FileError,
+        "{path}: the CDI spec cannot be read: {reason}",
+        "make it a readable regular file, or remove it",
+    ),
+    "GH1111": (
+        HostError,
+        "{path}: the CDI spec cannot be written: {reason}",
+        "name a path on a writable file system with space left; nothing was changed",
+    ),
+    "GH1120": (
+        FileError,
+        "the CDI spec describes another state of this host ({changes})",
+        "run `gpuhook generate-cdi --output DIR/nvidia.yaml`, DIR being {dirs}",
+    ),
+}

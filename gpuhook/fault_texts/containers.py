@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts of faults GH13xx: containers and their config.json.
+
+HOT, and loaded only where something is wrong.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RefusedError
+
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1300": (
+        FileError,
+        "{path}: there is no such file",
+        "name the bundle that holds config.json with --bundle",
+    ),
+    "GH1301": (
+        FileError,
+        "{path} is not a usable OCI runtime spec: {reason}",
+        "it was left as it is; have the engine write it anew, or make one with `runc spec`",
+    ),
+    "GH1302": (
+        DriverError,
+        "device node {node}: {reason}",
+        (
+            "load the driver's modules so that the node exists (`nvidia-modprobe -u -c=0`), or run"
+            " `gpuhook generate-cdi` again if the GPU is gone"
+        ),
+    ),
+    "GH1303": (
+        FileError,
+        "config.json: {key} is not {kind}",
+        "it was left as it is; the engine that wrote it is at fault",
+    ),
+    "GH1304": (
+        RefusedError,
+        "{path} is the host's own root file system",
+        "gpuhook changes no file of the host: give the container a root file system of its own",
+    ),
+    "GH1305": (
+        HostError,
+        "the root file system {path} is mounted read-only: no runtime can mount a driver into it",
+        "mount it writable (an overlay will do) and set root.readonly in config.json instead",
+    ),
+    "GH1306": (
+        FileError,
+        "bundle {bundle} has no usable root file system: {reason}",
+        "config.json must say where it is in root.path",
+    ),
+    "GH1310": (
+        FileError,
+        "{path} is not a regular file of at most {limit} bytes",
+        "it was not read; see what is at that path",
+    ),
+}

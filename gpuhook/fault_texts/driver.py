@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts of faults GH12xx: the driver and the inventory of a node.
+
+HOT, and loaded only where something is wrong.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import DriverError, GpuhookError, RequestError
+
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1200": (
+        DriverError,
+        "no libnvidia-ml.so.1 below the driver root {root} (looked in {looked})",
+        (
+            "install the NVIDIA driver, or name where it is with --driver-root, "
+            "--library-search-path or --nvml-library"
+        ),
+    ),
+    "GH1201": (
+        DriverError,
+        "{path}: no such NVML library",
+        "give --nvml-library the path of a libnvidia-ml.so.1 on this host, or leave it out",
+    ),
+    "GH1202": (
+        DriverError,
+        "{path}: cannot be loaded: {reason}",
+        "reinstall the driver package, or name another library with --nvml-library",
+    ),
+    "GH1203": (
+        DriverError,
+        "{path} is of driver {library}, but the loaded kernel module is {module}",
+        (
+            "the driver was changed while its module was loaded: reboot, or stop all GPU programs "
+            "and run rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia, then modprobe nvidia"
+        ),
+    ),
+    "GH1204": (
+        DriverError,
+        "the nvidia kernel module is not loaded (NVML of {path}: {reason})",
+        "run modprobe nvidia and look at dmesg; on a node without a GPU this is as it should be",
+    ),
+    "GH1205": (
+        DriverError,
+        "{path}: no permission to use the driver",
+        "run as root, or give this user read and write access to /dev/nvidiactl and /dev/nvidia*",
+    ),
+    "GH1206": (
+        DriverError,
+        "{path}: NVML failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1207": (
+        DriverError,
+        "NVML answers for driver {nvml}, but the driver files below {root} are of {tree}",
+        "give --driver-root and --nvml-library of the same driver, or reinstall the driver",
+    ),
+    "GH1210": (
+        DriverError,
+        "{path}: no such device node",
+        (
+            "make it with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u), or name where the"
+            " nodes are with --dev-root"
+        ),
+    ),
+    "GH1211": (
+        DriverError,
+        "{path} is not a character device",
+        "remove it and make it again with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u)",
+    ),
+    "GH1212": (
+        DriverError,
+        "{path} has major number {found}, but the kernel module {name} has {major}",
+        "the node is older than the module: remove it and run nvidia-modprobe -c 0 -u",
+    ),
+    "GH1230": (
+        DriverError,
+        "no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}",
+        "install the driver there, or name its place with --driver-root or --library-search-path",
+    ),
+    "GH1231": (
+        DriverError,
+        "the driver below {root} is of two versions: libcuda is {libcuda}, libnvidia-ml is {ml}",
+        "finish or repeat the driver's installation, so that both are of one version",
+    ),
+    "GH1232": (
+        DriverError,
+        "the driver is {version}, but the libcuda below {root} is {have} (searched {searched})",
+        "install the libraries of {version} there, or reboot into the installed driver",
+    ),
+    "GH1233": (
+        DriverError,
+        "several drivers below {root} ({have}), and no libcuda.so.1 says which one counts",
+        "remove the old ones, or run ldconfig there to make the link",
+    ),
+    "GH1234": (
+        DriverError,
+        "{path} is not a readable 64-bit shared library",
+        "repeat the driver's installation",
+    ),
+    "GH1235": (
+        DriverError,
+        "the driver root {root} is not a directory",
+        "name the directory that the driver is installed in with --driver-root",
+    ),
+    "GH1236": (
+        RequestError,
+        "the search path {path} is not absolute",
+        "give the directory from / on",
+    ),
+    "GH1240": (
+        DriverError,
+        "waiting for events of the GPUs failed ({reason}), as these are lost: {gpus}",
+        "dmesg | grep NVRM tells why; a lost GPU comes back by a reset or a reboot",
+    ),
+    "GH1241": (
+        DriverError,
+        "waiting for events of the GPUs failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1242": (
+        DriverError,
+        "{path}: this NVML makes no event set: {reason}",
+        "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
+    ),
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts of faults GH10xx: what containers ask for.
+
+HOT, and loaded only where something is wrong.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import DriverError, GpuhookError, RefusedError, RequestError
+
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1003": (
+        RequestError,
+        "{name}: malformed replica id",
+        "a replica id is <device>::<n>, n a decimal number, such as GPU-<uuid>::2",
+    ),
+    "GH1004": (
+        RequestError,
+        "{where} names a device with control characters, or one longer than 255: {name}",
+        "device names are printable: an index, a UUID, a PCI bus id or vendor/class=name",
+    ),
+    "GH1005": (
+        RequestError,
+        "{where} names {count} devices; at most {limit} are taken",
+        "name each device once, or use `all`",
+    ),
+    "GH1006": (
+        DriverError,
+        "{where} asks for GPUs, but this node has no NVIDIA driver loaded",
+        "load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml",
+    ),
+    "GH1007": (
+        RefusedError,
+        "ignored the request for {names} of {where}: {reason}",
+        "change the setting in /etc/gpuhook/config.yaml if this container should have GPUs",
+    ),
+    "GH1008": (
+        DriverError,
+        "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
+        "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
+    ),
+    "GH1009": (
+        RefusedError,
+        "{where} names {name}, a device of another vendor than {vendor}",
+        "variables may name devices of {vendor} only; ask with an annotation cdi.k8s.io/*",
+    ),
+    "GH1020": (
+        RequestError,
+        "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",
+        "known are {known}",
+    ),
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts of faults GH15xx: settings and the command line.
+
+HOT, and loaded only where something is wrong.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RequestError
+
+TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
+    "GH1500": (
+        FileError,
+        "{name}: neither a file nor a known profile",
+        (
+            "give --inventory a file written by gpuhook inventory -o yaml, or one of the profiles "
+            "{profiles}"
+        ),
+    ),
+    "GH1501": (
+        FileError,
+        "{file}: line {line}, column {column}: {reason}",
+        "an inventory is YAML or JSON as gpuhook inventory -o yaml writes it",
+    ),
+    "GH1502": (
+        FileError,
+        "{file}: {where}: {reason}",
+        "compare with a profile: gpuhook inventory --inventory t4 -o yaml",
+    ),
+    "GH1510": (
+        RequestError,
+        "--{option} {value}: not a {option} name of CDI",
+        "it starts with a letter, ends with a letter or digit, and holds letters, digits, _ - .",
+    ),
+    "GH1511": (
+        RequestError,
+        "--device-id {value}: this node has no such GPU or MIG instance; it has {have}",
+        "name a GPU by its index, UUID or PCI bus id, an instance like 0:1 or by UUID, or `all`",
+    ),
+    "GH1512": (
+        RequestError,
+        "--device-id {value} cannot be used: {reason}",
+        "choose another one, or leave --device-id out: what cannot be used is skipped then",
+    ),
+    "GH1513": (
+        DriverError,
+        "this node has no GPU that a CDI spec could describe{reasons}",
+        "`gpuhook inventory` shows what was found",
+    ),
+    "GH1514": (
+        RequestError,
+        "--output {path}: {reason}",
+        "name the file *.yaml or *.json, as its format is: container engines read nothing else",
+    ),
+    "GH1515": (
+        RequestError,
+        "--hook-path {path}: not an absolute path",
+        "give the path of gpuhook-hook on the host, as container engines see it",
+    ),
+    "GH1530": (
+        FileError,
+        "{path}: {reason}",
+        "check it with `gpuhook config validate`; no container gets a GPU until it is right",
+    ),
+    "GH1531": (
+        HostError,
+        "{path}: its compiled form cannot be kept below the state directory",
+        "make /run/gpuhook writable for root; no container gets a GPU until then",
+    ),
+    "GH1532": (
+        FileError,
+        "{path}: {reason}",
+        "the README has every key and its values",
+    ),
+    "GH1590": (
+        HostError,
+        "{where}: {reason}",
+        "see to that path, and call again",
+    ),
+    "GH1591": (
+        HostError,
+        "standard output: {reason}",
+        "see to where it goes; a change that was asked for may be done: `gpuhook inspect` shows it",
+    ),
+    "GH1592": (
+        HostError,
+        "{path}: {reason}, in the state directory {directory}",
+        "make {directory} a directory that you can write in; {variable}",
+    ),
+}
