@@ -60,10 +60,11 @@ def test_the_list_would_notice() -> None:
 
 
 def _imported(node: ast.AST) -> set[str]:
-    """Return the modules of the package that an import statement names."""
+    """Return the modules of the package that an import statement names; rooms are none."""
     names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module:
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return {n for n in names if n.startswith("gpuhook.") and path_of(n).exists()}
+    named = {n: path_of(n) for n in names if n.startswith("gpuhook.")}
+    return {n for n, path in named.items() if path.exists() and path.name != "__init__.py"}
