@@ -81,7 +81,7 @@ def listing(root: Path) -> dict[str, tuple[object, ...]]:
     for path in sorted(root.rglob("*")):
         status = path.lstat()
         held = str(path.readlink()) if path.is_symlink() else ""
-        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        content = path.read_bytes() if not path.is_symlink() and path.is_file() else b""
         facts = (status.st_mode, status.st_uid, status.st_gid, status.st_rdev, held, content)
         found[str(path.relative_to(root))] = facts
     return found

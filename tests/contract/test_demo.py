@@ -35,6 +35,6 @@ def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.Mo
     assert "notebook" in said["gpuhook ps"]
 
 
-def test_the_kubernetes_node_keeps_its_promises(node8: Product, tmp_path: Path) -> None:
+def test_the_kubernetes_node_keeps_its_promises(node8: Product, short_path: Path) -> None:
     """The scenario of the seeds: ConfigMap, labels, two pods on one GPU, and a fault."""
-    assert act2.play(Page(), node8, tmp_path / "act2")
+    assert act2.play(Page(), node8, short_path / "act2")

@@ -15,6 +15,7 @@ from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
 
@@ -91,7 +92,9 @@ def test_it_does_all_its_work(confined: Confined) -> None:
     (unit,) = confined.kubelet.allocate(GPU, 1).ids
     confined.pods.pods = [pod("default", "gpu-test-1", "main", GPU, [unit])]
     assert (confined.place / "cdi/k8s.device-plugin.nvidia.com-gpu.json").is_file()
-    assert "nvidia.com/gpu.replicas=4\n" in (confined.place / "features/gfd").read_text()
+    features = confined.place / "features/gfd"
+    eventually(features.exists, "labels")  # they are written beside the turns
+    assert "nvidia.com/gpu.replicas=4\n" in features.read_text()
     assert "gpuhook_replica_holder{" in confined.process.metrics()
 
     two = TIME_SLICING.replace("replicas: 4", "replicas: 2")
