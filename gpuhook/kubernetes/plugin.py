@@ -115,7 +115,12 @@ class Plugin:
         self._observations = Observations()
         self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
-            own.health, launch.host_root, triggers, news, self._observations.xid
+            own.health,
+            launch.host_root,
+            triggers,
+            news,
+            self._observations.xid,
+            keeps=launch.inventory is None,
         )
         self._answering = Answering(Known(self._look.topology), self._free_memory)
         self._serving = Serving(
