@@ -77,7 +77,8 @@ def _catch_signals(triggers: Triggers) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    loop.add_signal_handler(signal.SIGHUP, triggers.pull, Reason.CONFIGURATION, Reason.NODE)
+    anew = (Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *anew)
 
 
 class _StopError(Exception):
@@ -182,6 +183,8 @@ class Plugin:
 
     async def _prepare(self, reasons: frozenset[Reason]) -> None:
         """Work out what is to be offered, if there is a reason to."""
+        if Reason.ASKED in reasons:
+            self._told.asked()
         if Reason.CONFIGURATION in reasons and self._is_serving and not self._reload():
             reasons -= {Reason.CONFIGURATION}
         if reasons - {Reason.HEALTH}:

@@ -46,6 +46,11 @@ class TurnNews:
                 self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
         self._doubts = frozenset(doubts)
 
+    def asked(self) -> None:
+        """Tell that all is read anew because somebody asked, who wants to hear what comes of it."""
+        self._refused = ""
+        self._news.log.info("SIGHUP: reading the configuration and the node anew")
+
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""
         if str(error) == self._refused:

@@ -351,3 +351,18 @@ def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
         await turns.until(lambda: turns.log.told("has an error") == 2)
 
     turns.run(scenario)
+
+
+def test_who_asks_hears_what_comes_of_it(turns: Turns) -> None:
+    """A file that is as bad as before is told of once, and again at SIGHUP."""
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        turns.config.write_text("sharing: 1\n")
+        await turns.until(lambda: turns.log.told("must be a mapping") == 1)
+        turns.triggers.pull(Reason.CONFIGURATION)
+        turns.triggers.pull(Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+        await turns.until(lambda: turns.log.told("must be a mapping") == 2)
+        assert turns.log.told("SIGHUP") == 1
+
+    turns.run(scenario)
