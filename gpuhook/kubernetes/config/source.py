@@ -136,7 +136,7 @@ def choose(source: ConfigSource, label: str | None, known: list[str], current: s
     name = _unlabelled(source, known)
     if name is None:
         if source.default_name:
-            reason = f"there is no {source.default_name}, the default"
+            reason = f"the default is to be {source.default_name}, and there is none of that name"
         else:
             reason = warning or "the node has no label and there is no default"
         raise fault("GH1802", directory=source.directory, reason=reason, known=_listed(known))
