@@ -27,12 +27,12 @@ class TurnNews:
         self._failure = ""
         self._refused = ""
         self._doubts: frozenset[str] = frozenset()
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        name = loaded.name or "without a name"
+        name = loaded.name or loaded.path or "of defaults"
         self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
         self._doubts = frozenset()
         self.read(loaded)
@@ -90,20 +90,23 @@ class TurnNews:
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""
         counts = {one.name: _count(one, unhealthy) for one in resources}
-        if counts != self._counts:
-            for name, (healthy, total) in counts.items():
-                if self._counts.get(name) != (healthy, total):
-                    self._news.log.info("offered", resource=name, healthy=healthy, total=total)
-            for name in self._counts.keys() - counts.keys():
-                self._news.log.info("offered", resource=name, healthy=0, total=0)
-            if not counts and self._counts:
-                self._news.bad("NothingOffered", "this node offers no GPU any more")
-        self._counts = counts
+        if counts or not self._failure:  # else it is only not known yet
+            self._counted(counts)
         known = {d.uuid: d for resource in resources for d in resource.devices}
         new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]
         self._unhealthy = frozenset(unhealthy)
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
+
+    def _counted(self, counts: dict[str, tuple[int, int]]) -> None:
+        before, self._counts = self._counts, counts
+        for name, (healthy, total) in counts.items():
+            if before is None or before.get(name) != (healthy, total):
+                self._news.log.info("offered", resource=name, healthy=healthy, total=total)
+        for name in (before or {}).keys() - counts.keys():
+            self._news.log.info("offered", resource=name, healthy=0, total=0)
+        if not counts and before != counts:
+            self._news.bad("NothingOffered", "this node offers no GPU")
 
     async def _became_unhealthy(
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]

@@ -70,6 +70,7 @@ class Loaded:
     findings: tuple[Finding, ...]  # warnings
     name: str
     digest: str
+    path: str = ""  # the file that was read, "" for none
 
 
 def load(
@@ -92,7 +93,7 @@ def load(
         place = found.path or "FILE"
         raise fault("GH1800", count=count, first=_without_severity(wrong[0]), path=place)
     made = digest(found.configuration)
-    return Loaded(found.configuration, found.findings, found.name, made)
+    return Loaded(found.configuration, found.findings, found.name, made, found.path)
 
 
 def examine(
