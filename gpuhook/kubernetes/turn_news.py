@@ -26,20 +26,29 @@ class TurnNews:
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
+        self._is_asked = False
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        name = loaded.name or loaded.path or "of defaults"
-        self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
+        self._news.good("ConfigApplied", f"configuration {_called(loaded)}", loaded.digest)
         self._doubts = frozenset()
+        self._refused, self._is_asked = "", False
         self.read(loaded)
 
     def read(self, loaded: Loaded) -> None:
-        """Tell what is doubtful in a configuration that says the same, as far as that is new."""
-        self._refused = ""
+        """Tell what is doubtful in a configuration that says the same, as far as that is new.
+
+        Where the last one was refused, or somebody has asked, also that it says the same.
+        """
+        same = f"configuration {_called(loaded)}, as before"
+        if self._refused:
+            self._news.good("ConfigApplied", same)
+        elif self._is_asked:
+            self._news.log.info(same)
+        self._refused, self._is_asked = "", False
         doubts = {str(finding): finding.hint for finding in loaded.findings}
         for doubt, hint in doubts.items():
             if doubt not in self._doubts:
@@ -48,14 +57,14 @@ class TurnNews:
 
     def asked(self) -> None:
         """Tell that all is read anew because somebody asked, who wants to hear what comes of it."""
-        self._refused = ""
+        self._is_asked = True
         self._news.log.info("SIGHUP: reading the configuration and the node anew")
 
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""
-        if str(error) == self._refused:
+        if str(error) == self._refused and not self._is_asked:
             return
-        self._refused = str(error)
+        self._refused, self._is_asked = str(error), False
         goes_on = serving.digest
         if isinstance(error, GpuhookError):
             self._news.failed("ConfigRefused", error, goes_on=goes_on)
@@ -127,6 +136,10 @@ class TurnNews:
             label = f"GPU {devices[0].gpu_index} ({gpu}):"
             sentence = pod_names.sentence(label, reason, hits, pods)
             self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
+
+
+def _called(loaded: Loaded) -> str:
+    return f"{loaded.name or loaded.path or 'of defaults'}, {loaded.digest}"
 
 
 def _count(resource: Resource, unhealthy: Mapping[str, str]) -> tuple[int, int]:
