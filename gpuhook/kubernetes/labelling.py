@@ -107,7 +107,10 @@ class Labelling:
             found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
         self._write(wanted.configuration.flags.gfd.output_file if own.labels else None, found)
         if own.label_node and self._server is None:
-            self._tell_once("labelNode has no effect: there is no API server to speak to")
+            self._tell_once(
+                "labelNode has no effect: there is no API server to speak to; it takes NODE_NAME "
+                "and the token of a service account"
+            )
         await self._label_node(found if own.label_node else {})
 
     def _labels(self, wanted: _Node) -> dict[str, str]:

@@ -40,7 +40,11 @@ _ENDS_WITHIN = 5.0  # seconds
 
 
 class Monitoring:
-    """Watches the GPUs of a node. `count_xid` is told each XID: the GPU's UUID, its number."""
+    """Watches the GPUs of a node. `count_xid` is told each XID: the GPU's UUID, its number.
+
+    Unless it `keeps` the marks it has nothing to do with the state directory: what a dump tells is
+    not of this machine, whose own plugin may run.
+    """
 
     def __init__(
         self,
@@ -49,13 +53,16 @@ class Monitoring:
         triggers: Triggers,
         news: News,
         count_xid: Callable[[str, int], None],
+        *,
+        keeps: bool = True,
     ) -> None:
+        self._keeps = keeps
         self._host_root = host_root
         self._triggers = triggers
         self._news = news
         self._count_xid = count_xid
         evidence = health_evidence.read((), host_root)
-        self._book = HealthBook(settings, evidence, health_file.read())
+        self._book = HealthBook(settings, evidence, health_file.read() if keeps else ())
         self._version = self._kept = self._book.version  # that was told, that was written
         self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
@@ -91,7 +98,7 @@ class Monitoring:
 
     def polled(self) -> None:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
-        for gpu, when in health_file.asked().items():
+        for gpu, when in health_file.asked().items() if self._keeps else ():
             self._told_ended(self._book.cleared(gpu, when))
             try:
                 health_file.done(gpu)
@@ -195,7 +202,7 @@ class Monitoring:
         if self._book.version != self._version:
             self._version = self._book.version
             self._triggers.pull(Reason.HEALTH)
-        if self._kept != self._version:
+        if self._keeps and self._kept != self._version:
             self._keep_marks()
 
     def _keep_marks(self) -> None:

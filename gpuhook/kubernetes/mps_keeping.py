@@ -49,10 +49,14 @@ class MpsKeeping:
     def keep(self, resources: Iterable[Resource], mps_root: str, look: Look) -> MpsState:
         """Have a daemon for each resource that needs one, and no others; never raises for one.
 
-        Those that are to go go first: a GPU belongs to one daemon.
+        Those that are to go go first: a GPU belongs to one daemon. For a dump nothing is started
+        or stopped: what runs here is not of that node.
         """
         state, started = MpsState(), []
         plans = self._plans(resources, mps_root, state.unready)
+        if look.is_dump:
+            state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
+            return state
         self._leave(plans, mps_root, look)
         for name, plan in plans.items():
             known = self._daemons.get(name)

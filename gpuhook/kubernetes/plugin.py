@@ -77,7 +77,8 @@ def _catch_signals(triggers: Triggers) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    loop.add_signal_handler(signal.SIGHUP, triggers.pull, Reason.CONFIGURATION, Reason.NODE)
+    anew = (Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *anew)
 
 
 class _StopError(Exception):
@@ -115,7 +116,12 @@ class Plugin:
         self._observations = Observations()
         self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
-            own.health, launch.host_root, triggers, news, self._observations.xid
+            own.health,
+            launch.host_root,
+            triggers,
+            news,
+            self._observations.xid,
+            keeps=launch.inventory is None,
         )
         self._answering = Answering(Known(self._look.topology), self._free_memory)
         self._serving = Serving(
@@ -177,6 +183,8 @@ class Plugin:
 
     async def _prepare(self, reasons: frozenset[Reason]) -> None:
         """Work out what is to be offered, if there is a reason to."""
+        if Reason.ASKED in reasons:
+            self._told.asked()
         if Reason.CONFIGURATION in reasons and self._is_serving and not self._reload():
             reasons -= {Reason.CONFIGURATION}
         if reasons - {Reason.HEALTH}:

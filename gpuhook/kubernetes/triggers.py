@@ -13,6 +13,7 @@ class Reason(Enum):
     """What has happened, or may have."""
 
     STOP = "stop"
+    ASKED = "asked"  # SIGHUP, beside the two that follow
     CONFIGURATION = "configuration"  # a file has changed, SIGHUP, the node's label
     NODE = "node"  # the driver, its GPUs, their instances
     HEALTH = "health"

@@ -26,31 +26,45 @@ class TurnNews:
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
         self._refused = ""
+        self._is_asked = False
         self._doubts: frozenset[str] = frozenset()
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
-        name = loaded.name or "without a name"
-        self._news.good("ConfigApplied", f"configuration {name}, {loaded.digest}", loaded.digest)
+        self._news.good("ConfigApplied", f"configuration {_called(loaded)}", loaded.digest)
         self._doubts = frozenset()
+        self._refused, self._is_asked = "", False
         self.read(loaded)
 
     def read(self, loaded: Loaded) -> None:
-        """Tell what is doubtful in a configuration that says the same, as far as that is new."""
-        self._refused = ""
+        """Tell what is doubtful in a configuration that says the same, as far as that is new.
+
+        Where the last one was refused, or somebody has asked, also that it says the same.
+        """
+        same = f"configuration {_called(loaded)}, as before"
+        if self._refused:
+            self._news.good("ConfigApplied", same)
+        elif self._is_asked:
+            self._news.log.info(same)
+        self._refused, self._is_asked = "", False
         doubts = {str(finding): finding.hint for finding in loaded.findings}
         for doubt, hint in doubts.items():
             if doubt not in self._doubts:
                 self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
         self._doubts = frozenset(doubts)
 
+    def asked(self) -> None:
+        """Tell that all is read anew because somebody asked, who wants to hear what comes of it."""
+        self._is_asked = True
+        self._news.log.info("SIGHUP: reading the configuration and the node anew")
+
     def refused(self, error: Exception, serving: Loaded) -> None:
         """Tell that a configuration was not taken, and which one goes on."""
-        if str(error) == self._refused:
+        if str(error) == self._refused and not self._is_asked:
             return
-        self._refused = str(error)
+        self._refused, self._is_asked = str(error), False
         goes_on = serving.digest
         if isinstance(error, GpuhookError):
             self._news.failed("ConfigRefused", error, goes_on=goes_on)
@@ -85,20 +99,23 @@ class TurnNews:
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""
         counts = {one.name: _count(one, unhealthy) for one in resources}
-        if counts != self._counts:
-            for name, (healthy, total) in counts.items():
-                if self._counts.get(name) != (healthy, total):
-                    self._news.log.info("offered", resource=name, healthy=healthy, total=total)
-            for name in self._counts.keys() - counts.keys():
-                self._news.log.info("offered", resource=name, healthy=0, total=0)
-            if not counts and self._counts:
-                self._news.bad("NothingOffered", "this node offers no GPU any more")
-        self._counts = counts
+        if counts or not self._failure:  # else it is only not known yet
+            self._counted(counts)
         known = {d.uuid: d for resource in resources for d in resource.devices}
         new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]
         self._unhealthy = frozenset(unhealthy)
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
+
+    def _counted(self, counts: dict[str, tuple[int, int]]) -> None:
+        before, self._counts = self._counts, counts
+        for name, (healthy, total) in counts.items():
+            if before is None or before.get(name) != (healthy, total):
+                self._news.log.info("offered", resource=name, healthy=healthy, total=total)
+        for name in (before or {}).keys() - counts.keys():
+            self._news.log.info("offered", resource=name, healthy=0, total=0)
+        if not counts and before != counts:
+            self._news.bad("NothingOffered", "this node offers no GPU")
 
     async def _became_unhealthy(
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
@@ -119,6 +136,10 @@ class TurnNews:
             label = f"GPU {devices[0].gpu_index} ({gpu}):"
             sentence = pod_names.sentence(label, reason, hits, pods)
             self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
+
+
+def _called(loaded: Loaded) -> str:
+    return f"{loaded.name or loaded.path or 'of defaults'}, {loaded.digest}"
 
 
 def _count(resource: Resource, unhealthy: Mapping[str, str]) -> tuple[int, int]:

@@ -123,3 +123,23 @@ def test_marks_that_could_not_be_written_are_written_later(
     assert health_file.read() == ()
     made.polled()
     assert [mark.gpu for mark in health_file.read()] == [UUID]
+
+
+def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
+    made: Monitoring, tmp_path: Path
+) -> None:
+    """The machine's own plugin may run: its marks stay, and what is asked of it."""
+    looked(made, look())
+    made.heard(Reported(UUID, 79))
+    health_file.ask_to_clear("all")
+    before = health_file.read()
+    news, lost = News(logger()), dump_file.load("lost-gpu")
+    of_a_dump = Monitoring(
+        Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, keeps=False
+    )
+    looked(of_a_dump, Look(lost, lost, is_dump=True))
+    of_a_dump.polled()
+    assert of_a_dump._book.marks
+    assert not {mark.gpu for mark in of_a_dump._book.marks} & {UUID}
+    assert health_file.read() == before
+    assert list(health_file.asked()) == ["all"]

@@ -148,3 +148,18 @@ def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Node) -> None
         '[ -e "$0.up" ] && echo 100.0\n'
     )
     assert node.keep(MpsKeeping(), shared(4)).started == (GPU,)
+
+
+def test_dump_starts_and_stops_no_daemon(node: Node) -> None:
+    """Who tries a configuration beside a plugin that serves takes no GPU from its clients."""
+    node.keep(MpsKeeping(), shared(4))
+    pid, modes = node.pid(), dict(node.modes)
+    tried = MpsKeeping()
+    other = replace(shared(4, 4), name="nvidia.com/other")
+    state = tried.keep((other,), node.root, Look(is_dump=True))
+    assert list(state.given) == ["nvidia.com/other"]
+    assert not state.unready
+    assert not tried.is_needed
+    assert node.pid() == pid
+    assert node.pid("other") is None
+    assert node.modes == modes

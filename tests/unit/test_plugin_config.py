@@ -458,13 +458,49 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "sharing: {timeSlicing: {resources: [null]}}\n",
         [f"1:37: error: {ENTRY}: must be a mapping, found nothing"],
     ),
-    "a text": ("nothing\n", ['1:1: error: must be a mapping, found the text "nothing"']),
-    "a ConfigMap": (
-        "kind: ConfigMap\n",
+    "a text": (
+        "nothing\n",
         [
             (
-                "1:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
+                '1:1: error: must be a mapping, found the text "nothing" -> a configuration begins '
+                "with `version: v1`"
+            )
+        ],
+    ),
+    "a ConfigMap": (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
+        [
+            (
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
                 "the text that is below `data` in a ConfigMap"
+            )
+        ],
+    ),
+    "the values of the GPU operator": (
+        "devicePlugin:\n  config:\n    data:\n      default: |-\n        version: v1\n",
+        [
+            (
+                "1:1: error: devicePlugin: these are the values of a Helm chart, not a "
+                "configuration -> give the text of a configuration, which is below "
+                "devicePlugin.config.data"
+            )
+        ],
+    ),
+    "the values of the chart of NVIDIA's plugin": (
+        "config:\n  map:\n    default: |-\n      version: v1\n",
+        [
+            (
+                "1:1: error: config: these are the values of a Helm chart, not a configuration -> "
+                "give the text of a configuration, which is below config.map"
+            )
+        ],
+    ),
+    "the data of a ConfigMap": (
+        "default: |-\n  version: v1\n  sharing: {}\n",
+        [
+            (
+                "1:1: error: default: holds a text of several lines, as the data of a ConfigMap "
+                "do -> give that text alone, without `default:` and unindented"
             )
         ],
     ),
@@ -876,12 +912,12 @@ HOSTILE = [
     (b"[" * 200_000, 1, "is nested more than 32 levels deep"),
     (b"{a: " * 50_000, 1, "is nested more than 32 levels deep"),
     (b"- " * 100_000, 1, "is nested more than 32 levels deep"),
-    (b"a: 1\n" * 60_000, 1, "is larger than 256 KiB"),
-    (b"x" * 10_000_000, 1, "is larger than 256 KiB"),
+    (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
+    (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
     (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
-    (b"version: v1\nflags: \xff\n", 2, "is not UTF-8 text"),
+    (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),
     (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
 ]
 

@@ -323,3 +323,14 @@ def test_the_readme_has_every_key() -> None:
     for path, known in config_keys.walk():
         if not isinstance(known.kind, config_keys.Section):
             assert f"`{path.replace('sharing.mps.', 'sharing.timeSlicing.')}`" in page
+
+
+def test_choice_without_a_directory_to_choose_from_is_told() -> None:
+    """Who forgets CONFIG_FILE_SRCDIR is served the defaults, and should know."""
+    (finding,) = given({}, {"DEFAULT_CONFIG": "default"}).findings
+    assert str(finding) == (
+        "--default-config (DEFAULT_CONFIG): warning: has no effect without a directory of "
+        "configurations, --config-dir"
+    )
+    both = {"DEFAULT_CONFIG": "default", "CONFIG_FILE_SRCDIR": "/available-configs"}
+    assert given({}, both).findings == []

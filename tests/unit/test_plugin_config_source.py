@@ -147,7 +147,7 @@ def test_what_is_chosen(
 NOTHING = [
     (ConfigSource(directory="/d"), None, ["a", "b"], "the node has no label and there is no"),
     (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is none of the configurations (a, b)"),
-    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "there is no c, the default"),
+    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "the default is to be c, and"),
     (ConfigSource(directory="/d", fallbacks=()), None, ["default"], "the node has no label"),
 ]
 

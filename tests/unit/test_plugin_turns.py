@@ -351,3 +351,53 @@ def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
         await turns.until(lambda: turns.log.told("has an error") == 2)
 
     turns.run(scenario)
+
+
+def test_who_asks_hears_what_comes_of_it(turns: Turns) -> None:
+    """A file that is as bad as before is told of once, and again at SIGHUP."""
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        turns.config.write_text("sharing: 1\n")
+        await turns.until(lambda: turns.log.told("must be a mapping") == 1)
+        turns.triggers.pull(Reason.CONFIGURATION)
+        turns.triggers.pull(Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+        await turns.until(lambda: turns.log.told("must be a mapping") == 2)
+        assert turns.log.told("SIGHUP") == 1
+        turns.config.write_text(CONFIG)  # and that it is well again, though nothing is new
+        await turns.until(lambda: turns.log.told(", as before") == 1)
+        turns.triggers.pull(Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+        await turns.until(lambda: turns.log.told(", as before") == 2)
+        assert turns.log.told("SIGHUP") == 2
+
+    turns.run(scenario)
+
+
+def test_node_that_offers_nothing_says_so(turns: Turns) -> None:
+    """Whoever leaves out all GPUs would else read of a configuration that was taken, and wait."""
+    turns.config.write_text(CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], "))
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: turns.log.told("this node offers no GPU"))
+        assert turns.log.told(f"configuration {turns.config}, ") == 1
+        turns.config.write_text(CONFIG)
+        await turns.until(turns.offered)
+        turns.config.write_text(CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], "))
+        await turns.until(lambda: turns.log.told("this node offers no GPU") == 2)
+
+    turns.run(scenario)
+
+
+def test_node_of_which_nothing_is_known_yet_is_not_said_to_offer_nothing(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(node_look.look, fault("GH1204", path="libnvidia-ml.so.1", reason="gone"))
+    monkeypatch.setattr(node_look, "look", failing)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: failing.calls >= 2)
+        failing.error = None
+        await turns.until(turns.offered)
+
+    turns.run(scenario)
+    assert not turns.log.told("this node offers no GPU")

@@ -431,3 +431,13 @@ def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
             with pytest.raises(grpc.RpcError, match="not found"):
                 get(pods.GetPodResourcesRequest(pod_name="b"), timeout=60)
     eventually(lambda: served.calls == 2)
+
+
+def test_why_no_socket_can_be_made_is_told(tmp_path: Path) -> None:
+    """The gRPC library does not say it, and a mount without write access is common."""
+    from gpuhook.kubernetes.serving.endpoint import _why_not
+
+    assert _why_not("/proc/nvidia-gpu.sock") not in ("", "no socket can be made there")
+    assert _why_not(str(tmp_path / "gone" / "a.sock")) == "No such file or directory"
+    assert _why_not(str(tmp_path / "a.sock")) == "no socket can be made there"
+    assert list(tmp_path.iterdir()) == []

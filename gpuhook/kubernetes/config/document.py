@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from gpuhook.errors import printable
+from gpuhook.kubernetes.config import foreign
 from gpuhook.kubernetes.config import keys as config_keys
 from gpuhook.kubernetes.config import spelling as config_spelling
 from gpuhook.kubernetes.config import yaml_tree as config_yaml
@@ -71,6 +72,9 @@ def parse(content: bytes, source: str, *, strict: bool = False) -> Document:
     if root is None:
         return document
     reader = _Reader(document, WARNING if not strict else ERROR)
+    if (other := foreign.found(root)) is not None:
+        reader.wrong_file(other)
+        return document
     document.values = reader.section(root, config_keys.FILE, "")
     return document
 
@@ -82,13 +86,18 @@ class _Reader:
         self._document = document
         self._unknown = unknown
 
+    def wrong_file(self, other: foreign.Foreign) -> None:
+        """Tell that the file is of another kind, and no more: its keys mean nothing here."""
+        self._at(other.key, other.name, other.message, other.hint)
+
     def section(self, node: yaml.Node, section: Section, path: str) -> dict[str, object]:
         """Return the values of a mapping, without what is wrong in it."""
         self._place(path, node)
         if _is_null(node):
             node = yaml.MappingNode(config_yaml.MAP, [], node.start_mark, node.end_mark)
         if not isinstance(node, yaml.MappingNode):
-            self._error(path, f"must be a mapping, found {_found(node)}")
+            hint = "a configuration begins with `version: v1`" if not path else ""
+            self._error(path, f"must be a mapping, found {_found(node)}", hint)
             return {}
         values: dict[str, object] = {}
         given: set[str] = set()
@@ -189,10 +198,6 @@ class _Reader:
     def _stranger(self, name: str, key: yaml.Node, section: Section, path: str) -> str:
         """Tell of an unknown key; return the name of the key that it stands for, if it is clear."""
         here = f"{path}.{name}" if path else name
-        if path == "" and name == "kind":
-            hint = "give the text that is below `data` in a ConfigMap"
-            self._at(key, here, "this is a Kubernetes manifest, not a configuration", hint)
-            return ""
         known = len(self._document.findings) < _MOST_HINTS  # a file of nothing else has no hints
         hint = config_spelling.suggestion(name, path, section) if known else ""
         if config_spelling.differs_in_case(name, section):

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+_OF_A_DIRECTORY = {"config_name_file", "default_config"}
+_NO_DIRECTORY = "has no effect without a directory of configurations, --config-dir"
+
+
 @dataclass(slots=True)
 class Given:
     """Checked values: `overrides` by path of the file, `launch` by the option's field."""
@@ -47,6 +51,11 @@ def given(
                 _take_some(found, option, environ[variable], source)
             else:
                 _take(found, option, [environ[variable]], source)
+    if "config_dir" not in found.launch:
+        for option in options:
+            if option.field in _OF_A_DIRECTORY & found.launch.keys():
+                source = f"--{option.name} ({option.variables[0]})"
+                found.findings.append(Finding(WARNING, "", 0, 0, _NO_DIRECTORY, "", source))
     return found
 
 

@@ -70,6 +70,7 @@ class Loaded:
     findings: tuple[Finding, ...]  # warnings
     name: str
     digest: str
+    path: str = ""  # the file that was read, "" for none
 
 
 def load(
@@ -92,7 +93,7 @@ def load(
         place = found.path or "FILE"
         raise fault("GH1800", count=count, first=_without_severity(wrong[0]), path=place)
     made = digest(found.configuration)
-    return Loaded(found.configuration, found.findings, found.name, made)
+    return Loaded(found.configuration, found.findings, found.name, made, found.path)
 
 
 def examine(
@@ -136,7 +137,7 @@ def choose(source: ConfigSource, label: str | None, known: list[str], current: s
     name = _unlabelled(source, known)
     if name is None:
         if source.default_name:
-            reason = f"there is no {source.default_name}, the default"
+            reason = f"the default is to be {source.default_name}, and there is none of that name"
         else:
             reason = warning or "the node has no label and there is no default"
         raise fault("GH1802", directory=source.directory, reason=reason, known=_listed(known))

@@ -37,12 +37,12 @@ class NotReadableError(Exception):
 def compose(content: bytes) -> yaml.Node | None:
     """Return the root node of a document, None for an empty one; raises NotReadableError."""
     if len(content) > LARGEST:
-        raise NotReadableError(f"is larger than {LARGEST >> 10} KiB")
+        raise NotReadableError(f"the file is larger than {LARGEST >> 10} KiB")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise NotReadableError("is not UTF-8 text", line) from error
+        raise NotReadableError("the file is not UTF-8 text", line) from error
     if text.lstrip().startswith("{"):
         text = text.replace("\t", " ")  # JSON may be indented with tabs, and has none in its texts
     try:

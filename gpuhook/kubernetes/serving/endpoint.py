@@ -58,7 +58,7 @@ class Endpoint:
             os.rename(bound, path)
         except (OSError, RuntimeError) as error:
             await server.stop(None)
-            reason = error.strerror if isinstance(error, OSError) else "no socket can be made there"
+            reason = error.strerror if isinstance(error, OSError) else _why_not(bound)
             raise fault("GH1821", resource=resource, path=path, reason=reason) from error
         return cls(path, server, inode)
 
@@ -96,6 +96,17 @@ def socket_name(resource: str, directory: str, taken: Container[str] = ()) -> st
         tail = f"-{_digest(resource)}.sock"
         name = f"nvidia-{word}"[: room - len(tail)] + tail
     return name
+
+
+def _why_not(path: str) -> str:
+    """Return why no socket can be bound to a path: gRPC does not tell."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+            tried.bind(path)
+        os.unlink(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "no socket can be made there"
 
 
 def _digest(text: str) -> str:

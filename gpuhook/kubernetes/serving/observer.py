@@ -81,7 +81,8 @@ class Log:
     def serving_failed(self, resource: str, reason: GpuhookError, retry: float | None) -> None:
         """Write why, for those who debug if it is tried again in a moment."""
         write = self._write_for(retry)
-        write("not serving", resource=resource, retry=retry, **_said(reason))
+        again = {"retry": _seconds(retry)} if retry is not None else {}
+        write("not serving", resource=resource, **again, **_said(reason))
 
     def stopped(self, resource: str) -> None:
         """Write that."""
@@ -94,7 +95,7 @@ class Log:
     def registration_failed(self, resource: str, reason: GpuhookError, retry: float) -> None:
         """Write why, for those who debug if it is tried again in a moment."""
         write = self._write_for(retry)
-        write("not registered", resource=resource, retry=retry, **_said(reason))
+        write("not registered", resource=resource, retry=_seconds(retry), **_said(reason))
 
     def registration_skipped(self, resource: str) -> None:
         """Write that nobody was told."""
@@ -157,6 +158,10 @@ class Log:
 
 def _said(reason: GpuhookError) -> dict[str, str]:
     return {"code": reason.code, "reason": reason.message, "hint": reason.hint}
+
+
+def _seconds(pause: float) -> float:
+    return round(pause, 1)
 
 
 def _milliseconds(seconds: float) -> float:

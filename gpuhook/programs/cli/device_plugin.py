@@ -174,6 +174,8 @@ def _text(configuration: Configuration) -> str:
 def _warn(found: tuple[Finding, ...]) -> None:
     for finding in found:
         click.echo(str(finding), err=True)
+        if finding.hint:
+            click.echo(f"  hint: {finding.hint}", err=True)
 
 
 def _run(ctx: click.Context, chosen: Launch) -> None:

@@ -88,6 +88,8 @@ class _Asked:
 @_plugin_options
 @click.option(
     "--interval",
+    "--sleep-interval",
+    "interval",
     metavar="DURATION",
     help="Go on, and look again after each DURATION (60s; infinite: at SIGHUP only); without "
     "--output-file in the file that NFD reads."
