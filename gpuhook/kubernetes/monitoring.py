@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from gpuhook.kubernetes.health import evidence as health_evidence
@@ -27,7 +27,7 @@ from gpuhook.kubernetes.triggers import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from gpuhook.kubernetes.config.configuration import Health
     from gpuhook.kubernetes.health.book import Ended
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.triggers import Triggers
 
 _ENDS_WITHIN = 5.0  # seconds
+_ANSWERS_WITHIN = 60.0  # seconds; NVML that starts wakes every GPU, which takes a few for each
 
 
 class Monitoring:
@@ -134,6 +135,22 @@ class Monitoring:
         finally:
             if watcher is not None:
                 watcher.resume()
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Count the driver as gone if this takes too long, until a look is taken by looked()."""
+        timer = asyncio.get_running_loop().call_later(_ANSWERS_WITHIN, self._hangs)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _hangs(self) -> None:
+        reason = f"the driver has not answered for {_ANSWERS_WITHIN:g} seconds"
+        self._is_gone = True
+        self._book.driver_gone(reason)
+        self._news.bad("DriverHangs", f"{reason}: no GPU is given away until it does")
+        self._changed()
 
     async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""

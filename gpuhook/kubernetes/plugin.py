@@ -135,7 +135,6 @@ class Plugin:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
         self._told.configured(self._loaded)
         self._observations.configured(self._loaded.name, self._loaded.digest)
-        self._lookout.configured(self._loaded.configuration.own.health.poll_seconds)
         self._lookout.start(self._polled)
         try:
             await self._turn(frozenset({Reason.CONFIGURATION, Reason.NODE}))
@@ -215,7 +214,8 @@ class Plugin:
         if is_anew:
             is_another = Reason.NODE in reasons and self._lookout.is_another_node()
             async with self._monitoring.aside() if is_another else nullcontext():
-                look = await self._slow(lambda: node_look.look(self._launch, configuration))
+                with self._monitoring.looking():
+                    look = await self._slow(lambda: node_look.look(self._launch, configuration))
             self._lookout.looked(look)
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import node_look, plugin, working_out
+from gpuhook.kubernetes import monitoring, node_look, plugin, working_out
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.config.source import ConfigSource
@@ -239,6 +239,24 @@ def test_health_does_not_wait_for_a_look_that_hangs(
         turns.plugin._monitoring._changed()
         await turns.until(lambda: turns.plugin._answering.known.unhealthy)
         assert not gate.is_set()
+
+    turns.run(scenario)
+
+
+def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    monkeypatch.setattr(monitoring, "_ANSWERS_WITHIN", 0.05)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        monkeypatch.setattr(node_look, "look", _hanging(node_look.look, gate))
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        assert turns.log.told("has not answered for 0.05 seconds: no GPU is given away") == 1
+        assert turns.offered() == 1
+        gate.set()
+        await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
 
     turns.run(scenario)
 
