@@ -40,6 +40,7 @@ class MpsKeeping:
     def __init__(self) -> None:
         self._daemons: dict[str, MpsDaemon] = {}
         self._root = ""  # where daemons of an earlier plugin were looked for
+        self._driver: tuple[str, str | None] | None = None  # that the daemons were made for
 
     @property
     def is_needed(self) -> bool:
@@ -52,6 +53,7 @@ class MpsKeeping:
         Those that are to go go first: a GPU belongs to one daemon.
         """
         state, started = MpsState(), []
+        self._renew(look)
         plans = self._plans(resources, mps_root, state.unready)
         self._leave(plans, mps_root, look)
         for name, plan in plans.items():
@@ -65,6 +67,14 @@ class MpsKeeping:
             except (GpuhookError, OSError) as error:
                 state.unready.update(dict.fromkeys(plan.uuids, _reason(error)))
         return MpsState(state.given, state.unready, tuple(started))
+
+    def _renew(self, look: Look) -> None:
+        """Ask the driver that there is now: the library of one that was replaced has gone."""
+        driver = _library(look)
+        if driver != self._driver:
+            self._driver = driver
+            known = self._daemons.items()
+            self._daemons = {name: _daemon(daemon.plan, look) for name, daemon in known}
 
     def _plans(
         self, resources: Iterable[Resource], mps_root: str, unready: dict[str, str]
@@ -98,8 +108,12 @@ def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
     from gpuhook.kubernetes.mps.daemon import MpsDaemon  # of few nodes
     from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
-    library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+    library = _library(look)
     return MpsDaemon(plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode))
+
+
+def _library(look: Look) -> tuple[str, str | None]:
+    return str(look.seen.driver.nvml), look.seen.driver.module_version
 
 
 def _quit(daemon: MpsDaemon) -> None:
