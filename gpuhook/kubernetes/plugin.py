@@ -225,9 +225,12 @@ class Plugin:
         )
         self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)
-        if is_anew and look.is_whole and outcome.context.is_whole:
+        if not is_anew:
+            return
+        self._told.went_well()
+        if look.is_whole and outcome.context.is_whole:
             self._lookout.settled()
-        elif is_anew:
+        else:
             self._lookout.unsettled()
 
     async def _slow(self, call: Callable[[], T]) -> T:
@@ -246,7 +249,7 @@ class Plugin:
                 work.cancel()
                 raise _StopError
             elif self._is_serving:
-                await self._offer()
+                await self._outlived(self._offer())
         return work.result()
 
     async def _offer(self) -> None:

@@ -72,9 +72,12 @@ class TurnNews:
                 "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
             )
 
-    def worked_out(self, outcome: Outcome) -> None:
-        """Tell the warnings that were not there before."""
+    def went_well(self) -> None:
+        """Take that the node was looked at and offers something: the next failure is news."""
         self._failure = ""
+
+    def worked_out(self, outcome: Outcome) -> None:
+        """Tell the warnings that were not there before, and the daemons that were started."""
         for warning in dict.fromkeys(outcome.warnings):
             if warning not in self._warnings:
                 self._news.log.warning(warning)

@@ -19,6 +19,7 @@ from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.config.source import ConfigSource
 from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.plugin import Plugin
@@ -257,6 +258,77 @@ def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
         assert turns.offered() == 1
         gate.set()
         await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+
+    turns.run(scenario)
+
+
+def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    """Two threads would set up the same daemons and files."""
+    now, most = 0, 0
+    look = node_look.look
+
+    def counted(launch: Launch, configuration: Configuration) -> Look:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        gate.wait()
+        now -= 1
+        return look(launch, configuration)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        monkeypatch.setattr(node_look, "look", counted)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: now)
+        failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
+        monkeypatch.setattr(turns.plugin._monitoring, "unhealthy", failing)
+
+        def told() -> bool:
+            turns.triggers.pull(Reason.HEALTH, Reason.NODE)
+            return failing.calls > 60
+
+        await turns.until(told)
+        assert turns.log.told("a fault of ours") == 1
+        failing.error = None
+        gate.set()
+        await turns.until(lambda: not now)
+        assert most == 1
+
+    turns.run(scenario)
+
+
+def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(node_look.look, None)
+    monkeypatch.setattr(node_look, "look", failing)
+    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing.error, calls = OSError(28, "No space left on device"), failing.calls
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: failing.calls >= calls + 5)
+        assert turns.log.told("No space left") == 1
+
+    turns.run(scenario)
+
+
+def test_daemons_that_cannot_be_looked_after_do_not_put_off_the_next_look(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, outcomes = Failing(node_look.look, None), Failing(working_out.worked_out, None)
+    monkeypatch.setattr(node_look, "look", looks)
+    monkeypatch.setattr(working_out, "worked_out", outcomes)
+    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        outcomes.error, calls = OSError(28, "No space left on device"), looks.calls
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: looks.calls >= calls + 4)
 
     turns.run(scenario)
 
