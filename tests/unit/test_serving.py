@@ -109,6 +109,23 @@ def test_only_what_changed_is_touched(kubelet: Kubelet, plugin: Plugin) -> None:
     assert (len(stream.lists), stream.ended) == (1, False)
 
 
+def test_check_before_each_start_can_be_asked_for_later(kubelet: Kubelet) -> None:
+    """The kubelet hears of it with the registration alone."""
+    with Plugin(kubelet.directory) as plugin:
+        plugin.offer(resource())
+        kubelet.wait_for_devices(GPU, healthy=4)
+        container = kubelet.allocate(GPU, 1)
+        kubelet.pre_start(container)
+        assert plugin.observed.count("pre_started") == 0
+        plugin.require_pre_start(True)
+        plugin.require_pre_start(True)
+        plugin.observed.wait_for("registered", 2)
+        kubelet.wait_for_devices(GPU, healthy=4)
+        kubelet.pre_start(container)
+        assert plugin.observed.count("pre_started") == 1
+        assert [one.options.pre_start_required for one in kubelet.registrations] == [False, True]
+
+
 def test_two_domains_with_one_word(kubelet: Kubelet, plugin: Plugin) -> None:
     """Resources that differ in their domain only are served side by side."""
     other = "example.com/gpu"
