@@ -62,6 +62,7 @@ class Monitoring:
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
         self._is_gone = False  # the driver, at the last look
+        self._is_deaf = False  # waiting for events has failed, and not begun again since
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -112,6 +113,9 @@ class Monitoring:
                 self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
             self._lost(message.lost)
             self._book.was_unwatched()
+            if self._is_gone and self._is_deaf:  # it answers again
+                self._triggers.pull(Reason.NODE)
+            self._is_deaf = False
         elif isinstance(message, Failed):
             self._failed(message)
         else:
@@ -190,8 +194,9 @@ class Monitoring:
             self._triggers.pull(Reason.NODE)
 
     def _failed(self, failed: Failed) -> None:
+        self._is_deaf = True
         if failed.times == 1:
-            self._news.bad("WatchFailed", f"waiting for the driver's events: {failed.reason}")
+            self._news.bad("WatchFailed", f"no XID is heard of: {failed.reason}")
         else:
             self._news.log.warning("no events yet", cause=failed.reason, retry=failed.pause)
         self._lost(failed.lost)
@@ -203,9 +208,20 @@ class Monitoring:
                 self._news.bad("GpuLost", sentence, uuid)
 
     def _told_ended(self, gone: Iterable[Ended]) -> None:
+        """Tell of the marks that are wiped, each GPU once for one evidence."""
+        sources: dict[tuple[str, str, str], list[str]] = {}
         for one in gone:
-            message = f"{one.mark.label}: healthy again after {one.mark.source}: {one.evidence}"
-            self._news.good("GpuHealthy", message, one.mark.gpu)
+            about = one.mark.gpu, one.mark.label, one.evidence
+            sources.setdefault(about, []).append(one.mark.source)
+        marked = {mark.gpu for mark in self._book.marks}
+        for (gpu, label, evidence), ended in sources.items():
+            reasons = ", ".join(ended)
+            message = f"{label}: healthy again after {reasons}: {evidence}"
+            if gpu in marked:
+                message = f"{label}: no more marked by {reasons}, still unhealthy: {evidence}"
+                self._news.log.info(message, gpu=gpu)
+            else:
+                self._news.good("GpuHealthy", message, gpu, gpu=gpu)
 
     def _changed(self) -> None:
         """Keep the marks, and have the kubelet told, if there is something new in the book."""

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes import monitoring
 from gpuhook.kubernetes.config.configuration import Health
 from gpuhook.kubernetes.health import evidence as health_evidence
 from gpuhook.kubernetes.health import marks_file as health_file
-from gpuhook.kubernetes.health.watcher import Failed, Message, Reported
+from gpuhook.kubernetes.health.marks import Mark
+from gpuhook.kubernetes.health.watcher import Actions, Failed, Message, Reported, Watching
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.triggers import Triggers
+from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.logs import logger
 from gpuhook.vendors.nvidia import dump_file
 
@@ -81,6 +83,36 @@ def test_upgraded_driver_has_a_watch_of_its_own(made: Monitoring) -> None:
     old, new = Watch.made
     assert "stop" in old.calls
     assert new.calls == ["start"]
+
+
+def test_driver_that_is_watched_again_is_looked_at(made: Monitoring) -> None:
+    """The next look at what is missing may be a minute away."""
+    looked(made, look(), AWAY)
+    (watch,) = Watch.made
+    watch.post(Failed("it does not answer", 1, 1.0))
+    made._triggers._pulled.clear()
+    watch.post(Watching())
+    assert Reason.NODE in made._triggers._pulled
+    made._triggers._pulled.clear()
+    watch.post(Watching())  # it was set aside for the look
+    assert Reason.NODE not in made._triggers._pulled
+
+
+def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) -> None:
+    looked(made, look())
+    label = f"GPU 0 ({UUID})"
+    with capture_logs() as lines:
+        made.heard(Reported(UUID, 79, action="reset"))
+        made.heard(Actions({UUID: "reset"}))
+        made._book._mark(Mark(UUID, "absent", "it is not there", by_driver=False), 1.0)
+        made.heard(Actions({UUID: "none"}))
+        health_file.ask_to_clear(UUID)
+        made.polled()
+    told = [line["event"] for line in lines if line["log_level"] == "info"]
+    assert told == [
+        f"{label}: no more marked by xid 79, action, still unhealthy: the driver needs no action",
+        f"{label}: healthy again after absent: cleared by the operator",
+    ]
 
 
 def test_last_words_of_a_replaced_driver_mark_nobody(made: Monitoring) -> None:
