@@ -311,9 +311,8 @@ def test_the_sentence_names_resources_and_pods() -> None:
     holders = {"u::0": ("ns", "b", "c"), "u::1": ("ns", "a", "c"), "v::0": ("ns", "z", "c")}
     names = pod_names.pods(units, holders)
     assert names == ("ns/a", "ns/b")
-    assert pod_names.sentence("GPU 0 (u)", "reported XID 79", [hit], names, "reboot the node") == (
-        "GPU 0 (u) reported XID 79; to do: reboot the node; unhealthy: nvidia.com/gpu 2 of 4; "
-        "pods: ns/a, ns/b"
+    assert pod_names.sentence("GPU 0 (u)", "reported XID 79", [hit], names) == (
+        "GPU 0 (u) reported XID 79; unhealthy: nvidia.com/gpu 2 of 4; pods: ns/a, ns/b"
     )
     assert pod_names.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
     assert pod_names.sentence("G", "w", [hit], None).endswith("pods: not known")
