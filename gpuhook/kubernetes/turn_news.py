@@ -24,6 +24,7 @@ class TurnNews:
         self._news = news
         self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
+        self._is_empty = False  # what was worked out last
         self._failure = ""
         self._refused = ""
         self._doubts: frozenset[str] = frozenset()
@@ -77,11 +78,17 @@ class TurnNews:
         self._failure = ""
 
     def worked_out(self, outcome: Outcome) -> None:
-        """Tell the warnings that were not there before, and the daemons that were started."""
+        """Tell the warnings that were not there before, what was written and what was started."""
         for warning in dict.fromkeys(outcome.warnings):
             if warning not in self._warnings:
                 self._news.log.warning(warning)
         self._warnings = frozenset(outcome.warnings)
+        for path in outcome.written:
+            self._news.log.info("CDI spec written", path=path)
+        is_empty = not outcome.offer.resources
+        if is_empty and not self._is_empty:
+            self._news.bad("NothingOffered", "this node has no GPU to offer")
+        self._is_empty = is_empty
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
 
@@ -94,8 +101,6 @@ class TurnNews:
                     self._news.log.info("offered", resource=name, healthy=healthy, total=total)
             for name in self._counts.keys() - counts.keys():
                 self._news.log.info("offered", resource=name, healthy=0, total=0)
-            if not counts and self._counts:
-                self._news.bad("NothingOffered", "this node offers no GPU any more")
         self._counts = counts
         known = {d.uuid: d for resource in resources for d in resource.devices}
         new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]

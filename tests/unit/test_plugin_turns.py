@@ -407,6 +407,24 @@ def test_what_answers_go_by_is_what_is_offered(
     turns.run(scenario)
 
 
+def test_node_that_has_nothing_to_offer_is_told_once(turns: Turns) -> None:
+    """From the start, and when the last GPU goes."""
+    nothing = CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], ")
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: turns.log.told("no GPU to offer") == 1)
+        turns.config.write_text(CONFIG)
+        await turns.until(turns.offered)
+        turns.config.write_text(nothing)
+        await turns.until(lambda: turns.log.told("no GPU to offer") == 2)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: not turns.offered())
+        assert turns.log.told("no GPU to offer") == 2
+
+    turns.config.write_text(nothing)
+    turns.run(scenario)
+
+
 def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
     """The plugin before this one may end a moment later than this one starts."""
     with socket.create_server(("127.0.0.1", 0)) as other:
