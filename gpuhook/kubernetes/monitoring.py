@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import HealthBook
 from gpuhook.kubernetes.health.watcher import (
     Failed,
@@ -56,7 +56,7 @@ class Monitoring:
         self._news = news
         self._count_xid = count_xid
         evidence = health_evidence.read((), host_root)
-        self._book = HealthBook(settings, evidence, health_file.read())
+        self._book = HealthBook(settings, evidence, marks_file.read())
         self._version = self._kept = self._book.version  # that was told, that was written
         self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
@@ -93,10 +93,10 @@ class Monitoring:
 
     def polled(self) -> None:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
-        for gpu, when in health_file.asked().items():
+        for gpu, when in marks_file.asked().items():
             self._told_ended(self._book.cleared(gpu, when))
             try:
-                health_file.done(gpu)
+                marks_file.done(gpu)
             except OSError as error:
                 self._news.log.warning("a request stays", gpu=gpu, cause=str(error))
         marked = self._book.to_ask()
@@ -234,7 +234,7 @@ class Monitoring:
     def _keep_marks(self) -> None:
         """Write the marks; a full disk is tried again at each poll, and told once."""
         try:
-            health_file.write(self._book.marks)
+            marks_file.write(self._book.marks)
         except OSError as error:
             if str(error) != self._trouble:
                 self._news.log.warning("the marks were not kept", cause=str(error))

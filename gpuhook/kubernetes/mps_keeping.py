@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation.allocation import Allocation
-from gpuhook.kubernetes.mps import left_behind as mps_left
+from gpuhook.kubernetes.mps import left_behind
 from gpuhook.kubernetes.mps import plan as mps
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ class MpsKeeping:
         """Stop the daemons that are no longer wanted, those of an earlier plugin too."""
         if mps_root != self._root:
             self._root = mps_root
-            for left in mps_left.found(mps_root):
+            for left in left_behind.found(mps_root):
                 if not any(left.is_daemon_of(plan) for plan in plans.values()):
                     _quit(_daemon(left, look))
         for name, daemon in list(self._daemons.items()):

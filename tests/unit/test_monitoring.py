@@ -16,7 +16,7 @@ from gpuhook.errors import fault
 from gpuhook.kubernetes import monitoring
 from gpuhook.kubernetes.config.configuration import Health
 from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.marks import Mark
 from gpuhook.kubernetes.health.watcher import Actions, Failed, Message, Reported, Watching
 from gpuhook.kubernetes.monitoring import Monitoring
@@ -106,7 +106,7 @@ def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) ->
         made.heard(Actions({UUID: "reset"}))
         made._book._mark(Mark(UUID, "absent", "it is not there", by_driver=False), 1.0)
         made.heard(Actions({UUID: "none"}))
-        health_file.ask_to_clear(UUID)
+        marks_file.ask_to_clear(UUID)
         made.polled()
     told = [line["event"] for line in lines if line["log_level"] == "info"]
     assert told == [
@@ -143,15 +143,15 @@ def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
 def test_marks_that_could_not_be_written_are_written_later(
     made: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = health_file.write
+    write = marks_file.write
 
     def full(_marks: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(health_file, "write", full)
+    monkeypatch.setattr(marks_file, "write", full)
     looked(made, look())
     made.heard(Reported(UUID, 79))
-    monkeypatch.setattr(health_file, "write", write)
-    assert health_file.read() == ()
+    monkeypatch.setattr(marks_file, "write", write)
+    assert marks_file.read() == ()
     made.polled()
-    assert [mark.gpu for mark in health_file.read()] == [UUID]
+    assert [mark.gpu for mark in marks_file.read()] == [UUID]
