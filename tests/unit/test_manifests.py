@@ -225,7 +225,7 @@ def test_the_image_has_the_command(container: dict[str, Any]) -> None:
 def purposes() -> set[tuple[str, str]]:
     """Return all that the plugin asks of the API server: verb and resource."""
     found = set()
-    for module in pkgutil.iter_modules(kubernetes.__path__, f"{kubernetes.__name__}."):
+    for module in pkgutil.walk_packages(kubernetes.__path__, f"{kubernetes.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Purpose):
                 found.add((value.verb, value.resource))
