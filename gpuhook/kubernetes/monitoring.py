@@ -165,7 +165,7 @@ class Monitoring:
     def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
         if look.is_dump:
             return
-        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+        library = look.library
         if self._watcher is None or self._library != library:
             from gpuhook.vendors.nvidia import nvml_events, recovery
 

@@ -40,7 +40,7 @@ class MpsKeeping:
     def __init__(self) -> None:
         self._daemons: dict[str, MpsDaemon] = {}
         self._root = ""  # where daemons of an earlier plugin were looked for
-        self._driver: tuple[str, str | None] | None = None  # that the daemons were made for
+        self._library: tuple[str, str | None] | None = None  # that the daemons were made for
 
     @property
     def is_needed(self) -> bool:
@@ -70,9 +70,8 @@ class MpsKeeping:
 
     def _renew(self, look: Look) -> None:
         """Ask the driver that there is now: the library of one that was replaced has gone."""
-        driver = _library(look)
-        if driver != self._driver:
-            self._driver = driver
+        if look.library != self._library:
+            self._library = look.library
             known = self._daemons.items()
             self._daemons = {name: _daemon(daemon.plan, look) for name, daemon in known}
 
@@ -108,12 +107,8 @@ def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
     from gpuhook.kubernetes.mps.daemon import MpsDaemon  # of few nodes
     from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
-    library = _library(look)
+    library = look.library
     return MpsDaemon(plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode))
-
-
-def _library(look: Look) -> tuple[str, str | None]:
-    return str(look.seen.driver.nvml), look.seen.driver.module_version
 
 
 def _quit(daemon: MpsDaemon) -> None:
