@@ -15,6 +15,7 @@ from gpuhook.kubernetes.health import evidence as health_evidence
 from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import HealthBook
 from gpuhook.kubernetes.health.watcher import (
+    LONGEST_PAUSE,
     Failed,
     Message,
     Reported,
@@ -62,7 +63,8 @@ class Monitoring:
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
         self._is_gone = False  # the driver, at the last look
-        self._is_deaf = False  # waiting for events has failed, and not begun again since
+        self._deafness = ""  # why no events are waited for, if that is so
+        self._unwatched: Mapping[str, str] = {}  # GPUs that have none, and why
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -109,13 +111,7 @@ class Monitoring:
         if isinstance(message, Reported):
             self._reported(message)
         elif isinstance(message, Watching):
-            for uuid, reason in message.unwatched.items():
-                self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
-            self._lost(message.lost)
-            self._book.was_unwatched()
-            if self._is_gone and self._is_deaf:  # it answers again
-                self._triggers.pull(Reason.NODE)
-            self._is_deaf = False
+            self._watching(message)
         elif isinstance(message, Failed):
             self._failed(message)
         else:
@@ -193,12 +189,23 @@ class Monitoring:
         if self._book.wants_probe:
             self._triggers.pull(Reason.NODE)
 
+    def _watching(self, watching: Watching) -> None:
+        for uuid, reason in watching.unwatched.items():
+            if self._unwatched.get(uuid) != reason:
+                self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
+        self._unwatched = watching.unwatched
+        self._lost(watching.lost)
+        self._book.was_unwatched()
+        if self._is_gone and self._deafness:  # it answers again
+            self._triggers.pull(Reason.NODE)
+        self._deafness = ""
+
     def _failed(self, failed: Failed) -> None:
-        self._is_deaf = True
         if failed.times == 1:
             self._news.bad("WatchFailed", f"no XID is heard of: {failed.reason}")
-        else:
+        elif failed.pause < LONGEST_PAUSE or failed.reason != self._deafness:
             self._news.log.warning("no events yet", cause=failed.reason, retry=failed.pause)
+        self._deafness = failed.reason
         self._lost(failed.lost)
         self._triggers.pull(Reason.NODE)
 

@@ -98,6 +98,22 @@ def test_driver_that_is_watched_again_is_looked_at(made: Monitoring) -> None:
     assert Reason.NODE not in made._triggers._pulled
 
 
+def test_what_stays_so_is_told_once(made: Monitoring) -> None:
+    """The watch fails once a minute while a driver is gone, and begins anew for each look."""
+    looked(made, look())
+    (watch,) = Watch.made
+    with capture_logs() as lines:
+        for times, reason in enumerate(["stopped", "not loaded", "not loaded"], 1):
+            watch.post(Failed(reason, times, 60.0))
+        for _ in range(2):
+            watch.post(Watching({UUID: "it has none"}))
+    assert [(line["event"], line.get("cause")) for line in lines] == [
+        ("no XID is heard of: stopped", None),
+        ("no events yet", "not loaded"),
+        ("no events of a GPU", "it has none"),
+    ]
+
+
 def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) -> None:
     looked(made, look())
     label = f"GPU 0 ({UUID})"
