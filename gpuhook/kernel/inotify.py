@@ -18,7 +18,6 @@ CREATE = 0x00000100
 DELETE = 0x00000200
 MOVED_FROM = 0x00000040
 MOVED_TO = 0x00000080
-ATTRIB = 0x00000004
 CLOSE_WRITE = 0x00000008
 DELETE_SELF = 0x00000400
 MOVE_SELF = 0x00000800
@@ -47,17 +46,16 @@ LIBC.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
 class Event:
     """One event: of which watch, its bits, and the name in the directory ("" for itself)."""
 
-    __slots__ = ("cookie", "mask", "name", "watch")
+    __slots__ = ("mask", "name", "watch")
 
-    def __init__(self, watch: int, mask: int, name: str = "", cookie: int = 0) -> None:
+    def __init__(self, watch: int, mask: int, name: str = "") -> None:
         self.watch = watch
         self.mask = mask
         self.name = name
-        self.cookie = cookie
 
     def __repr__(self) -> str:
         """Return the event as it is made."""
-        return f"Event({self.watch}, {self.mask:#x}, {self.name!r}, {self.cookie})"
+        return f"Event({self.watch}, {self.mask:#x}, {self.name!r})"
 
     @property
     def overflowed(self) -> bool:
@@ -119,9 +117,9 @@ def decode(data: bytes) -> list[Event]:
     events = []
     at = 0
     while at + _HEADER.size <= len(data):
-        watch, mask, cookie, length = _HEADER.unpack_from(data, at)
+        watch, mask, _cookie, length = _HEADER.unpack_from(data, at)
         at += _HEADER.size
         name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
         at += length
-        events.append(Event(watch, mask, name, cookie))
+        events.append(Event(watch, mask, name))
     return events

@@ -47,4 +47,4 @@ def of(look: Look) -> DriverUsage | None:
     """Return who asks the driver of a node; None for one that is a dump, or has no driver."""
     if look.seen.driver.nvml is None or look.is_dump:
         return None
-    return DriverUsage(look.seen.driver.nvml, look.seen.driver.module_version)
+    return DriverUsage(*look.library)

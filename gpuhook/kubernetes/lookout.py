@@ -68,8 +68,10 @@ class Lookout:
         """Take that a turn has failed, or lacked something: there will be another, later each time.
 
         A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
-        there.
+        there. What fails in between, such as a daemon at each look, does not put it off.
         """
+        if self._quiet < self._patience:
+            return
         self._quiet = 0.0
         self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
 

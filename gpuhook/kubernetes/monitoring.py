@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import HealthBook
 from gpuhook.kubernetes.health.watcher import (
+    LONGEST_PAUSE,
     Failed,
     Message,
     Reported,
@@ -27,7 +28,7 @@ from gpuhook.kubernetes.triggers import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from gpuhook.kubernetes.config.configuration import Health
     from gpuhook.kubernetes.health.book import Ended
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.triggers import Triggers
 
 _ENDS_WITHIN = 5.0  # seconds
+_ANSWERS_WITHIN = 60.0  # seconds; NVML that starts wakes every GPU, which takes a few for each
 
 
 class Monitoring:
@@ -62,12 +64,14 @@ class Monitoring:
         self._news = news
         self._count_xid = count_xid
         evidence = health_evidence.read((), host_root)
-        self._book = HealthBook(settings, evidence, health_file.read() if keeps else ())
+        self._book = HealthBook(settings, evidence, marks_file.read() if keeps else ())
         self._version = self._kept = self._book.version  # that was told, that was written
         self._trouble = ""  # why it was not written
         self._watcher: Watcher | None = None
         self._library: tuple[str, str | None] | None = None
         self._is_gone = False  # the driver, at the last look
+        self._deafness = ""  # why no events are waited for, if that is so
+        self._unwatched: Mapping[str, str] = {}  # GPUs that have none, and why
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Return the reasons of the devices that are not to be given away, by UUID."""
@@ -98,10 +102,10 @@ class Monitoring:
 
     def polled(self) -> None:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
-        for gpu, when in health_file.asked().items() if self._keeps else ():
+        for gpu, when in marks_file.asked().items() if self._keeps else ():
             self._told_ended(self._book.cleared(gpu, when))
             try:
-                health_file.done(gpu)
+                marks_file.done(gpu)
             except OSError as error:
                 self._news.log.warning("a request stays", gpu=gpu, cause=str(error))
         marked = self._book.to_ask()
@@ -114,10 +118,7 @@ class Monitoring:
         if isinstance(message, Reported):
             self._reported(message)
         elif isinstance(message, Watching):
-            for uuid, reason in message.unwatched.items():
-                self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
-            self._lost(message.lost)
-            self._book.was_unwatched()
+            self._watching(message)
         elif isinstance(message, Failed):
             self._failed(message)
         else:
@@ -142,6 +143,22 @@ class Monitoring:
             if watcher is not None:
                 watcher.resume()
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Count the driver as gone if this takes too long, until a look is taken by looked()."""
+        timer = asyncio.get_running_loop().call_later(_ANSWERS_WITHIN, self._hangs)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _hangs(self) -> None:
+        reason = f"the driver has not answered for {_ANSWERS_WITHIN:g} seconds"
+        self._is_gone = True
+        self._book.driver_gone(reason)
+        self._news.bad("DriverHangs", f"{reason}: no GPU is given away until it does")
+        self._changed()
+
     async def end(self) -> None:
         """End the watching thread, which takes as long as one wait."""
         if self._watcher is not None:
@@ -151,7 +168,7 @@ class Monitoring:
     def _watch(self, look: Look, uuids: list[str], loop: asyncio.AbstractEventLoop) -> None:
         if look.is_dump:
             return
-        library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+        library = look.library
         if self._watcher is None or self._library != library:
             from gpuhook.vendors.nvidia import nvml_events, recovery
 
@@ -179,11 +196,23 @@ class Monitoring:
         if self._book.wants_probe:
             self._triggers.pull(Reason.NODE)
 
+    def _watching(self, watching: Watching) -> None:
+        for uuid, reason in watching.unwatched.items():
+            if self._unwatched.get(uuid) != reason:
+                self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)
+        self._unwatched = watching.unwatched
+        self._lost(watching.lost)
+        self._book.was_unwatched()
+        if self._is_gone and self._deafness:  # it answers again
+            self._triggers.pull(Reason.NODE)
+        self._deafness = ""
+
     def _failed(self, failed: Failed) -> None:
         if failed.times == 1:
-            self._news.bad("WatchFailed", f"waiting for the driver's events: {failed.reason}")
-        else:
+            self._news.bad("WatchFailed", f"no XID is heard of: {failed.reason}")
+        elif failed.pause < LONGEST_PAUSE or failed.reason != self._deafness:
             self._news.log.warning("no events yet", cause=failed.reason, retry=failed.pause)
+        self._deafness = failed.reason
         self._lost(failed.lost)
         self._triggers.pull(Reason.NODE)
 
@@ -193,9 +222,20 @@ class Monitoring:
                 self._news.bad("GpuLost", sentence, uuid)
 
     def _told_ended(self, gone: Iterable[Ended]) -> None:
+        """Tell of the marks that are wiped, each GPU once for one evidence."""
+        sources: dict[tuple[str, str, str], list[str]] = {}
         for one in gone:
-            message = f"{one.mark.label}: healthy again after {one.mark.source}: {one.evidence}"
-            self._news.good("GpuHealthy", message, one.mark.gpu)
+            about = one.mark.gpu, one.mark.label, one.evidence
+            sources.setdefault(about, []).append(one.mark.source)
+        marked = {mark.gpu for mark in self._book.marks}
+        for (gpu, label, evidence), ended in sources.items():
+            reasons = ", ".join(ended)
+            message = f"{label}: healthy again after {reasons}: {evidence}"
+            if gpu in marked:
+                message = f"{label}: no more marked by {reasons}, still unhealthy: {evidence}"
+                self._news.log.info(message, gpu=gpu)
+            else:
+                self._news.good("GpuHealthy", message, gpu, gpu=gpu)
 
     def _changed(self) -> None:
         """Keep the marks, and have the kubelet told, if there is something new in the book."""
@@ -208,7 +248,7 @@ class Monitoring:
     def _keep_marks(self) -> None:
         """Write the marks; a full disk is tried again at each poll, and told once."""
         try:
-            health_file.write(self._book.marks)
+            marks_file.write(self._book.marks)
         except OSError as error:
             if str(error) != self._trouble:
                 self._news.log.warning("the marks were not kept", cause=str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation.allocation import Allocation
-from gpuhook.kubernetes.mps import left_behind as mps_left
+from gpuhook.kubernetes.mps import left_behind
 from gpuhook.kubernetes.mps import plan as mps
 
 TYPE_CHECKING = False
@@ -40,6 +40,7 @@ class MpsKeeping:
     def __init__(self) -> None:
         self._daemons: dict[str, MpsDaemon] = {}
         self._root = ""  # where daemons of an earlier plugin were looked for
+        self._library: tuple[str, str | None] | None = None  # that the daemons were made for
 
     @property
     def is_needed(self) -> bool:
@@ -53,6 +54,7 @@ class MpsKeeping:
         or stopped: what runs here is not of that node.
         """
         state, started = MpsState(), []
+        self._renew(look)
         plans = self._plans(resources, mps_root, state.unready)
         if look.is_dump:
             state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
@@ -69,6 +71,13 @@ class MpsKeeping:
             except (GpuhookError, OSError) as error:
                 state.unready.update(dict.fromkeys(plan.uuids, _reason(error)))
         return MpsState(state.given, state.unready, tuple(started))
+
+    def _renew(self, look: Look) -> None:
+        """Ask the driver that there is now: the library of one that was replaced has gone."""
+        if look.library != self._library:
+            self._library = look.library
+            known = self._daemons.items()
+            self._daemons = {name: _daemon(daemon.plan, look) for name, daemon in known}
 
     def _plans(
         self, resources: Iterable[Resource], mps_root: str, unready: dict[str, str]
@@ -90,7 +99,7 @@ class MpsKeeping:
         """Stop the daemons that are no longer wanted, those of an earlier plugin too."""
         if mps_root != self._root:
             self._root = mps_root
-            for left in mps_left.found(mps_root):
+            for left in left_behind.found(mps_root):
                 if not any(left.is_daemon_of(plan) for plan in plans.values()):
                     _quit(_daemon(left, look))
         for name, daemon in list(self._daemons.items()):
@@ -102,7 +111,7 @@ def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
     from gpuhook.kubernetes.mps.daemon import MpsDaemon  # of few nodes
     from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
-    library = (str(look.seen.driver.nvml), look.seen.driver.module_version)
+    library = look.library
     return MpsDaemon(plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode))
 
 

@@ -39,6 +39,11 @@ class Look:
     is_dump: bool = False  # from --inventory: there is no driver to ask
 
     @property
+    def library(self) -> tuple[str, str | None]:
+        """What nvml.opened() takes: the path of NVML, and the version of the kernel module."""
+        return str(self.seen.driver.nvml), self.seen.driver.module_version
+
+    @property
     def is_whole(self) -> bool:
         """Whether the driver answered and has lost no GPU: /proc does not tell when one is back."""
         return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)

@@ -141,7 +141,6 @@ class Plugin:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
         self._told.configured(self._loaded)
         self._observations.configured(self._loaded.name, self._loaded.digest)
-        self._lookout.configured(self._loaded.configuration.own.health.poll_seconds)
         self._lookout.start(self._polled)
         try:
             await self._turn(frozenset({Reason.CONFIGURATION, Reason.NODE}))
@@ -223,7 +222,8 @@ class Plugin:
         if is_anew:
             is_another = Reason.NODE in reasons and self._lookout.is_another_node()
             async with self._monitoring.aside() if is_another else nullcontext():
-                look = await self._slow(lambda: node_look.look(self._launch, configuration))
+                with self._monitoring.looking():
+                    look = await self._slow(lambda: node_look.look(self._launch, configuration))
             self._lookout.looked(look)
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy
@@ -233,9 +233,12 @@ class Plugin:
         )
         self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)
-        if is_anew and look.is_whole and outcome.context.is_whole:
+        if not is_anew:
+            return
+        self._told.went_well()
+        if look.is_whole and outcome.context.is_whole:
             self._lookout.settled()
-        elif is_anew:
+        else:
             self._lookout.unsettled()
 
     async def _slow(self, call: Callable[[], T]) -> T:
@@ -254,7 +257,7 @@ class Plugin:
                 work.cancel()
                 raise _StopError
             elif self._is_serving:
-                await self._offer()
+                await self._outlived(self._offer())
         return work.result()
 
     async def _offer(self) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.kubernetes.health import affected as pod_names
+from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.metrics import holders
 
 TYPE_CHECKING = False
@@ -86,13 +86,18 @@ class TurnNews:
                 "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
             )
 
-    def worked_out(self, outcome: Outcome) -> None:
-        """Tell the warnings that were not there before."""
+    def went_well(self) -> None:
+        """Take that the node was looked at and offers something: the next failure is news."""
         self._failure = ""
+
+    def worked_out(self, outcome: Outcome) -> None:
+        """Tell the warnings that were not there before, what was written and what was started."""
         for warning in dict.fromkeys(outcome.warnings):
             if warning not in self._warnings:
                 self._news.log.warning(warning)
         self._warnings = frozenset(outcome.warnings)
+        for path in outcome.written:
+            self._news.log.info("CDI spec written", path=path)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
 
@@ -130,11 +135,11 @@ class TurnNews:
         for device in new:
             by_gpu.setdefault((device.gpu, unhealthy[device.uuid]), []).append(device)
         for (gpu, reason), devices in by_gpu.items():
-            hits = pod_names.affected(resources, {device.uuid for device in devices})
+            hits = affected.affected(resources, {device.uuid for device in devices})
             units = [unit for hit in hits for unit in hit.units]
-            pods = None if holdings.reason else pod_names.pods(units, held)
+            pods = None if holdings.reason else affected.pods(units, held)
             label = f"GPU {devices[0].gpu_index} ({gpu}):"
-            sentence = pod_names.sentence(label, reason, hits, pods)
+            sentence = affected.sentence(label, reason, hits, pods)
             self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
 
 

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID."""
+    """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
+
+    `written` are the CDI specs that are new or changed.
+    """
 
     offer: Offer = field(default_factory=lambda: Offer((), ()))
     context: Context = field(default_factory=Context)
     mps: MpsState = field(default_factory=MpsState)
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 def worked_out(
@@ -49,7 +53,7 @@ def worked_out(
         units = (unit for resource in offer.resources for unit in resource.units)
         unusable |= {unit.device.uuid: made.blocked for unit in units}
     warnings = (*look.node.warnings, *offer.warnings, *specs.warnings, *made.warnings)
-    return Outcome(offer, made, mps, unusable, warnings)
+    return Outcome(offer, made, mps, unusable, warnings, specs.written)
 
 
 def _specs(

@@ -193,6 +193,14 @@ class Plugin:
     def offer(self, *resources: Resource, unhealthy: Mapping[str, str] | None = None) -> None:
         self.thread.run(self.serving.offer(resources, unhealthy or {}))
 
+    def require_pre_start(self, wanted: bool) -> None:
+        """Do what Serving.require_pre_start() does."""
+
+        async def required() -> None:
+            self.serving.require_pre_start(wanted)
+
+        self.thread.run(required())
+
     def stop(self) -> None:
         if not self._stopped:
             self._stopped = True

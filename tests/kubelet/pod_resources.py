@@ -24,12 +24,11 @@ def pod(  # what one container of a pod holds
 
 
 class PodResources:
-    """The service on `socket`. `pods` and `allocatable` may be set at any time."""
+    """The service on `socket`. `pods` may be set at any time."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
         self.pods: list[api.PodResources] = []
-        self.allocatable: list[api.ContainerDevices] = []
         self.calls = 0
         self._server: grpc.Server | None = None
 
@@ -45,8 +44,6 @@ class PodResources:
         server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
         answers: dict[services.Method[Any, Any], Callable[[Any, grpc.ServicerContext], Any]] = {
             services.LIST_PODS: self._list,
-            services.GET_POD: self._get,
-            services.GET_ALLOCATABLE: self._get_allocatable,
         }
         handlers = {
             method.name: grpc.unary_unary_rpc_method_handler(
@@ -71,17 +68,3 @@ class PodResources:
     def _list(self, _request: object, _context: object) -> api.ListPodResourcesResponse:
         self.calls += 1
         return api.ListPodResourcesResponse(pod_resources=self.pods)
-
-    def _get(
-        self, request: api.GetPodResourcesRequest, context: grpc.ServicerContext
-    ) -> api.GetPodResourcesResponse:
-        self.calls += 1
-        wanted = (request.pod_namespace, request.pod_name)
-        found = [one for one in self.pods if (one.namespace, one.name) == wanted]
-        if not found:
-            context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted[0]}/{wanted[1]} not found")
-        return api.GetPodResourcesResponse(pod_resources=found[0])
-
-    def _get_allocatable(self, _request: object, _context: object) -> object:
-        self.calls += 1
-        return api.AllocatableResourcesResponse(devices=self.allocatable)

@@ -6,19 +6,15 @@
  *   events 11               mask of the event types that it supports (11 without the line); 0: none
  *   used 1048576            bytes of its memory that are in use; so does: reserved
  *   recovery 1              its recovery action; without the line, the driver has no such field
- *   remapped 1 2 0 1        rows: correctable, uncorrectable, pending, failure
  *   compute_mode 3          nvmlComputeMode_t
- *   display 1               a display is active
- *   utilization 80 35       percent of the GPU, of the memory's time
  *   levels 0 10 50          topology levels to the GPUs by index
  *   nvlink switch BUS 6     six links to the switch at BUS, or: nvlink gpu BUS 6, nvlink down - 6;
  *                           BUS "-": the driver does not tell it
  *   process compute 42 1024 0 1    pid, bytes or -, GPU and compute instance or nothing; the kind
  *                           is compute, graphics or mps
- *   sample 42 70 20 0 0     percent that process 42 has of SM, memory, encoder, decoder
  *   fabric UUID 3 2         32 hexadecimal digits, state, clique
- *   fail events 3           as in nvml_stub.c: events, register, recovery, remapped, topology,
- *                           nvlink, processes, mode, display, utilization, fabric
+ *   fail events 3           as in nvml_stub.c: events, register, recovery, topology, nvlink,
+ *                           processes, mode, fabric
  *
  * nvmlInit is counted. The file changes under a started library: values are new at the next
  * question, GPUs beyond the number at start are not there until the last nvmlShutdown.
@@ -45,25 +41,17 @@ enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
 enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, SLICE_MS = 1000 };
 
 enum watch_question {
-	EVENTS, REGISTER, RECOVERY, REMAPPED, TOPOLOGY, NVLINK, PROCESSES, MODE, DISPLAY,
-	UTILIZATION, FABRIC, WATCH_QUESTIONS
+	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, MODE, FABRIC, WATCH_QUESTIONS
 };
 
 static const char *const watch_names[WATCH_QUESTIONS] = {
-	"events", "register", "recovery", "remapped", "topology", "nvlink", "processes", "mode",
-	"display", "utilization", "fabric",
+	"events", "register", "recovery", "topology", "nvlink", "processes", "mode", "fabric",
 };
 
 struct process {
 	char kind; /* its first letter */
 	unsigned pid, gpu_instance, compute_instance;
 	unsigned long long memory;
-};
-
-struct sample {
-	unsigned pid;
-	unsigned long long time;
-	unsigned sm, memory, encoder, decoder;
 };
 
 struct nvlink {
@@ -73,13 +61,12 @@ struct nvlink {
 
 struct watched {
 	int fail[WATCH_QUESTIONS];
-	int recovery, compute_mode, display, has_rows, has_rates;
-	unsigned events, rows[4], gpu_rate, memory_rate, levels[MAX_GPUS], level_count;
-	unsigned link_count, process_count, sample_count;
+	int recovery, compute_mode;
+	unsigned events, levels[MAX_GPUS], level_count;
+	unsigned link_count, process_count;
 	unsigned long long used, reserved;
 	struct nvlink links[MAX_LINKS];
 	struct process processes[MAX_PROCESSES];
-	struct sample samples[MAX_PROCESSES];
 	unsigned char cluster[16];
 	unsigned fabric_state, clique;
 };
@@ -94,7 +81,7 @@ static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 static void watched_empty(struct watched *more)
 {
 	memset(more, 0, sizeof *more);
-	more->recovery = more->compute_mode = more->display = -1;
+	more->recovery = more->compute_mode = -1;
 	more->events = SINGLE_BIT | DOUBLE_BIT | XID;
 }
 
@@ -149,16 +136,6 @@ static void process_line(struct watched *gpu, const char *value)
 	gpu->processes[gpu->process_count++] = new;
 }
 
-static void sample_line(struct watched *gpu, const char *value)
-{
-	struct sample new = { .time = 1 };
-
-	if (gpu->sample_count == MAX_PROCESSES)
-		return;
-	sscanf(value, "%u %u %u %u %u", &new.pid, &new.sm, &new.memory, &new.encoder, &new.decoder);
-	gpu->samples[gpu->sample_count++] = new;
-}
-
 static void levels_line(struct watched *gpu, const char *value)
 {
 	int used;
@@ -208,23 +185,14 @@ static int watch_line(struct gpu *whole, const char *key, const char *value)
 		gpu->reserved = strtoull(value, NULL, 10);
 	else if (!strcmp(key, "recovery"))
 		gpu->recovery = atoi(value);
-	else if (!strcmp(key, "remapped"))
-		gpu->has_rows = sscanf(value, "%u %u %u %u", &gpu->rows[0], &gpu->rows[1],
-				       &gpu->rows[2], &gpu->rows[3]) == 4;
 	else if (!strcmp(key, "compute_mode"))
 		gpu->compute_mode = atoi(value);
-	else if (!strcmp(key, "display"))
-		gpu->display = atoi(value);
-	else if (!strcmp(key, "utilization"))
-		gpu->has_rates = sscanf(value, "%u %u", &gpu->gpu_rate, &gpu->memory_rate) == 2;
 	else if (!strcmp(key, "levels"))
 		levels_line(gpu, value);
 	else if (!strcmp(key, "nvlink"))
 		links_line(gpu, value);
 	else if (!strcmp(key, "process"))
 		process_line(gpu, value);
-	else if (!strcmp(key, "sample"))
-		sample_line(gpu, value);
 	else if (!strcmp(key, "fabric"))
 		fabric_line(gpu, value);
 	else
@@ -333,29 +301,6 @@ int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
 	return SUCCESS;
 }
 
-int nvmlDeviceGetDisplayActive(const struct gpu *gpu, unsigned *active)
-{
-	struct watched *more;
-	int failed = watch_ask(gpu, DISPLAY, &more);
-
-	if (failed)
-		return failed;
-	*active = more->display;
-	return more->display < 0 ? NOT_SUPPORTED : SUCCESS;
-}
-
-int nvmlDeviceGetUtilizationRates(const struct gpu *gpu, unsigned rates[2])
-{
-	struct watched *more;
-	int failed = watch_ask(gpu, UTILIZATION, &more);
-
-	if (failed)
-		return failed;
-	rates[0] = more->gpu_rate;
-	rates[1] = more->memory_rate;
-	return more->has_rates ? SUCCESS : NOT_SUPPORTED;
-}
-
 /* The first version of the structure ends after the memory. Drivers from 535.43 to 535.98, which
  * knew confidential computing and no list of details yet, had one more number at its end.
  */
@@ -422,24 +367,6 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *
 	return processes(gpu, 'm', number, array, PROCESS_SIZE);
 }
 
-int nvmlDeviceGetProcessUtilization(const struct gpu *gpu, struct sample *samples, unsigned *number,
-				    unsigned long long since)
-{
-	unsigned room = samples ? *number : 0;
-	struct watched *more;
-	int failed = watch_ask(gpu, UTILIZATION, &more);
-
-	if (failed)
-		return failed;
-	*number = since ? 0 : more->sample_count;
-	if (!*number)
-		return NOT_FOUND; /* none since then */
-	if (room < *number)
-		return INSUFFICIENT_SIZE;
-	memcpy(samples, more->samples, *number * sizeof *samples);
-	return SUCCESS;
-}
-
 struct memory_v2 {
 	unsigned version;
 	unsigned long long total, reserved, free, used;
@@ -489,21 +416,6 @@ int nvmlDeviceGetFieldValues(const struct gpu *gpu, int number, struct field *fi
 		fields[i].value.number = known ? more->recovery : 0;
 	}
 	return SUCCESS;
-}
-
-int nvmlDeviceGetRemappedRows(const struct gpu *gpu, unsigned *correctable, unsigned *uncorrectable,
-			      unsigned *pending, unsigned *failure)
-{
-	struct watched *more;
-	int failed = watch_ask(gpu, REMAPPED, &more);
-
-	if (failed)
-		return failed;
-	*correctable = more->rows[0];
-	*uncorrectable = more->rows[1];
-	*pending = more->rows[2];
-	*failure = more->rows[3];
-	return more->has_rows ? SUCCESS : NOT_SUPPORTED;
 }
 
 /* nvmlGpuFabricInfo_v2_t; nvmlGpuFabricState_t is one byte. */

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nvml, usage
+from gpuhook.vendors.nvidia import nvml
 from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
@@ -23,9 +24,10 @@ def test_mode_is_set(node: SimulatedNode) -> None:
     uuid = str(node.node.gpus[0].uuid)
     with nvml.opened(node.nvml_library):
         set_compute_mode((node.nvml_library, None), uuid, "exclusive-process")
-        assert usage.compute_mode(uuid) == "exclusive-process"
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        assert pynvml.nvmlDeviceGetComputeMode(gpu) == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
         set_compute_mode((node.nvml_library, None), uuid, "default")
-        assert usage.compute_mode(uuid) == "default"
+        assert pynvml.nvmlDeviceGetComputeMode(gpu) == pynvml.NVML_COMPUTEMODE_DEFAULT
 
 
 def test_refusal_is_told(node: SimulatedNode) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health import affected as pod_names
+from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.health.book import ALL, HealthBook
 from gpuhook.kubernetes.health.marks import Evidence, Mark, document, from_document
 from gpuhook.kubernetes.health.watcher import Reported
@@ -48,8 +48,8 @@ def test_a1_all_replicas_of_a_gpu_go_at_once() -> None:
     assert made.version == before + 1
     unhealthy = made.unhealthy(WHOLE)
     assert unhealthy == {"GPU-0": "XID 79 (the GPU has fallen off the bus)"}
-    hit = pod_names.affected([replicas(WHOLE, 3)], unhealthy)
-    assert hit == (pod_names.Affected("nvidia.com/gpu", ("GPU-0::0", "GPU-0::1", "GPU-0::2"), 12),)
+    hit = affected.affected([replicas(WHOLE, 3)], unhealthy)
+    assert hit == (affected.Affected("nvidia.com/gpu", ("GPU-0::0", "GPU-0::1", "GPU-0::2"), 12),)
 
 
 def test_a2_an_error_of_an_unknown_gpu_marks_nobody() -> None:
@@ -307,16 +307,15 @@ def test_marks_survive_as_json() -> None:
 def test_the_sentence_names_resources_and_pods() -> None:
     """One line has the GPU, what happened, how much is gone and whose it was."""
     units = ("u::0", "u::1")
-    hit = pod_names.Affected("nvidia.com/gpu", units, 4)
+    hit = affected.Affected("nvidia.com/gpu", units, 4)
     holders = {"u::0": ("ns", "b", "c"), "u::1": ("ns", "a", "c"), "v::0": ("ns", "z", "c")}
-    names = pod_names.pods(units, holders)
+    names = affected.pods(units, holders)
     assert names == ("ns/a", "ns/b")
-    assert pod_names.sentence("GPU 0 (u)", "reported XID 79", [hit], names, "reboot the node") == (
-        "GPU 0 (u) reported XID 79; to do: reboot the node; unhealthy: nvidia.com/gpu 2 of 4; "
-        "pods: ns/a, ns/b"
+    assert affected.sentence("GPU 0 (u)", "reported XID 79", [hit], names) == (
+        "GPU 0 (u) reported XID 79; unhealthy: nvidia.com/gpu 2 of 4; pods: ns/a, ns/b"
     )
-    assert pod_names.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
-    assert pod_names.sentence("G", "w", [hit], None).endswith("pods: not known")
-    assert pod_names.sentence("G", "w", [hit], ()).endswith("pods: none")
+    assert affected.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
+    assert affected.sentence("G", "w", [hit], None).endswith("pods: not known")
+    assert affected.sentence("G", "w", [hit], ()).endswith("pods: none")
     many = [f"ns/{n}" for n in range(13)]
-    assert pod_names.sentence("G", "w", [hit], many).endswith("ns/9 and 3 more")
+    assert affected.sentence("G", "w", [hit], many).endswith("ns/9 and 3 more")

@@ -18,7 +18,7 @@ import yaml
 from gpuhook import kubernetes, state
 from gpuhook.kubernetes.api_server.client import Purpose
 from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.given import given
 from gpuhook.kubernetes.config.launch import Launch, launch
@@ -71,7 +71,7 @@ def started(container: dict[str, Any]) -> tuple[Launch, Configuration]:
     said = given({}, variables(container))
     assert said.findings == []
     entries = documents("gpuhook.yaml")["ConfigMap"]["data"]
-    reading = config_file.read(entries["default"].encode(), "default", said.overrides)
+    reading = reader.read(entries["default"].encode(), "default", said.overrides)
     assert reading.configuration is not None
     return launch(said), reading.configuration
 
@@ -87,14 +87,14 @@ def test_all_is_in_one_namespace(name: str) -> None:
 def test_every_configuration_is_faultless(objects: dict[str, Any]) -> None:
     entries = objects["ConfigMap"]["data"]
     for name, text in entries.items():
-        assert config_file.read(text.encode(), name).findings == ()
+        assert reader.read(text.encode(), name).findings == ()
     assert "default" in entries
 
 
 def test_the_configuration_is_the_operators(objects: dict[str, Any]) -> None:
     """The ConfigMap means the same as the one that the GPU operator makes."""
     texts = [objects["ConfigMap"]["data"]["default"], config_map.data()["default"], TIME_SLICING]
-    read = [config_file.read(text.encode(), "default").configuration for text in texts]
+    read = [reader.read(text.encode(), "default").configuration for text in texts]
     made = [config_build.document(one) for one in read if one is not None]
     assert made == [made[0]] * 3
     assert objects["ConfigMap"]["metadata"]["name"] == "device-plugin-config"

@@ -21,7 +21,7 @@ from gpuhook.container import ledger
 from gpuhook.kubernetes import driver_usage
 from gpuhook.kubernetes.config.configuration import Metrics as Settings
 from gpuhook.kubernetes.measuring import Measuring
-from gpuhook.kubernetes.metrics import series
+from gpuhook.kubernetes.metrics import endpoint, series
 from gpuhook.kubernetes.metrics.endpoint import Metrics, parsed
 from gpuhook.kubernetes.metrics.holders import Holder, Holdings
 from gpuhook.kubernetes.metrics.observations import Observations
@@ -444,6 +444,32 @@ def test_connections_are_bounded(place: Path) -> None:
             await asyncio.sleep(0.01)
 
     with_endpoint(scrape_of(place, None), Observations(), scenario)
+
+
+def test_who_does_not_read_its_answer_is_disconnected(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its connection, and the megabytes of its answer, would stay for as long as it likes."""
+    monkeypatch.setattr(endpoint, "_SECONDS", 0.2)
+    size = 64 << 20  # more than the kernel keeps for both ends
+    monkeypatch.setattr(series, "text", lambda *_: (b"x" * size, "text/plain"))
+
+    async def scenario() -> None:
+        metrics = Metrics("127.0.0.1:0", scrape_of(place, None), Observations())
+        assert await metrics.start() is None
+        reader, writer = await asyncio.open_connection("127.0.0.1", metrics.port, limit=1)
+        writer.write(get().encode())
+        await reader.readuntil(b"H")
+        while metrics._connections:
+            await asyncio.sleep(0.01)
+        found = 0
+        while more := await reader.read(1 << 20):
+            found += len(more)
+        writer.close()
+        await metrics.stop()
+        assert found < size
+
+    asyncio.run(scenario())
 
 
 def test_the_end_does_not_wait_for_anybody(place: Path) -> None:

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes import monitoring
 from gpuhook.kubernetes.config.configuration import Health
 from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file as health_file
-from gpuhook.kubernetes.health.watcher import Failed, Message, Reported
+from gpuhook.kubernetes.health import marks_file
+from gpuhook.kubernetes.health.marks import Mark
+from gpuhook.kubernetes.health.watcher import Actions, Failed, Message, Reported, Watching
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.triggers import Triggers
+from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.logs import logger
 from gpuhook.vendors.nvidia import dump_file
 
@@ -83,6 +85,52 @@ def test_upgraded_driver_has_a_watch_of_its_own(made: Monitoring) -> None:
     assert new.calls == ["start"]
 
 
+def test_driver_that_is_watched_again_is_looked_at(made: Monitoring) -> None:
+    """The next look at what is missing may be a minute away."""
+    looked(made, look(), AWAY)
+    (watch,) = Watch.made
+    watch.post(Failed("it does not answer", 1, 1.0))
+    made._triggers._pulled.clear()
+    watch.post(Watching())
+    assert Reason.NODE in made._triggers._pulled
+    made._triggers._pulled.clear()
+    watch.post(Watching())  # it was set aside for the look
+    assert Reason.NODE not in made._triggers._pulled
+
+
+def test_what_stays_so_is_told_once(made: Monitoring) -> None:
+    """The watch fails once a minute while a driver is gone, and begins anew for each look."""
+    looked(made, look())
+    (watch,) = Watch.made
+    with capture_logs() as lines:
+        for times, reason in enumerate(["stopped", "not loaded", "not loaded"], 1):
+            watch.post(Failed(reason, times, 60.0))
+        for _ in range(2):
+            watch.post(Watching({UUID: "it has none"}))
+    assert [(line["event"], line.get("cause")) for line in lines] == [
+        ("no XID is heard of: stopped", None),
+        ("no events yet", "not loaded"),
+        ("no events of a GPU", "it has none"),
+    ]
+
+
+def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) -> None:
+    looked(made, look())
+    label = f"GPU 0 ({UUID})"
+    with capture_logs() as lines:
+        made.heard(Reported(UUID, 79, action="reset"))
+        made.heard(Actions({UUID: "reset"}))
+        made._book._mark(Mark(UUID, "absent", "it is not there", by_driver=False), 1.0)
+        made.heard(Actions({UUID: "none"}))
+        marks_file.ask_to_clear(UUID)
+        made.polled()
+    told = [line["event"] for line in lines if line["log_level"] == "info"]
+    assert told == [
+        f"{label}: no more marked by xid 79, action, still unhealthy: the driver needs no action",
+        f"{label}: healthy again after absent: cleared by the operator",
+    ]
+
+
 def test_last_words_of_a_replaced_driver_mark_nobody(made: Monitoring) -> None:
     looked(made, look(), look("590.1"))
     old, new = Watch.made
@@ -111,18 +159,18 @@ def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
 def test_marks_that_could_not_be_written_are_written_later(
     made: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = health_file.write
+    write = marks_file.write
 
     def full(_marks: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(health_file, "write", full)
+    monkeypatch.setattr(marks_file, "write", full)
     looked(made, look())
     made.heard(Reported(UUID, 79))
-    monkeypatch.setattr(health_file, "write", write)
-    assert health_file.read() == ()
+    monkeypatch.setattr(marks_file, "write", write)
+    assert marks_file.read() == ()
     made.polled()
-    assert [mark.gpu for mark in health_file.read()] == [UUID]
+    assert [mark.gpu for mark in marks_file.read()] == [UUID]
 
 
 def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
@@ -131,8 +179,8 @@ def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
     """The machine's own plugin may run: its marks stay, and what is asked of it."""
     looked(made, look())
     made.heard(Reported(UUID, 79))
-    health_file.ask_to_clear("all")
-    before = health_file.read()
+    marks_file.ask_to_clear("all")
+    before = marks_file.read()
     news, lost = News(logger()), dump_file.load("lost-gpu")
     of_a_dump = Monitoring(
         Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, keeps=False
@@ -141,5 +189,5 @@ def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
     of_a_dump.polled()
     assert of_a_dump._book.marks
     assert not {mark.gpu for mark in of_a_dump._book.marks} & {UUID}
-    assert health_file.read() == before
-    assert list(health_file.asked()) == ["all"]
+    assert marks_file.read() == before
+    assert list(marks_file.asked()) == ["all"]

@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.errors import fault
 from gpuhook.kubernetes import mps_keeping
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.offer.devices import Resource
 from gpuhook.vendors.nvidia import compute_mode
+from gpuhook.vendors.nvidia.inventory import Driver, Node
 from tests.unit.test_mps import STAND_IN, shared
 
 GPU = "nvidia.com/gpu"
 
 
-class Node:
+class Daemons:
     """Daemons of a stand-in below `root`, and the compute modes that GPUs were given."""
 
     def __init__(self, place: Path, root: str) -> None:
@@ -31,14 +33,22 @@ class Node:
         self.program = place / "nvidia-cuda-mps-control"
         shutil.copy(STAND_IN, self.program)
         self.modes: dict[str, str] = {}
+        self.look = Look()
 
-    def set_mode(self, _library: object, uuid: str, mode: str) -> None:
-        """Stand in for compute_mode.set_compute_mode."""
+    def set_mode(self, library: tuple[str, str | None], uuid: str, mode: str) -> None:
+        """Stand in for compute_mode.set_compute_mode, on a node with the driver that is seen."""
+        if library[1] != self.look.seen.driver.module_version:
+            raise fault("GH1877", uuid=uuid, mode=mode, reason="this library has gone")
         self.modes[uuid] = mode
+
+    def upgrade(self) -> None:
+        """Give the node another driver."""
+        seen = Node(Driver(nvml="/lib/libnvidia-ml.so.590.1", module_version="590.1"))
+        self.look = Look(seen, seen)
 
     def keep(self, keeping: MpsKeeping, *resources: Resource) -> mps_keeping.MpsState:
         """Have the daemons of these resources."""
-        return keeping.keep(resources, self.root, Look())
+        return keeping.keep(resources, self.root, self.look)
 
     def pid(self, name: str = "gpu") -> int | None:
         """Return the process of a daemon that runs."""
@@ -48,8 +58,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    made = Node(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
+    made = Daemons(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
     monkeypatch.setattr(mps_keeping, "_program", lambda _look: str(made.program))
     monkeypatch.setattr(compute_mode, "set_compute_mode", made.set_mode)
     yield made
@@ -59,7 +69,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     shutil.rmtree(made.root)
 
 
-def test_renamed_resource_has_a_daemon_that_keeps_its_gpus(node: Node) -> None:
+def test_renamed_resource_has_a_daemon_that_keeps_its_gpus(node: Daemons) -> None:
     """The old daemon goes first: else it gives the GPUs of the new one back to everyone."""
     keeping = MpsKeeping()
     node.keep(keeping, shared(4, 4))
@@ -70,7 +80,7 @@ def test_renamed_resource_has_a_daemon_that_keeps_its_gpus(node: Node) -> None:
     assert set(node.modes.values()) == {"exclusive-process"}
 
 
-def test_time_slicing_instead_stops_the_daemon(node: Node) -> None:
+def test_time_slicing_instead_stops_the_daemon(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     state = node.keep(keeping, replace(shared(4), sharing="time-slicing"))
@@ -80,7 +90,7 @@ def test_time_slicing_instead_stops_the_daemon(node: Node) -> None:
     assert not keeping.is_needed
 
 
-def test_other_limits_keep_the_daemon(node: Node) -> None:
+def test_other_limits_keep_the_daemon(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     before = node.pid()
@@ -90,7 +100,7 @@ def test_other_limits_keep_the_daemon(node: Node) -> None:
     assert told[-1] == "set_default_active_thread_percentage 50"
 
 
-def test_next_plugin_keeps_the_daemon(node: Node) -> None:
+def test_next_plugin_keeps_the_daemon(node: Daemons) -> None:
     node.keep(MpsKeeping(), shared(4))
     before = node.pid()
     assert node.keep(MpsKeeping(), shared(4)).started == ()
@@ -98,7 +108,7 @@ def test_next_plugin_keeps_the_daemon(node: Node) -> None:
     assert node.modes == {"GPU-0": "exclusive-process"}
 
 
-def test_next_plugin_stops_a_daemon_that_nobody_wants(node: Node) -> None:
+def test_next_plugin_stops_a_daemon_that_nobody_wants(node: Daemons) -> None:
     """Its GPUs would stay with one process each, and time slicing would not work on them."""
     node.keep(MpsKeeping(), shared(4, 4))
     node.keep(MpsKeeping(), replace(shared(4, 4), sharing="time-slicing"))
@@ -106,7 +116,7 @@ def test_next_plugin_stops_a_daemon_that_nobody_wants(node: Node) -> None:
     assert set(node.modes.values()) == {"default"}
 
 
-def test_next_plugin_restarts_a_daemon_of_other_gpus(node: Node) -> None:
+def test_next_plugin_restarts_a_daemon_of_other_gpus(node: Daemons) -> None:
     node.keep(MpsKeeping(), shared(4, 4))
     state = node.keep(MpsKeeping(), shared(4))
     assert state.started == (GPU,)
@@ -114,7 +124,7 @@ def test_next_plugin_restarts_a_daemon_of_other_gpus(node: Node) -> None:
     assert node.modes == {"GPU-0": "exclusive-process", "GPU-1": "default"}
 
 
-def test_impossible_limits_do_not_stop_a_daemon_with_clients(node: Node) -> None:
+def test_impossible_limits_do_not_stop_a_daemon_with_clients(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     before = node.pid()
@@ -123,14 +133,14 @@ def test_impossible_limits_do_not_stop_a_daemon_with_clients(node: Node) -> None
     assert node.pid() == before
 
 
-def test_missing_program_leaves_the_devices_unready(node: Node) -> None:
+def test_missing_program_leaves_the_devices_unready(node: Daemons) -> None:
     node.program.unlink()
     state = node.keep(MpsKeeping(), shared(4))
     assert "there is no program" in state.unready["GPU-0"]
     assert not state.given
 
 
-def test_daemon_that_was_killed_is_started_again(node: Node) -> None:
+def test_daemon_that_was_killed_is_started_again(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     before = node.pid()
@@ -142,7 +152,22 @@ def test_daemon_that_was_killed_is_started_again(node: Node) -> None:
     assert told.count("set_default_active_thread_percentage 25") == 2
 
 
-def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Node) -> None:
+def test_upgraded_driver_is_asked_by_its_own_library(node: Daemons) -> None:
+    """For a daemon that is started again, and for one that is to go."""
+    keeping = MpsKeeping()
+    node.keep(keeping, shared(4))
+    before = node.pid()
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    Path(node.root, "gpu/pipe/control").unlink()
+    node.upgrade()
+    assert not node.keep(keeping, shared(4)).unready
+    node.look = Look()
+    node.keep(keeping, replace(shared(4), sharing="time-slicing"))
+    assert node.modes == {"GPU-0": "default"}
+
+
+def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Daemons) -> None:
     node.program.write_text(
         '#!/bin/sh\nif [ "$1" = -d ]; then sleep 15 & touch "$0.up"; exit; fi\n'
         '[ -e "$0.up" ] && echo 100.0\n'
@@ -150,7 +175,7 @@ def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Node) -> None
     assert node.keep(MpsKeeping(), shared(4)).started == (GPU,)
 
 
-def test_dump_starts_and_stops_no_daemon(node: Node) -> None:
+def test_dump_starts_and_stops_no_daemon(node: Daemons) -> None:
     """Who tries a configuration beside a plugin that serves takes no GPU from its clients."""
     node.keep(MpsKeeping(), shared(4))
     pid, modes = node.pid(), dict(node.modes)

@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config import keys as config_keys
-from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.configuration import Configuration, Health
 from gpuhook.kubernetes.config.given import given
 from gpuhook.kubernetes.config.launch import Launch, launch
@@ -29,7 +29,7 @@ def made(
     texts = {name: [text] for name, text in (command_line or {}).items()}
     said = given(texts, environ or {})
     assert said.findings == []
-    reading = config_file.read(content, "plugin.yaml", said.overrides)
+    reading = reader.read(content, "plugin.yaml", said.overrides)
     assert all("has no effect without" in found.message for found in reading.findings)
     assert reading.configuration is not None
     return reading.configuration

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes import node_look, plugin, working_out
+from gpuhook.kubernetes import monitoring, node_look, plugin, working_out
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.config.source import ConfigSource
 from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.plugin import Plugin
@@ -243,6 +244,95 @@ def test_health_does_not_wait_for_a_look_that_hangs(
     turns.run(scenario)
 
 
+def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    monkeypatch.setattr(monitoring, "_ANSWERS_WITHIN", 0.05)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        monkeypatch.setattr(node_look, "look", _hanging(node_look.look, gate))
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        assert turns.log.told("has not answered for 0.05 seconds: no GPU is given away") == 1
+        assert turns.offered() == 1
+        gate.set()
+        await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+
+    turns.run(scenario)
+
+
+def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    """Two threads would set up the same daemons and files."""
+    now, most = 0, 0
+    look = node_look.look
+
+    def counted(launch: Launch, configuration: Configuration) -> Look:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        gate.wait()
+        now -= 1
+        return look(launch, configuration)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        monkeypatch.setattr(node_look, "look", counted)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: now)
+        failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
+        monkeypatch.setattr(turns.plugin._monitoring, "unhealthy", failing)
+
+        def told() -> bool:
+            turns.triggers.pull(Reason.HEALTH, Reason.NODE)
+            return failing.calls > 60
+
+        await turns.until(told)
+        assert turns.log.told("a fault of ours") == 1
+        failing.error = None
+        gate.set()
+        await turns.until(lambda: not now)
+        assert most == 1
+
+    turns.run(scenario)
+
+
+def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(node_look.look, None)
+    monkeypatch.setattr(node_look, "look", failing)
+    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        failing.error, calls = OSError(28, "No space left on device"), failing.calls
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: failing.calls >= calls + 5)
+        assert turns.log.told("No space left") == 1
+
+    turns.run(scenario)
+
+
+def test_daemons_that_cannot_be_looked_after_do_not_put_off_the_next_look(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, outcomes = Failing(node_look.look, None), Failing(working_out.worked_out, None)
+    monkeypatch.setattr(node_look, "look", looks)
+    monkeypatch.setattr(working_out, "worked_out", outcomes)
+    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(turns.offered)
+        outcomes.error, calls = OSError(28, "No space left on device"), looks.calls
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: looks.calls >= calls + 4)
+
+    turns.run(scenario)
+
+
 def test_what_is_pulled_during_a_turn_is_another_turn(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
@@ -314,6 +404,24 @@ def test_what_answers_go_by_is_what_is_offered(
         await turns.until(lambda: turns.offered() == 2)
         assert turns.plugin._answering.known.configuration.sharing.strategy == "time-slicing"
 
+    turns.run(scenario)
+
+
+def test_node_that_has_nothing_to_offer_is_told_once(turns: Turns) -> None:
+    """From the start, and when the last GPU goes."""
+    nothing = CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], ")
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: turns.log.told("offers no GPU") == 1)
+        turns.config.write_text(CONFIG)
+        await turns.until(turns.offered)
+        turns.config.write_text(nothing)
+        await turns.until(lambda: turns.log.told("offers no GPU") == 2)
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: not turns.offered())
+        assert turns.log.told("offers no GPU") == 2
+
+    turns.config.write_text(nothing)
     turns.run(scenario)
 
 

@@ -9,7 +9,6 @@ import pynvml
 import pytest
 
 from gpuhook.vendors.nvidia import nvml, recovery
-from gpuhook.vendors.nvidia.recovery import RowRemapping
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -76,28 +75,13 @@ def test_no_action_is_known(node: SimulatedNode, line: str) -> None:
         assert recovery.recovery_action(first(node)) is None
 
 
-def test_remapped_rows(node: SimulatedNode) -> None:
-    """Rows that were replaced, that wait for a reset, and that could not be replaced."""
-    with nvml.opened(node.nvml_library):
-        assert recovery.row_remapping(first(node)) == RowRemapping(
-            0, 0, is_pending=False, has_failed=False
-        )
-        stub_events.say(node, first(node), "remapped 3 1 1 0")
-        assert recovery.row_remapping(first(node)) == RowRemapping(
-            3, 1, is_pending=True, has_failed=False
-        )
-        stub_events.unsay(node, first(node), "remapped")
-        assert recovery.row_remapping(first(node)) is None
-
-
 def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
-    """A library without these questions leaves both unknown."""
+    """A library without the question leaves the action unknown."""
     library = Path(node.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
     with nvml.opened(node.nvml_library):
         assert recovery.recovery_action(first(node)) is None
-        assert recovery.row_remapping(first(node)) is None
 
 
 def test_nothing_is_known_without_nvml(node: SimulatedNode) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory, processes, utilization and modes of a GPU, on a small real libnvidia-ml.so.1."""
+"""Memory and processes of a GPU, on a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia import nvml, usage
-from gpuhook.vendors.nvidia.usage import Memory, ProcessUse, ProcessUtilization, Utilization
+from gpuhook.vendors.nvidia.usage import Memory, ProcessUse
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -121,44 +121,12 @@ def test_a_list_that_keeps_growing_ends() -> None:
     assert len(asked) == 4
 
 
-def test_utilization(node: SimulatedNode) -> None:
-    """How busy the GPU and each process are."""
-    stub_events.say(node, gpu(node), "utilization 83 40", "sample 41 70 35 1 2")
-    with nvml.opened(node.nvml_library):
-        assert usage.utilization(gpu(node)) == Utilization(83, 40)
-        assert usage.process_utilization(gpu(node)) == (ProcessUtilization(41, 1, 70, 35, 1, 2),)
-        assert usage.process_utilization(gpu(node), since=2) == ()
-
-
-@pytest.mark.parametrize(
-    ("number", "word"),
-    [(0, "default"), (2, "prohibited"), (3, "exclusive-process"), (9, None), (-1, None)],
-)
-def test_compute_modes(node: SimulatedNode, number: int, word: str | None) -> None:
-    """Each compute mode has its word."""
-    stub_events.say(node, gpu(node), f"compute_mode {number}")
-    with nvml.opened(node.nvml_library):
-        assert usage.compute_mode(gpu(node)) == word
-
-
-@pytest.mark.parametrize(("number", "active"), [(0, False), (1, True), (-1, None)])
-def test_display(node: SimulatedNode, number: int, active: bool | None) -> None:
-    """A display on the GPU, none, or not told."""
-    stub_events.say(node, gpu(node), f"display {number}")
-    with nvml.opened(node.nvml_library):
-        assert usage.display_active(gpu(node)) is active
-
-
 def test_a_lost_gpu_tells_nothing(node: SimulatedNode) -> None:
     """Of a lost GPU all is unknown, which is not nothing in use."""
     with nvml.opened(node.nvml_library):
         stub_events.lose(node, gpu(node))
         assert usage.memory(gpu(node)) is None
         assert usage.processes(gpu(node)) is None
-        assert usage.utilization(gpu(node)) is None
-        assert usage.process_utilization(gpu(node)) == ()
-        assert usage.compute_mode(gpu(node)) is None
-        assert usage.display_active(gpu(node)) is None
         stub_events.find(node, gpu(node))
         assert usage.processes(gpu(node)) == ()
 
@@ -182,6 +150,5 @@ def test_a_mig_instance_has_its_own_use(tmp_path: Path) -> None:
         assert usage.processes(instance.uuid) == (ProcessUse(41, 8 * MIB, 1, 0, "compute"),)
         assert usage.processes(other.uuid) == ()
         assert usage.processes(str(parent.uuid)) == ()
-        assert usage.utilization(instance.uuid) is None
         stub_events.lose(node, str(parent.uuid))
         assert usage.memory(instance.uuid) is None

@@ -82,14 +82,6 @@ PRE_START = Method(
 LIST_PODS = Method(
     "/v1.PodResourcesLister/List", pods.ListPodResourcesRequest, pods.ListPodResourcesResponse
 )
-GET_POD = Method(
-    "/v1.PodResourcesLister/Get", pods.GetPodResourcesRequest, pods.GetPodResourcesResponse
-)
-GET_ALLOCATABLE = Method(
-    "/v1.PodResourcesLister/GetAllocatableResources",
-    pods.AllocatableResourcesRequest,
-    pods.AllocatableResourcesResponse,
-)
 
 Context = aio.ServicerContext[bytes, bytes]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cluster gives a pod to speak to the API server with, if anything.
 
-It is apart from api_server.py because most plugins have no access: they do without the memory of an
+It is apart from client.py because most plugins have no access: they do without the memory of an
 HTTP client.
 """
 

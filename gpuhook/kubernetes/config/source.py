@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gpuhook import files
 from gpuhook.errors import fault
 from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config import yaml_tree as config_yaml
 from gpuhook.kubernetes.config.findings import ERROR, WARNING, Finding, errors
 
@@ -119,7 +119,7 @@ def examine(
             where = source.name_file or "the node's label"
             warnings = (Finding(WARNING, "", 0, 0, chosen.warning, "", where),)
     content = _content(path) if path else b""
-    reading = config_file.read(content, path, overrides, strict=strict)
+    reading = reader.read(content, path, overrides, strict=strict)
     return Examined(reading.configuration, warnings + reading.findings, name, path)
 
 

@@ -45,7 +45,6 @@ def sentence(
     what: str,
     hits: Iterable[Affected],
     names: Iterable[str] | None = (),
-    remedy: str = "",
 ) -> str:
     """Return what happened to a GPU and to whom, in one line.
 
@@ -54,8 +53,6 @@ def sentence(
     """
     counts = [f"{one.resource} {len(one.units)} of {one.total}" for one in hits]
     parts = [f"{label} {what}".strip()]
-    if remedy:
-        parts.append(f"to do: {remedy}")
     if counts:
         parts.append(f"unhealthy: {', '.join(counts)}")
         parts.append(f"pods: {_list(names)}")

@@ -91,7 +91,6 @@ class Metrics:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        await server.wait_closed()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -99,6 +98,8 @@ class Metrics:
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # All that is not with the kernel yet is waited for, so that closing leaves nothing to do.
+        writer.transport.set_write_buffer_limits(0)
         try:
             is_head = False
             try:
@@ -113,8 +114,11 @@ class Metrics:
             writer.write(_response(answer, with_body=not is_head))
             await asyncio.wait_for(writer.drain(), _SECONDS)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError):
-            return  # who asked has gone, or takes too long
-        finally:
+            writer.transport.abort()  # who asked has gone, or takes too long
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        else:
             writer.close()
 
     async def _answer(self, head: bytes) -> _Answer:

@@ -14,7 +14,7 @@ import tempfile
 
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
-from gpuhook.kubernetes.mps import left_behind as mps_left
+from gpuhook.kubernetes.mps import left_behind
 from gpuhook.vendors.nvidia.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class MpsDaemon:
         started = not self.answers()
         if started:
             self._is_told = False
-            mps_left.keep(self.plan)
+            left_behind.keep(self.plan)
             for uuid in self.plan.uuids:
                 self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
@@ -77,7 +77,7 @@ class MpsDaemon:
             self.tell("quit")
         for uuid in self.plan.uuids:
             self._set_compute_mode(uuid, DEFAULT)
-        mps_left.forget(self.plan)
+        left_behind.forget(self.plan)
 
     def _call(self, arguments: list[str], text: str) -> str:
         env = {

@@ -73,11 +73,15 @@ class Endpoint:
         """Return whether another process listens at the path."""
         return not self.is_ours() and _answers(self.path)
 
-    async def close(self, grace: float | None = None) -> None:
-        """Remove the socket if it is ours, and stop; calls have `grace` seconds to end."""
+    def remove(self) -> None:
+        """Remove the socket if it is ours."""
         if self.is_ours():
             with suppress(OSError):  # gone meanwhile, or not to be removed: it is dead either way
                 os.unlink(self.path)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Remove the socket if it is ours, and stop; calls have `grace` seconds to end."""
+        self.remove()
         await self._server.stop(grace)
 
 

@@ -63,6 +63,12 @@ class Offering:
         if self._call is not None and not self._is_current():
             self._call.cancel()
 
+    def serve_anew(self) -> None:
+        """Serve on a new socket, and register that: the kubelet asks for options only then."""
+        if self._endpoint is not None:
+            self._endpoint.remove()
+        self.wake()
+
     def _is_current(self) -> bool:
         """Return whether the socket is ours, and the kubelet the one that was asked last."""
         served = self._endpoint is not None and self._endpoint.is_ours()

@@ -57,10 +57,13 @@ class Serving:
         self._offers = asyncio.Lock()
 
     def require_pre_start(self, wanted: bool) -> None:
-        """Have the kubelet ask before each start, or not, from its next registration on."""
+        """Have the kubelet ask before each start, or not: if that is new, by registering anew."""
+        if wanted == self._pre_start:
+            return
         self._pre_start = wanted
         for offering in self._offerings.values():
             offering.server.pre_start = wanted
+            offering.serve_anew()
 
     async def offer(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Offer these resources and no others; `unhealthy` are reasons by the UUID of a device.

@@ -16,8 +16,7 @@ import yaml
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import findings
-from gpuhook.kubernetes.config import reader as config_file
+from gpuhook.kubernetes.config import findings, reader
 from gpuhook.kubernetes.config import source as config_source
 from gpuhook.kubernetes.config.given import Given, given
 from gpuhook.kubernetes.config.launch import Launch, launch
@@ -128,7 +127,7 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
     strict = said.launch.get("strict_config") is True
     with open(path, "rb") as stream:
         content = stream.read(config_source.LARGEST_READ)
-    reading = config_file.read(content, path, said.overrides, strict=strict)
+    reading = reader.read(content, path, said.overrides, strict=strict)
     found = (*said.findings, *reading.findings)
     failed = bool(findings.errors(found))
     if output == "json":

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import click
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import ALL
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import table
@@ -37,15 +37,15 @@ def show(output: str) -> None:
     Reads what the device plugin noted last in the state directory (GPUHOOK_STATE_DIR). What it sees
     anew at each look is not noted: a GPU that the driver does not list, a driver that is gone.
     """
-    marks = health_file.known()
-    asked = health_file.asked()
+    marks = marks_file.known()
+    asked = marks_file.asked()
     if output == "json":
         listed = [_document(mark, asked) for mark in marks]
         click.echo(json.dumps({"schema": "gpuhook/health/v1", "marks": listed}, indent=2))
     elif marks:
         click.echo(table(HEADERS, [_row(mark, asked) for mark in marks]), nl=False)
     else:
-        click.echo(f"no GPU is marked as unhealthy in {health_file.directory()}", err=True)
+        click.echo(f"no GPU is marked as unhealthy in {marks_file.directory()}", err=True)
 
 
 @health.command()
@@ -57,8 +57,8 @@ def clear(gpu: str) -> None:
     its beginning, or `all`. The device plugin does it at its next look (10s, pollInterval) or, if
     it does not run, when it starts. What goes wrong later counts again.
     """
-    chosen = _chosen(gpu, health_file.read())
-    health_file.ask_to_clear(chosen)
+    chosen = _chosen(gpu, marks_file.read())
+    marks_file.ask_to_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
     click.echo(f"asked the device plugin to clear {name}", err=True)
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the driver says a GPU needs before it works again, asked of the NVML that is open.
 
-Source: nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION and nvmlDeviceGetRemappedRows.
+Source: nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pynvml
@@ -29,16 +28,6 @@ _ACTIONS = (
 _MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
 
-@dataclass(frozen=True, slots=True)
-class RowRemapping:
-    """The rows of a GPU's memory that were replaced by spare ones."""
-
-    correctable: int  # rows remapped because of correctable errors
-    uncorrectable: int
-    is_pending: bool  # a row will be remapped by the next reset: until then it stays out of use
-    has_failed: bool  # spare rows ran out: the GPU wants to be replaced
-
-
 def recovery_action(uuid: str) -> str | None:
     """Return what the driver recommends for the GPU: "none", "reset", "reboot", "drain-p2p" ...
 
@@ -55,12 +44,3 @@ def _action(handle: Any) -> str | None:
         return None
     number = int(getattr(field.value, member))
     return _ACTIONS[number] if 0 <= number < len(_ACTIONS) else f"action {number}"
-
-
-def row_remapping(uuid: str) -> RowRemapping | None:
-    """Return the remapped rows of the GPU, None before Ampere and where NVML cannot tell."""
-    rows = asked(uuid, pynvml.nvmlDeviceGetRemappedRows)
-    if rows is None:
-        return None
-    correctable, uncorrectable, pending, failure = rows
-    return RowRemapping(int(correctable), int(uncorrectable), bool(pending), bool(failure))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU is used for right now, asked of the NVML that is open: memory, processes, time, mode.
+"""What a GPU is used for right now, asked of the NVML that is open: memory, processes.
 
 Memory and processes of a MIG instance are asked by the instance's own UUID. Source: nvml.h.
 """
@@ -20,7 +20,6 @@ _MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
 _NO_INSTANCE = 0xFFFFFFFF
 _NO_MEMORY = 0xFFFFFFFFFFFFFFFF
 _TRIES = 4  # the list of processes grows between asking for its length and for itself
-_COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +41,6 @@ class ProcessUse:
     gpu_instance: int | None
     compute_instance: int | None
     kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Utilization:
-    """Percent of the last sample period in which the GPU, and its memory, had work."""
-
-    gpu: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessUtilization:
-    """Percent of the GPU that a process had; `time` is in microseconds since the epoch."""
-
-    pid: int
-    time: int
-    multiprocessors: int
-    memory: int
-    encoder: int
-    decoder: int
 
 
 # nvmlProcessInfo_v1_t (pid, bytes) from before MIG, and v2 (pid, bytes, GPU and compute
@@ -163,43 +142,3 @@ def _process(
 
 def _instance(number: int) -> int | None:
     return None if number == _NO_INSTANCE else number
-
-
-def utilization(uuid: str) -> Utilization | None:
-    """Return how busy a GPU is, None where NVML cannot tell: a MIG instance, a GPU in MIG mode."""
-    rates = asked(uuid, pynvml.nvmlDeviceGetUtilizationRates)
-    return None if rates is None else Utilization(int(rates.gpu), int(rates.memory))
-
-
-def process_utilization(uuid: str, since: int = 0) -> tuple[ProcessUtilization, ...]:
-    """Return the samples of the GPU's processes that are newer than `since`, in microseconds.
-
-    There are none of idle processes, in MIG mode and where NVML cannot tell.
-    """
-    samples = asked(uuid, lambda handle: pynvml.nvmlDeviceGetProcessUtilization(handle, since))
-    return tuple(
-        ProcessUtilization(
-            pid=int(sample.pid),
-            time=int(sample.timeStamp),
-            multiprocessors=int(sample.smUtil),
-            memory=int(sample.memUtil),
-            encoder=int(sample.encUtil),
-            decoder=int(sample.decUtil),
-        )
-        for sample in samples or ()
-    )
-
-
-def compute_mode(uuid: str) -> str | None:
-    """Return "default", "exclusive-process", "prohibited", or None where NVML cannot tell.
-
-    In "exclusive-process", a second process cannot use the GPU: sharing it is of no use.
-    """
-    mode = asked(uuid, pynvml.nvmlDeviceGetComputeMode)
-    return None if mode is None else _COMPUTE_MODES.get(mode)
-
-
-def display_active(uuid: str) -> bool | None:
-    """Return whether a display is driven by the GPU, None where NVML cannot tell."""
-    active = asked(uuid, pynvml.nvmlDeviceGetDisplayActive)
-    return None if active is None else bool(active)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import Health
 from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file as health_file
+from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import HealthBook
 from gpuhook.kubernetes.health.marks import Evidence, Mark
 from gpuhook.kubernetes.health.watcher import Reported
@@ -49,13 +49,13 @@ def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
     """The pod's restart is no evidence, whatever the GPU answers; a reboot is."""
     book = HealthBook(Health(), NODE)
     book.xid(Reported(UUID, 79), None, 1.0)
-    health_file.write(book.marks)
-    again = HealthBook(Health(), NODE, health_file.read())
+    marks_file.write(book.marks)
+    again = HealthBook(Health(), NODE, marks_file.read())
     assert again.evidence(NODE) == ()
     again.seen([Gpu(0, UUID)], 2.0)
     assert list(again.unhealthy([DEVICE])) == [UUID]
     rebooted = Evidence("boot-2", "driver-1")
-    later = HealthBook(Health(), rebooted, health_file.read())
+    later = HealthBook(Health(), rebooted, marks_file.read())
     assert len(later.evidence(rebooted)) == 1
     assert later.unhealthy([DEVICE]) == {}
 
@@ -65,8 +65,8 @@ def test_a_condition_is_not_kept() -> None:
     book = marked()
     book.seen([], 2.0)
     assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
-    health_file.write(book.marks)
-    assert [mark.source for mark in health_file.read()] == ["xid 95"]
+    marks_file.write(book.marks)
+    assert [mark.source for mark in marks_file.read()] == ["xid 95"]
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_a_condition_is_not_kept() -> None:
 )
 def test_a_broken_file_says_nothing(text: str) -> None:
     """No file, and no file that makes sense, are the same."""
-    assert health_file.read() == ()
-    os.makedirs(health_file.directory())
-    Path(health_file.path()).write_text(text, encoding="utf-8")
-    assert health_file.read() == ()
+    assert marks_file.read() == ()
+    os.makedirs(marks_file.directory())
+    Path(marks_file.path()).write_text(text, encoding="utf-8")
+    assert marks_file.read() == ()
 
 
 def test_a_file_that_others_can_write_is_not_believed() -> None:
     """Nobody but root and the plugin's user marks GPUs."""
-    health_file.write(marked().marks)
-    os.chmod(health_file.path(), 0o666)
-    assert health_file.read() == ()
+    marks_file.write(marked().marks)
+    os.chmod(marks_file.path(), 0o666)
+    assert marks_file.read() == ()
 
 
 def test_evidence_is_read_from_the_node(place: Path) -> None:
@@ -106,7 +106,7 @@ def test_show() -> None:
     """People get a table and programs an object; nothing marked is said on standard error."""
     assert "no GPU is marked" in health("show").stderr
     assert json.loads(health("show", "-o", "json").stdout)["marks"] == []
-    health_file.write(marked().marks)
+    marks_file.write(marked().marks)
     header, row = health("show").stdout.splitlines()
     assert header.split() == ["GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE"]
     assert row.split()[:3] == ["0", UUID, "2:*"]
@@ -132,57 +132,57 @@ def test_show() -> None:
 def test_clear_is_asked_of_the_plugin(name: str) -> None:
     """The request waits until the plugin has done it, and is for what is marked by then."""
     book = marked()
-    health_file.write(book.marks)
+    marks_file.write(book.marks)
     assert health("clear", name).exit_code == 0
     assert "is being cleared" in health("show").stdout
-    assert list(health_file.asked()) == [UUID]
-    for gpu, since in health_file.asked().items():
+    assert list(marks_file.asked()) == [UUID]
+    for gpu, since in marks_file.asked().items():
         assert len(book.cleared(gpu, since)) == 1
-        health_file.done(gpu)
-        health_file.done(gpu)
-    assert health_file.asked() == {}
+        marks_file.done(gpu)
+        marks_file.done(gpu)
+    assert marks_file.asked() == {}
     assert book.unhealthy([DEVICE]) == {}
 
 
 def test_clear_all_needs_no_mark() -> None:
     """It is of use where the marks cannot be read."""
     assert health("clear", "all").exit_code == 0
-    assert list(health_file.asked()) == ["all"]
+    assert list(marks_file.asked()) == ["all"]
 
 
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
 def test_clear_wants_one_gpu(name: str) -> None:
     """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
-    health_file.write([*marked().marks, Mark(OTHER, "lost", "lost")])
+    marks_file.write([*marked().marks, Mark(OTHER, "lost", "lost")])
     failed = health("clear", name)
     assert failed.exit_code == 1
     assert "GH1861" in failed.stderr
-    assert health_file.asked() == {}
+    assert marks_file.asked() == {}
 
 
 def test_a_request_is_named_by_a_gpu() -> None:
     """Nothing else becomes the name of a file, and nothing else is read as a request."""
     with pytest.raises(GpuhookError, match="not the UUID"):
-        health_file.ask_to_clear("../GPU-0")
-    health_file.ask_to_clear(UUID)
-    stray = Path(health_file.directory(), "clear", "stray")
+        marks_file.ask_to_clear("../GPU-0")
+    marks_file.ask_to_clear(UUID)
+    stray = Path(marks_file.directory(), "clear", "stray")
     stray.touch()
-    assert list(health_file.asked()) == [UUID]
+    assert list(marks_file.asked()) == [UUID]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])
 def test_marks_that_cannot_be_read_are_told(text: str) -> None:
     """To a person it must not seem that all is well; the plugin begins anew."""
-    Path(health_file.directory()).mkdir(parents=True)
-    Path(health_file.path()).write_text(text)
+    Path(marks_file.directory()).mkdir(parents=True)
+    Path(marks_file.path()).write_text(text)
     shown = health("show")
     assert shown.exit_code == 1
     assert "GH1865" in shown.stderr
-    assert health_file.read() == ()
+    assert marks_file.read() == ()
 
 
 def test_marks_that_anybody_can_write_are_not_believed() -> None:
     """So it is said, too."""
-    health_file.write(marked().marks)
-    os.chmod(health_file.path(), 0o666)
+    marks_file.write(marked().marks)
+    os.chmod(marks_file.path(), 0o666)
     assert "others than root can write it" in health("show").stderr
