@@ -28,7 +28,9 @@ class Connections:
     """Speaks to the API server for the node of `launch`, if it may."""
 
     def __init__(self, launch: Launch, log: Any) -> None:
-        access = in_cluster(os.environ) if launch.node_name else None
+        # A node from --inventory is another than the one that this runs on.
+        is_here = launch.inventory is None
+        access = in_cluster(os.environ) if launch.node_name and is_here else None
         self._log = log
         self._launch = launch
         self.server: ApiServer | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes import daemon_thread
+from gpuhook.kubernetes.config.configuration import LabelFlags
 from gpuhook.kubernetes.serving.backoff import Backoff
 
 TYPE_CHECKING = False
@@ -105,7 +106,7 @@ class Labelling:
         found: dict[str, str] = {}
         if own.labels or own.label_node:
             found = await daemon_thread.begin(lambda: self._labels(wanted), "gpuhook-labels")
-        self._write(wanted.configuration.flags.gfd.output_file if own.labels else None, found)
+        self._write(_file_of(wanted) if own.labels else None, found)
         if own.label_node and self._server is None:
             self._tell_once(
                 "labelNode has no effect: there is no API server to speak to; it takes NODE_NAME "
@@ -156,3 +157,9 @@ class Labelling:
             lambda: node_object.set_labels(server, name, changes), "gpuhook-labels"
         )
         self._on_node = wanted
+
+
+def _file_of(wanted: _Node) -> str | None:
+    """Return the file to write; for a dump, none that this machine's feature discovery reads."""
+    path = wanted.configuration.flags.gfd.output_file
+    return None if wanted.look.is_dump and path == LabelFlags().output_file else path

@@ -52,7 +52,9 @@ def worked_out(
     if made.blocked:
         units = (unit for resource in offer.resources for unit in resource.units)
         unusable |= {unit.device.uuid: made.blocked for unit in units}
-    warnings = (*look.node.warnings, *offer.warnings, *specs.warnings, *made.warnings)
+    losses = {gpu.loss for gpu in look.node.gpus}  # which the book of their health tells of
+    told = (warning for warning in look.node.warnings if warning not in losses)
+    warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
     return Outcome(offer, made, mps, unusable, warnings, specs.written)
 
 

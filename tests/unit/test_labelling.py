@@ -16,6 +16,7 @@ from gpuhook.kubernetes.api_server.client import ApiServer
 from gpuhook.kubernetes.config.configuration import Configuration, Flags, LabelFlags, Own
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.labelling import Labelling
+from gpuhook.kubernetes.labels import feature_file
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
 from gpuhook.kubernetes.offer.resources import offered
@@ -95,3 +96,11 @@ def test_a_node_that_cannot_be_labelled_is_told_once(tmp_path: Path) -> None:
     with capture_logs() as logs:
         kept(labelled, replace(labelled, own=replace(labelled.own, accelerator_label=True)))
     assert [line["log_level"] for line in logs if "labelNode" in line["event"]] == ["warning"]
+
+
+def test_a_dump_is_no_label_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless another file is named, which this machine's feature discovery does not read."""
+    written: list[str] = []
+    monkeypatch.setattr(feature_file, "write", lambda path, _labels: written.append(path))
+    kept(Configuration(own=Own(labels=True)))
+    assert written == []

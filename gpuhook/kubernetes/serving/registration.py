@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from grpc import aio
+from grpc import StatusCode, aio
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
@@ -36,6 +36,8 @@ async def register(
             await services.REGISTER.unary(channel)(request, timeout=_TIMEOUT)
         except aio.AioRpcError as error:
             reason = f"{error.code().name} {error.details()}"
+            if error.code() == StatusCode.UNAVAILABLE:  # gRPC's own words help nobody
+                reason = "nobody answers there, or who did is gone; is the kubelet running?"
             raise fault(
                 "GH1823", socket=kubelet_socket, resource=resource, reason=reason
             ) from error
