@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -38,9 +39,31 @@ def configure(form: str = "text", *, debug: bool = False, stream: TextIO | None 
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if debug else logging.INFO
         ),
-        logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _Sink(stream))),
         cache_logger_on_first_use=False,
     )
+
+
+class _Sink:
+    """Where the lines go: `stream`, or what standard error is at the time.
+
+    A line that cannot be written, as its reader has gone or its disk is full, is lost; whoever
+    wrote it goes on.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write `text` if that can be done; returns its length."""
+        with suppress(OSError, ValueError):
+            (self._stream or sys.stderr).write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written if that can be done."""
+        with suppress(OSError, ValueError):
+            (self._stream or sys.stderr).flush()
 
 
 def logger(**fields: object) -> Any:

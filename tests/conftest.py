@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """Take back how a test has set up the log: its stream ends with it."""
+    yield
+    if "structlog" in sys.modules:
+        sys.modules["structlog"].reset_defaults()
 
 
 @pytest.fixture

@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import suppress
 
 import pytest
-import structlog
 
 from gpuhook import logs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
+    pass
 
 
 def test_text_lines() -> None:
@@ -56,3 +50,16 @@ def test_newlines_stay_in_the_line() -> None:
     logs.configure("text", stream=stream)
     logs.logger().info("x", pod="a\nlevel=error")
     assert len(stream.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(is_closed: bool) -> None:
+    """Neither a full disk nor a reader that has gone is a reason to stop giving GPUs."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        logs.configure("text", stream=full)
+        if is_closed:
+            with suppress(OSError):
+                full.close()
+        logs.logger().warning("detail " * 4096)
+        with suppress(OSError):
+            full.close()
