@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from gpuhook.errors import DriverError, GpuhookError
 from gpuhook.kubernetes.allocation import host_paths
 from gpuhook.kubernetes.allocation.host_paths import Places
-from gpuhook.kubernetes.node_signature import signature
 from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.vendors.nvidia.node_signature import signature
 from gpuhook.vendors.nvidia.topology import Topology
 
 TYPE_CHECKING = False

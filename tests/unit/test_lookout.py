@@ -16,10 +16,10 @@ from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.lookout import Lookout
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.node_signature import signature
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.logs import logger
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.node_signature import signature
 
 SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 

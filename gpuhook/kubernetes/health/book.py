@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpuhook.kubernetes.health import xids
+from gpuhook.kubernetes.health.judgement import Verdict, judgement
 from gpuhook.kubernetes.health.marks import Evidence, Mark
+from gpuhook.vendors.nvidia import xids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,16 +103,16 @@ class HealthBook:
         """Return what people call a GPU: "GPU 0 (GPU-...)"."""
         return Mark(gpu, "", "", index=self._indexes.get(gpu)).label
 
-    def xid(self, event: XidEvent, action: str | None, now: float) -> xids.Verdict:
+    def xid(self, event: XidEvent, action: str | None, now: float) -> Verdict:
         """Take an XID and the GPU's recovery action as it was read after it; None: not known.
 
         One of an unknown GPU marks nobody. `now` is in seconds since 1970.
         """
-        verdict = xids.judgement(event.xid, self._settings, action)
+        verdict = judgement(event.xid, self._settings, action)
         if event.uuid is None:
             self.wants_probe = True
             reason = f"{verdict.reason}, of a GPU that the driver does not name"
-            return xids.Verdict(False, reason, verdict.remedy)
+            return Verdict(False, reason, verdict.remedy)
         if verdict.is_doubtful:
             self._doubtful.add(event.uuid)
         if verdict.unhealthy:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an XID says of a GPU: whether it can go on being given to containers.
+"""The XIDs, numbers of errors that the driver reports, and what helps after each.
 
-An XID is the number of an error that the NVIDIA driver reports. Newer drivers also say what the GPU
-needs now, its recovery action; that word counts more than any table. The table is for the others.
+Newer drivers also say what the GPU needs now, its recovery action.
 
 Source of the classes: NVIDIA's Xid catalog, the column of the immediate action, as of October 2025,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html: RESTART_APP is APPLICATION,
@@ -17,8 +16,6 @@ from dataclasses import dataclass
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from gpuhook.kubernetes.config.configuration import Health
 
 APPLICATION, RESET, REBOOT, REPORT = "application", "reset", "reboot", "report"
 NO_ACTION = "none"
@@ -44,52 +41,8 @@ class Xid:
     is_contained: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether an XID makes a device unhealthy, why (one sentence), and what would help.
-
-    `is_contained`: only of the MIG instance that it is reported of, if it names one.
-    `by_driver`: the driver's later word that no action is needed ends it. `is_doubtful`: the driver
-    needs nothing although the table says a reset, so it is worth asking once more.
-    """
-
-    unhealthy: bool
-    reason: str
-    remedy: str = ""
-    is_contained: bool = False
-    by_driver: bool = True
-    is_doubtful: bool = False
-
-
-def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
-    """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
-
-    The settings count first, then the driver, if it is to be asked, then the table.
-    """
-    if not settings.ask_driver:
-        action = None
-    known = TABLE.get(xid)
-    words = f"XID {xid} ({known.meaning})" if known else f"XID {xid}"
-    contained = known.is_contained if known else False
-    rule = settings.rule(xid)
-    if rule:
-        reason = f"{words}, which the configuration calls critical"
-        return Verdict(True, reason, _remedy(known), contained, by_driver=False)
-    if rule is False:
-        return Verdict(False, f"{words}, which the configuration ignores")
-    if action == NO_ACTION:
-        doubt = known is not None and known.kind in (RESET, REBOOT)
-        return Verdict(False, f"{words}; the driver needs no action", is_doubtful=doubt)
-    if action is not None:
-        remedy = REMEDIES.get(action, action)
-        return Verdict(True, f"{words}; the driver asks: {remedy}", remedy)
-    if known is None:
-        return Verdict(False, f"{words}, which is not in the table of XIDs")
-    unhealthy = known.kind in (RESET, REBOOT)
-    return Verdict(unhealthy, words, _remedy(known), contained if unhealthy else False)
-
-
-def _remedy(known: Xid | None) -> str:
+def remedy(known: Xid | None) -> str:
+    """Return what would help after an XID of the table, "" where nothing is known to."""
     if known is None or known.kind == REPORT:
         return ""
     if known.kind == APPLICATION:
