@@ -6,6 +6,15 @@ an entry names the runtime's state root, and whoever reads drops those whose sta
 the runtime has made its state, the process that creates the container stands for it; an entry of
 the hook names the container's process. Ids are unique per state root only.
 
+Where memory is limited, `memory` is a list, an object for each device:
+
+    device     as the grant names it: a UUID
+    hard, soft bytes: the grant, narrowed by the container's env; or what was set since
+    asked      whether the pod itself asked
+    by         "driver": set, and read back so; "": only the device plugin's guard may watch it
+    trouble    why the driver does not hold it, as a sentence; "" where it does
+    cgroups    the directories that the driver was told, where it was told
+
 What was done to a running container stands beside what its config.json gave it:
 
     init       [pid, started] of the container's first process, whose life ends what follows

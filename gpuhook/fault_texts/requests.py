@@ -49,4 +49,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",
         "known are {known}",
     ),
+    "GH1022": (
+        RequestError,
+        "{name}={value} is no number of MiB",
+        "give a whole number from 1 on, such as 4096 for 4 GiB, or leave the variable out",
+    ),
+    "GH1023": (
+        RequestError,
+        "{request_env}={request} is more than {limit_env}={limit}",
+        "what is guaranteed cannot be more than what is allowed: raise the limit, in MiB",
+    ),
 }

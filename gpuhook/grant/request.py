@@ -21,21 +21,40 @@ _IMAGE_WORDS = frozenset(("all", "none"))
 class Vocabulary:
     """The words in which one vendor's containers ask."""
 
-    __slots__ = ("capabilities_env", "default_kind", "devices_env", "mount_prefix", "replicas_env")
+    __slots__ = (
+        "capabilities_env",
+        "default_kind",
+        "devices_env",
+        "hints_env",
+        "memory_limit_env",
+        "memory_prefix",
+        "memory_request_env",
+        "mount_prefix",
+        "replicas_env",
+    )
 
     def __init__(
         self,
+        *,
         devices_env: str,
         capabilities_env: str,
         replicas_env: str,
         mount_prefix: str,
         default_kind: str,
+        memory_request_env: str,
+        memory_limit_env: str,
+        memory_prefix: str,
+        hints_env: str,
     ) -> None:
         self.devices_env = devices_env
         self.capabilities_env = capabilities_env
         self.replicas_env = replicas_env
         self.mount_prefix = mount_prefix
         self.default_kind = default_kind
+        self.memory_request_env = memory_request_env
+        self.memory_limit_env = memory_limit_env
+        self.memory_prefix = memory_prefix
+        self.hints_env = hints_env
 
 
 class Source:

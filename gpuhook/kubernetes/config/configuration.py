@@ -18,6 +18,13 @@ DISCOVERIES = ("auto", "nvml")  # both ask NVML: no other kind of node is served
 UNSERVED_DISCOVERIES = ("tegra", "vfio")
 SHARED = ".shared"  # behind the name of a resource that renameByDefault renames
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
+MEMORY_UNITS = "memory-units"
+FAIR, UNLIMITED = "fair", "none"  # of SharedResource.memory
+TIME_SLICES = ("default", "short", "medium", "long")
+COMPUTE_MODES = ("default", "exclusive-process")
+HINTS = ("tensorflow", "pytorch", "jax", "cupy", "paddle")
+PACKED, SPREAD = "packed", "spread"
+NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
 MOST_CLIENTS = 48  # of MPS, on any device that there is
 
 
@@ -75,13 +82,32 @@ class SharedResource:
     """One entry of `sharing.*.resources`.
 
     `devices` is "all", a number of devices (the first ones), or names: an index "0", a MIG index
-    "0:1", a UUID, a model ("Tesla T4").
+    "0:1", a UUID, a model ("Tesla T4"). `memory` is what one replica may have of a device's memory:
+    FAIR, UNLIMITED or bytes; None stands for the strategy's own, limit(). In memory units, `unit`
+    is the size of one, and there are as many as fit.
     """
 
     name: str  # "nvidia.com/gpu", the resource before sharing
-    replicas: int  # 1 and more
+    replicas: int = 0  # 1 and more; 0: as many as replica_memory or unit fit into a device
     rename: str | None = None
     devices: str | int | tuple[str, ...] = "all"
+    replica_memory: int | None = None  # bytes: `replicas: {memory: 4Gi}`
+    memory: str | int | None = None
+    oversubscribe: bool = False  # limits may add up to more than the device has
+    unit: int | None = None  # bytes, of memoryUnits
+    active_thread_percentage: int | None = None  # of an MPS client, 1 to 100; None: 100 / replicas
+    time_slice: str | None = None  # of TIME_SLICES; None: left as it is
+    compute_mode: str | None = None  # of COMPUTE_MODES; None: left as it is
+    hints: tuple[str, ...] = ()  # of HINTS
+    interposer: str | None = None  # the name of one of Own.interposers
+
+    @property
+    def limit(self) -> str | int | None:
+        """What one replica may have: FAIR, bytes, UNLIMITED; None: what the strategy does.
+
+        That is FAIR for MPS, as in the reference, and UNLIMITED for time slices.
+        """
+        return self.replica_memory if self.memory is None else self.memory
 
     def offered_name(self, *, by_default: bool) -> str:
         """Return under what name the devices are offered; `by_default` is renameByDefault.
@@ -89,17 +115,19 @@ class SharedResource:
         One replica is not shared, so that has nothing to say of it; a name that somebody wrote down
         is theirs.
         """
-        return self.rename or self.name + (SHARED if by_default and self.replicas > 1 else "")
+        is_shared = self.replicas != 1
+        return self.rename or self.name + (SHARED if by_default and is_shared else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """`sharing`: how devices are handed to several containers at once."""
 
-    strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING or MPS
+    strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING, MPS or MEMORY_UNITS
     rename_by_default: bool = False
     refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
     resources: tuple[SharedResource, ...] = ()
+    policy: str = PACKED  # of memory units: PACKED or SPREAD, over the devices of a resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +173,44 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """`gpuhook.guard`: what is done about containers above a limit that no driver enforces.
+
+    Times in seconds. Above its limit is above `tolerance` times the limit.
+    """
+
+    action: str = REPORT  # of GUARD_ACTIONS: each does what those before it do
+    grace: float = 30.0  # above its limit, before TERMINATE sends SIGTERM
+    kill_after: float = 10.0  # from SIGTERM to SIGKILL, of KILL
+    tolerance: float = 1.05
+    shortest_interval: float = 1.0  # between two looks, while somebody is near a limit
+    longest_interval: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class InterposerMount:
+    """A bind mount of an interposer."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Interposer:
+    """One entry of `gpuhook.interposers`: what containers get beside a shared device.
+
+    In the values of `env` and in host paths, {uuid}, {index}, {limitMiB}, {limitBytes} and
+    {replicas} stand for the container's device and its share.
+    """
+
+    name: str
+    env: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[InterposerMount, ...] = ()
+    device_nodes: tuple[str, ...] = ()  # paths, the same on the host and in the container
+
+
+@dataclass(frozen=True, slots=True)
 class Own:
     """`gpuhook`: what the reference has no key for."""
 
@@ -156,8 +222,11 @@ class Own:
     label_node: bool = False  # and on the node itself, through the API server
     remove_labels_on_exit: bool = False
     accelerator_label: bool = False  # accelerator=nvidia-tesla-t4 among the labels
+    memory_reserve: int = 256 << 20  # bytes of each device that no fair share and no unit counts
     health: Health = Health()
     metrics: Metrics = Metrics()
+    guard: Guard = Guard()
+    interposers: tuple[Interposer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

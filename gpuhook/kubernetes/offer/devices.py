@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuhook.kubernetes.config.configuration import MOST_CLIENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.config.configuration import SharedResource
 
 # Clients of MPS that one device can serve, by the first compute capability that can.
 _CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
@@ -43,14 +49,32 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitMemory:
+    """What one unit may have of its device's memory, in bytes: whole MiB.
+
+    `soft` of it is guaranteed. `is_asked`: who asks for the unit asks for memory, not for a slice.
+    """
+
+    hard: int
+    soft: int
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
-    """An extended resource of the node and all of its units, in their order."""
+    """An extended resource of the node and all of its units, in their order.
+
+    `memory` is what a unit of each device is limited to, by device UUID; a device that is not in it
+    has no limit. `entries` are the configuration's, by device UUID.
+    """
 
     name: str  # "nvidia.com/gpu"
     units: tuple[Unit, ...]
-    sharing: str = "none"  # "none", "time-slicing" or "mps"
+    sharing: str = "none"  # "none", "time-slicing", "mps" or "memory-units"
     refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
     is_mig: bool = False
+    memory: Mapping[str, UnitMemory] = field(default_factory=dict)
+    entries: Mapping[str, SharedResource] = field(default_factory=dict)
 
     @property
     def devices(self) -> tuple[Device, ...]:

@@ -18,6 +18,10 @@ VOCABULARY = Vocabulary(
     replicas_env="GPUHOOK_REPLICAS",
     mount_prefix="/var/run/nvidia-container-devices",
     default_kind=VENDOR + "/gpu",
+    memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
+    memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
+    memory_prefix="/var/run/gpuhook/memory",
+    hints_env="GPUHOOK_MEMORY_HINTS",
 )
 # A config.json without any of these asks for nothing of ours.
 MARKS = (

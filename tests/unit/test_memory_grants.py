@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container may have of a device's memory: grants in mounts, narrowed by variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import memory
+from gpuhook.grant.memory import MIB, MemoryLimit
+from gpuhook.vendors.nvidia.words import VOCABULARY
+
+PREFIX = VOCABULARY.memory_prefix
+GPU = "GPU-0e9c6e7a-5b6c-4d8f-9c1a-2f3e4d5c6b7a"
+
+
+def spec(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
+    mounts = [
+        {"destination": memory.mount_path(PREFIX, one), "source": "/dev/null"} for one in limits
+    ]
+    return {"process": {"env": list(env)}, "mounts": mounts}
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_grant_survives_being_a_mount(is_asked: bool) -> None:
+    limit = MemoryLimit(GPU, 4096 * MIB, 1024 * MIB, is_asked=is_asked)
+    assert memory.granted(spec(limit), PREFIX) == {GPU: limit}
+
+
+def test_of_two_grants_of_one_device_the_smaller_counts() -> None:
+    small, great = MemoryLimit(GPU, 10 * MIB), MemoryLimit(GPU, 20 * MIB)
+    assert memory.granted(spec(small, great), PREFIX) == {GPU: small}
+    assert memory.granted(spec(great, small), PREFIX) == {GPU: small}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "GPU-1", "GPU-1,hard=1", "GPU-1,soft=1,hard=1", "GPU-1,hard=-1,soft=0", ",hard=1,soft=1",
+     "GPU-1,hard=1,soft=1,more", "GPU-1,hard=1234567890,soft=0", "GPU-1,hard=\u0661,soft=0"],
+)  # fmt: skip
+def test_a_mount_that_says_something_else_grants_nothing(name: str) -> None:
+    mounts = [{"destination": f"{PREFIX}/{name}", "source": "/dev/null"}]
+    assert memory.granted({"mounts": mounts}, PREFIX) == {}
+
+
+def test_a_mount_of_something_else_than_dev_null_grants_nothing() -> None:
+    path = memory.mount_path(PREFIX, MemoryLimit(GPU, MIB))
+    assert memory.granted({"mounts": [{"destination": path, "source": "/dev/zero"}]}, PREFIX) == {}
+
+
+@pytest.mark.parametrize(
+    ("env", "hard", "soft", "is_asked"),
+    [
+        ((), 4096, 1024, False),
+        (("NVIDIA_GPU_MEMORY_LIMIT=4096", "NVIDIA_GPU_MEMORY_REQUEST=1024"), 4096, 1024, False),
+        (("NVIDIA_GPU_MEMORY_LIMIT=2048",), 2048, 1024, True),
+        (("NVIDIA_GPU_MEMORY_LIMIT=512",), 512, 512, True),
+        (("NVIDIA_GPU_MEMORY_LIMIT=9000",), 4096, 1024, True),
+        (("NVIDIA_GPU_MEMORY_REQUEST=100",), 4096, 100, True),
+        (("NVIDIA_GPU_MEMORY_REQUEST=3000",), 4096, 1024, True),
+        (("NVIDIA_GPU_MEMORY_LIMIT=",), 4096, 1024, False),
+    ],
+)
+def test_variables_narrow_a_grant_and_never_widen_it(
+    env: tuple[str, ...], hard: int, soft: int, is_asked: bool
+) -> None:
+    granted = spec(MemoryLimit(GPU, 4096 * MIB, 1024 * MIB), env=env)
+    (limit,) = memory.limits(granted, [GPU], VOCABULARY)
+    assert limit.hard == hard * MIB
+    assert limit.soft == soft * MIB
+    assert limit.is_asked is is_asked
+
+
+def test_without_a_grant_the_variables_say_all() -> None:
+    found = memory.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=2048",)), [GPU], VOCABULARY)
+    assert found == [MemoryLimit(GPU, 2048 * MIB, is_asked=True)]
+    found = memory.limits(spec(env=("NVIDIA_GPU_MEMORY_REQUEST=100",)), [GPU], VOCABULARY)
+    assert found == [MemoryLimit(GPU, memory.NO_LIMIT, 100 * MIB, is_asked=True)]
+    assert memory.limits(spec(), [GPU], VOCABULARY) == []
+
+
+def test_a_device_that_the_container_has_not_got_is_not_limited() -> None:
+    assert memory.limits(spec(MemoryLimit(GPU, MIB)), ["GPU-other"], VOCABULARY) == []
+
+
+@pytest.mark.parametrize("value", ["4Gi", "-1", "0", "1.5", "9" * 10, "4096M", "\u0661"])
+def test_a_value_that_is_no_number_of_mebibytes_is_refused(value: str) -> None:
+    with pytest.raises(GpuhookError) as caught:
+        memory.asked({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
+    assert caught.value.code == "GH1022"
+    assert value in caught.value.message
+
+
+def test_a_request_above_the_limit_is_refused() -> None:
+    env = {"NVIDIA_GPU_MEMORY_REQUEST": "20", "NVIDIA_GPU_MEMORY_LIMIT": "10"}
+    with pytest.raises(GpuhookError) as caught:
+        memory.asked(env, VOCABULARY)
+    assert caught.value.code == "GH1023"
