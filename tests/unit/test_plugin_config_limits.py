@@ -221,6 +221,13 @@ WRONG = {
             "away"
         ),
     ),
+    "limits above all devices": (
+        one("name: gpu, replicas: 48, memory: ^32Gi"),
+        (
+            f"error: {ENTRY}.memory: 48 limits of 32Gi are 1536Gi together, more than any GPU has "
+            "-> set `oversubscribe: true` if that is meant, or `memory: fair`"
+        ),
+    ),
     "exclusive-process with replicas": (
         one("name: gpu, replicas: 2, computeMode: ^exclusive-process"),
         (
@@ -504,6 +511,10 @@ REFUSED = {
             f'{EDITS}.deviceNodes[0].path: must be a path below /dev, found the text "/etc/passwd"'
         ),
     ),
+    "one node twice": (
+        "deviceNodes: [{path: /dev/fuse}, {path: ^/dev//fuse}]",
+        f"error: {EDITS}.deviceNodes[1].path: duplicate: /dev/fuse is there already",
+    ),
     "a node of two paths": (
         "deviceNodes: [{path: /dev/a, ^hostPath: /dev/b}]",
         (
@@ -694,6 +705,7 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
         one("name: gpu, replicas: {memory: 4Gi}, hints: [jax]"),
         one("name: gpu, replicas: {memory: 4Gi}, memory: 6Gi, oversubscribe: true"),
         one("name: gpu, replicas: 2, hints: []"),
+        one("name: gpu, replicas: 48, memory: 32Gi, oversubscribe: true"),
     ],
 )
 def test_limits_that_the_strategy_has_by_itself(text: str) -> None:

@@ -30,6 +30,8 @@ _OF_THE_ANSWER = (
     _WORDS.memory_request_env,
     _WORDS.memory_limit_env,
     "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
     "NVIDIA_GDS",
     "NVIDIA_GDRCOPY",
     "NVIDIA_MOFED",

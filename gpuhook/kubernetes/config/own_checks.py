@@ -94,18 +94,21 @@ def _check_edits(document: Document, path: str, made: Interposer) -> None:
     if not (made.env or made.mounts or made.device_nodes):
         hint = "give it `env`, `mounts` or `deviceNodes`"
         document.add(ERROR, path, "gives containers nothing", hint)
-    mounted: set[str] = set()
-    for index, mount in enumerate(made.mounts):
-        if mount.container_path in mounted:
-            message = f"duplicate: {mount.container_path} is mounted already"
+    mounted = [mount.container_path for mount in made.mounts]
+    for index, place in enumerate(mounted):
+        if place in mounted[:index]:
+            message = f"duplicate: {place} is mounted already"
             document.add(ERROR, f"{path}.mounts[{index}].containerPath", message)
-        mounted.add(mount.container_path)
+    for index, node in enumerate(made.device_nodes):
+        if node in made.device_nodes[:index]:
+            message = f"duplicate: {node} is there already"
+            document.add(ERROR, f"{path}.deviceNodes[{index}].path", message)
     for index, (name, value) in enumerate(made.env):
         if name == _PRELOAD:
             _check_preload(document, f"{path}.env[{index}]", value, mounted)
 
 
-def _check_preload(document: Document, path: str, value: str, mounted: set[str]) -> None:
+def _check_preload(document: Document, path: str, value: str, mounted: list[str]) -> None:
     """Check that the libraries of LD_PRELOAD are there: else each program of a container warns."""
     for library in filter(None, re.split(r"[: ]", value)):
         if not library.startswith("/"):

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contradictions of limits, replicas and modes in the entries of `sharing`.
 
-Whether limits add up to more than a device has, only the node shows.
+Whether limits add up to more than a device of the node has, only the node shows.
 """
 
 from __future__ import annotations
 
 from gpuhook.kubernetes.config import build
 from gpuhook.kubernetes.config.amounts import amount
-from gpuhook.kubernetes.config.configuration import MPS, TIME_SLICING, UNLIMITED, Configuration
+from gpuhook.kubernetes.config.configuration import (
+    MOST_MEMORY,
+    MPS,
+    TIME_SLICING,
+    UNLIMITED,
+    Configuration,
+)
 from gpuhook.kubernetes.config.findings import ERROR, WARNING
 
 TYPE_CHECKING = False
@@ -70,9 +76,18 @@ def _check_oversubscription(document: Document, path: str, entry: SharedResource
             "device has",
             "set `memory: 8Gi`, or leave it away",
         )
-    if entry.replica_memory is None or not isinstance(entry.memory, int) or entry.oversubscribe:
+    if entry.oversubscribe or not isinstance(entry.memory, int):
         return
-    if entry.memory > entry.replica_memory:
+    together = entry.memory * entry.replicas
+    if together > MOST_MEMORY:
+        document.add(
+            ERROR,
+            f"{path}.memory",
+            f"{entry.replicas} limits of {amount(entry.memory)} are {amount(together)} together, "
+            "more than any GPU has",
+            "set `oversubscribe: true` if that is meant, or `memory: fair`",
+        )
+    if entry.replica_memory is not None and entry.memory > entry.replica_memory:
         document.add(
             ERROR,
             f"{path}.memory",
