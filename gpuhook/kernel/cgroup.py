@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOUNT_POINT = "/sys/fs/cgroup"
+V1, V2 = "v1", "v2"
 _MOUNTINFO = "/proc/self/mountinfo"
 _LIMIT = 16 << 20
 # crun puts the container into a cgroup of this name in its scope, and writes that one down; the
@@ -29,7 +30,7 @@ _V1_REASONS = {
 
 
 class DeviceCgroup:
-    """A cgroup that decides on devices: `version` is "v1" or "v2".
+    """A cgroup that decides on devices: `version` is V1 or V2.
 
     `name` is its path as /proc/PID/cgroup has it, `path` its directory, `top` the directory of the
     highest cgroup that can be reached from here. `own` are the directories of the container's
@@ -113,6 +114,15 @@ def _is_ours(name: str, version: str) -> bool:
     return name in ("/", _name(files.read("/proc/self/cgroup", _LIMIT), version))
 
 
+def version(mounts: bytes | None = None) -> str | None:
+    """Return V1 or V2, whichever decides on devices here; None where no hierarchy does.
+
+    `mounts` is our mountinfo, read where it is not given. Raises OSError.
+    """
+    mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
+    return None if mounted is None else mounted[0]
+
+
 def own_cgroups(upwards: list[str]) -> list[str]:
     """Return the cgroups of a container out of a process's and those above it.
 
@@ -150,9 +160,9 @@ def _mounted(content: bytes) -> tuple[str, str, str] | None:
     v1 = v2 = None
     for mount in mountinfo.parse(content):
         if mount.fstype == "cgroup2" and mount.target == MOUNT_POINT:
-            v2 = ("v2", mount.root, mount.target)
+            v2 = (V2, mount.root, mount.target)
         elif mount.fstype == "cgroup" and "devices" in mount.features:
-            v1 = ("v1", mount.root, mount.target)
+            v1 = (V1, mount.root, mount.target)
     return v2 or v1
 
 
@@ -160,7 +170,7 @@ def _name(cgroup_file: bytes, version: str) -> str | None:
     for line in cgroup_file.split(b"\n"):
         number, _, rest = line.partition(b":")
         controllers, _, name = rest.partition(b":")
-        if version == "v2":
+        if version == V2:
             wanted = number == b"0" and not controllers
         else:
             wanted = b"devices" in controllers.split(b",")

@@ -271,8 +271,10 @@ class Plugin:
         self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
-        metrics = self._loaded.configuration.own.metrics
-        await self._measuring.offered(metrics, self._look, offered, unhealthy)
+        self._told.isolated(offered, outcome.bounds)
+        own = self._loaded.configuration.own
+        guards = own.guard.ends_processes
+        await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)
         self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
+from gpuhook.kubernetes import sharing_words
 from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.metrics import holders
 
@@ -30,6 +31,7 @@ class TurnNews:
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
+        self._isolation: frozenset[sharing_words.Told] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
@@ -111,6 +113,14 @@ class TurnNews:
         self._unhealthy = frozenset(unhealthy)
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
+
+    def isolated(self, resources: tuple[Resource, ...], bounds: Mapping[str, str]) -> None:
+        """Tell what is isolated for those who share, and what is not, as far as that is new."""
+        told = sharing_words.of(resources, bounds)
+        for one in told:
+            if one not in self._isolation:
+                self._news.log.info("sharing", **one.fields())
+        self._isolation = frozenset(told)
 
     def _counted(self, counts: dict[str, tuple[int, int]]) -> None:
         before, self._counts = self._counts, counts

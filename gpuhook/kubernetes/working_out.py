@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpuhook.kubernetes import driver_limits
 from gpuhook.kubernetes.allocation import context, extra_devices
 from gpuhook.kubernetes.allocation.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
-from gpuhook.kubernetes.offer import preferred, resources
+from gpuhook.kubernetes.offer import memory_bounds, preferred, resources
 from gpuhook.kubernetes.offer.resources import Offer
 
 TYPE_CHECKING = False
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.mps_keeping import MpsKeeping
     from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.offer.devices import Resource
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
 
-    `written` are the CDI specs that are new or changed.
+    `written` are the CDI specs that are new or changed. `bounds` is who bounds the memory of those
+    who share a device, by its UUID.
     """
 
     offer: Offer = field(default_factory=lambda: Offer((), ()))
@@ -35,6 +38,7 @@ class Outcome:
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
+    bounds: dict[str, str] = field(default_factory=dict)
 
 
 def worked_out(
@@ -55,7 +59,21 @@ def worked_out(
     losses = {gpu.loss for gpu in look.node.gpus}  # which the book of their health tells of
     told = (warning for warning in look.node.warnings if warning not in losses)
     warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
-    return Outcome(offer, made, mps, unusable, warnings, specs.written)
+    bounds = _bounds(offer.resources, configuration, look)
+    return Outcome(offer, made, mps, unusable, warnings, specs.written, bounds)
+
+
+def _bounds(
+    offered: tuple[Resource, ...], configuration: Configuration, look: Look
+) -> dict[str, str]:
+    library = None if look.is_dump else look.seen.driver.nvml
+    driver = any(resource.memory for resource in offered) and driver_limits.held(library)
+    guard = configuration.own.guard.ends_processes
+    return {
+        device.uuid: memory_bounds.bound(resource, device, driver=driver, guard=guard)
+        for resource in offered
+        for device in resource.devices
+    }
 
 
 def _specs(

@@ -11,7 +11,8 @@ import os
 
 from gpuhook import files
 from gpuhook.container import ledger
-from gpuhook.kubernetes.metrics.container_memory import Entry
+from gpuhook.kubernetes.metrics.container_memory import Entry, Limit
+from gpuhook.vendors.nvidia.isolation import BY_DRIVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _entry(found: dict[str, Any]) -> Entry:
     namespace, pod, container = (
         str(found.get(key) or "") for key in ("namespace", "pod", "container")
     )
-    return Entry(found["id"], namespace, pod, container, _units(found))
+    return Entry(found["id"], namespace, pod, container, _units(found), _memory(found))
 
 
 def _units(found: dict[str, Any]) -> tuple[str, ...]:
@@ -49,6 +50,22 @@ def _units(found: dict[str, Any]) -> tuple[str, ...]:
     devices = (name.rpartition("=")[2] for name in _strings(found.get("devices")))
     shared = {replica.partition("::")[0] for replica in replicas}
     return (*replicas, *(device for device in devices if device not in shared))
+
+
+def _memory(found: dict[str, Any]) -> tuple[Limit, ...]:
+    """Return the limits of its memory, the form of which is told in container/ledger.py."""
+    records = found.get("memory")
+    limits = (_limit(one) for one in records) if isinstance(records, list) else ()
+    return tuple(limit for limit in limits if limit is not None)
+
+
+def _limit(record: object) -> Limit | None:
+    if not isinstance(record, dict):
+        return None
+    device, hard, soft = (record.get(key) for key in ("device", "hard", "soft"))
+    if not (isinstance(device, str) and isinstance(hard, int) and isinstance(soft, int)):
+        return None
+    return Limit(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
 
 
 def _strings(found: object) -> list[str]:
