@@ -3,9 +3,9 @@
 
 Pure. Three witnesses are put together, each of which may be missing: the driver says which
 process uses how much, the process's cgroup says which container it is in, and the ledger and the
-kubelet say which container holds which unit. A fair share is a unit's part of its device, the
-memory divided by the units of that device. A limit is what the ledger says was set or granted,
-else that of the units that the kubelet says are held.
+kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
+limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
+says was set or granted, else that of the units that the kubelet says are held.
 """
 
 from __future__ import annotations
@@ -108,14 +108,10 @@ def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, 
     """Return the share of each unit; `guards`: the plugin acts on who is above a limit."""
     found: dict[str, Share] = {}
     for resource in resources:
-        counts: dict[str, int] = {}
-        for unit in resource.units:
-            counts[unit.device.uuid] = counts.get(unit.device.uuid, 0) + 1
-        of = {
-            device.uuid: _share(resource, device, counts[device.uuid], guards=guards)
-            for device in resource.devices
-        }
-        found |= {unit.id: of[unit.device.uuid] for unit in resource.units}
+        for device in resource.devices:
+            ids = resource.index.ids[device.uuid]
+            share = _share(resource, device, len(ids), guards=guards)
+            found |= dict.fromkeys(ids, share)
     return found
 
 
@@ -125,7 +121,7 @@ def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> S
     if memory is None:
         return Share(device.uuid, fair)
     by = memory_bounds.bound(resource, device, driver=False, guard=guards)
-    return Share(device.uuid, fair, memory.hard, memory.soft, by)
+    return Share(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 
 def told(

@@ -56,7 +56,7 @@ GAUGES = {
     ),
     "gpuhook_container_memory_fair_share_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU divided by its replicas, times those that the container holds",
+        "What is kept of the GPU for a unit, or its part of it, times those that are held",
     ),
     "gpuhook_container_memory_limit_bytes": (
         (*_OF_CONTAINER, "by"),
