@@ -123,4 +123,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: this NVML makes no event set: {reason}",
         "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
     ),
+    "GH1256": (
+        DriverError,
+        "the driver has not answered within {seconds} seconds when it was to limit memory",
+        "run nvidia-smi on the host: when that hangs too, dmesg | grep NVRM tells why",
+    ),
+    "GH1257": (
+        DriverError,
+        "limiting memory through the driver's library failed: {how}",
+        "run nvidia-smi on the host: when that fails too, reinstall the driver",
+    ),
 }
