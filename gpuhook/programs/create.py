@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Create:
     """One create: the call, and how this node grants.
 
-    `launcher` is the path of our program that the engine has called. `trouble` is what is wrong with
-    the settings: no GPU is given under an unknown policy.
+    `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
+    with the settings: no GPU is given under an unknown policy.
     """
 
     def __init__(
