@@ -162,4 +162,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "no memory limit can be set or read on the GPU {uuid}: {reason}",
         "compare with nvidia-smi -L on the host; dmesg | grep NVRM tells why a GPU is lost",
     ),
+    "GH1256": (
+        DriverError,
+        "the driver has not answered within {seconds} seconds when it was to limit memory",
+        "run nvidia-smi on the host: when that hangs too, dmesg | grep NVRM tells why",
+    ),
+    "GH1257": (
+        DriverError,
+        "limiting memory through the driver's library failed: {how}",
+        "run nvidia-smi on the host: when that fails too, reinstall the driver",
+    ),
 }

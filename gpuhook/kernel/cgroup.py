@@ -155,6 +155,30 @@ def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
         os.close(fd)
 
 
+def hierarchy(mounts: bytes | None = None) -> str | None:
+    """Return "v2" where that is what is mounted at /sys/fs/cgroup, else "v1"; None for neither."""
+    mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
+    return None if mounted is None else mounted[0]
+
+
+def name_of(cgroup_file: bytes) -> str | None:
+    """Return the name of the v2 cgroup in a /proc/PID/cgroup, None where there is none."""
+    return _name(cgroup_file, "v2")
+
+
+def processes(path: str) -> list[int]:
+    """Return the pids in a v2 cgroup, without those below it; 0 is one that we cannot see.
+
+    Raises OSError.
+    """
+    return [int(line) for line in files.read(f"{path}/cgroup.procs", _LIMIT).split()]
+
+
+def is_populated(path: str) -> bool:
+    """Return whether a process is in a v2 cgroup or below it; raises OSError."""
+    return b"populated 1" in files.read(f"{path}/cgroup.events", _LIMIT)
+
+
 def _mounted(content: bytes) -> tuple[str, str, str] | None:
     """Return version, root and mount point of the hierarchy that decides on devices."""
     v1 = v2 = None
