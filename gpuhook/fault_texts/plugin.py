@@ -244,9 +244,29 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1877": (
         HostError,
         "the compute mode of {uuid} cannot be set to {mode}: {reason}",
-        "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
     ),
-    # GH1880 to GH1889: labels.
+    # GH1880 to GH1884: time slices, compute modes.
+    "GH1880": (
+        HostError,
+        "no {kind} is set, as what a GPU had before cannot be noted in {path}: {reason}",
+        "the state directory must be writable: mount /run/gpuhook into the plugin's container",
+    ),
+    "GH1881": (
+        DriverError,
+        "the {kind} of {uuid} stays {ours} and is not {before} again, as before: {reason}",
+        "it is tried again at each look at the node; a reboot puts it back, too",
+    ),
+    "GH1882": (
+        FileError,
+        "{resource}: {key} is nothing for {uuid}, an instance: a GPU in MIG mode has none to set",
+        "name other devices in the entry, or take {key} away",
+    ),
+    "GH1883": (
+        FileError,
+        "{resource}: computeMode is nothing for {uuid}: the daemon of MPS sets the mode",
+        "take computeMode away from the entries of sharing.mps",
+    ),
     # GH1890 to GH1899: metrics.
     "GH1890": (
         HostError,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a configuration and a look at the node to what is offered and how it is handed over.
 
-This writes the CDI specs and starts MPS daemons, so it blocks: the plugin calls it in a thread.
+This writes the CDI specs, starts MPS daemons and sets policies of GPUs, so it blocks: the plugin
+calls it in a thread.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gpuhook.kubernetes.allocation.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
 from gpuhook.kubernetes.offer import memory_bounds, preferred, resources
 from gpuhook.kubernetes.offer.resources import Offer
+from gpuhook.kubernetes.policy_keeping import PolicyState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.mps_keeping import MpsKeeping
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.offer.devices import Resource
+    from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Outcome:
     offer: Offer = field(default_factory=lambda: Offer((), ()))
     context: Context = field(default_factory=Context)
     mps: MpsState = field(default_factory=MpsState)
+    policies: PolicyState = field(default_factory=PolicyState)
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
@@ -42,13 +46,19 @@ class Outcome:
 
 
 def worked_out(
-    launch: Launch, configuration: Configuration, look: Look, keeping: MpsKeeping
+    launch: Launch,
+    configuration: Configuration,
+    look: Look,
+    keeping: MpsKeeping,
+    policy_keeping: PolicyKeeping,
 ) -> Outcome:
     """Return what the node offers. Raises GpuhookError where the two contradict each other."""
     offer = resources.offered(look.node, configuration)
     extras = extra_devices.find(configuration, look.places)
     specs = _specs(launch, configuration, look, extras)
+    policy_keeping.leave(offer.resources, look)
     mps = keeping.keep(offer.resources, configuration.flags.mps_root, look)
+    policies = policy_keeping.keep(offer.resources, look)
     made = context.context(configuration, look.node, specs, extras, mps.given)
     for resource in offer.resources:
         preferred.prepare(resource, look.topology)
@@ -60,7 +70,7 @@ def worked_out(
     told = (warning for warning in look.node.warnings if warning not in losses)
     warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
     bounds = _bounds(offer.resources, configuration, look)
-    return Outcome(offer, made, mps, unusable, warnings, specs.written, bounds)
+    return Outcome(offer, made, mps, policies, unusable, warnings, specs.written, bounds)
 
 
 def _bounds(
