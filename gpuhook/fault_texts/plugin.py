@@ -223,7 +223,22 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the compute mode of {uuid} cannot be set to {mode}: {reason}",
         "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
     ),
-    # GH1880 to GH1889: labels.
+    # GH1880 to GH1884: labels. GH1885 to GH1889: the guard.
+    "GH1885": (
+        HostError,
+        "memory limits that no driver holds are not watched: {reason}",
+        "run the plugin's pod with hostPID: the driver tells the pids of the host",
+    ),
+    "GH1886": (
+        HostError,
+        "process {pid}, which is to end for its container's memory limit, gets no signal: {reason}",
+        "give the plugin's container the capability KILL, on Linux 5.3 or later",
+    ),
+    "GH1887": (
+        HostError,
+        "the driver has not told for {seconds} seconds who uses its GPUs: no limit is watched",
+        "see with `nvidia-smi` whether it answers; it is not asked again before it does",
+    ),
     # GH1890 to GH1899: metrics.
     "GH1890": (
         HostError,
