@@ -267,6 +267,22 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{resource}: computeMode is nothing for {uuid}: the daemon of MPS sets the mode",
         "take computeMode away from the entries of sharing.mps",
     ),
+    # GH1885 to GH1889: the guard.
+    "GH1885": (
+        HostError,
+        "memory limits that no driver holds are not watched: {reason}",
+        "run the plugin's pod with hostPID: the driver tells the pids of the host",
+    ),
+    "GH1886": (
+        HostError,
+        "process {pid}, which is to end for its container's memory limit, gets no signal: {reason}",
+        "give the plugin's container the capability KILL, on Linux 5.3 or later",
+    ),
+    "GH1887": (
+        HostError,
+        "the driver has not told for {seconds} seconds who uses its GPUs: no limit is watched",
+        "see with `nvidia-smi` whether it answers; it is not asked again before it does",
+    ),
     # GH1890 to GH1899: metrics.
     "GH1890": (
         HostError,

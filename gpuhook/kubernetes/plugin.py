@@ -18,6 +18,7 @@ from gpuhook.kubernetes.allocation.context import with_health
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.config import source as config_source
 from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.guarding import Guarding
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
 from gpuhook.kubernetes.measuring import Measuring
@@ -27,7 +28,7 @@ from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 from gpuhook.kubernetes.serving.observer import Log
-from gpuhook.kubernetes.serving.observers import all_of
+from gpuhook.kubernetes.serving.observers import all_of, on_allocate
 from gpuhook.kubernetes.serving.serving import Serving
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.kubernetes.turn_news import TurnNews
@@ -127,11 +128,18 @@ class Plugin:
             keeps=launch.inventory is None,
         )
         self._answering = Answering(Known(self._look.topology), self._free_memory)
+        self._guarding = Guarding(
+            own.guard,
+            launch.pod_resources_socket,
+            news,
+            self._observations,
+            keeps=launch.inventory is None,
+        )
         self._serving = Serving(
             launch.plugin_directory,
             launch.kubelet_socket,
             self._answering,
-            all_of(Log(), self._observations),
+            all_of(Log(), self._observations, on_allocate(self._guarding.allocated)),
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
@@ -158,6 +166,7 @@ class Plugin:
         """Withdraw what is offered, in order, and stop."""
         self._lookout.stop()
         await self._serving.stop()
+        await self._guarding.end()
         await self._put_back()
         await self._monitoring.end()
         await self._labelling.end(self._loaded.configuration)
@@ -222,6 +231,7 @@ class Plugin:
             self._told.configured(loaded)
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
+            self._guarding.configured(loaded.configuration.own.guard)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
         else:
             self._told.read(loaded)
@@ -291,11 +301,13 @@ class Plugin:
         own = self._loaded.configuration.own
         guards = own.guard.ends_processes
         await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)
+        self._guarding.offered(self._look, offered)
         self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:
         """Look at what tells of a change without being asked."""
         self._monitoring.polled()
+        self._guarding.polled()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)
 

@@ -18,23 +18,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.kubernetes.metrics.container_memory import Names
+
 _MOST = 4096
 
 
 def read() -> dict[str, Entry]:
     """Return what the ledger says of each container, by id; of several of one id, the youngest."""
+    return {entry["id"]: _entry(entry) for entry in documents()}
+
+
+def documents() -> list[dict[str, Any]]:
+    """Return the entries of the ledger as they are, oldest first."""
     directory = ledger.directory()
     try:
-        names = sorted(os.listdir(directory))[:_MOST]
+        listed = sorted(os.listdir(directory))[:_MOST]
     except OSError:
-        return {}
+        return []
     entries = [
         entry
-        for name in names
+        for name in listed
         if name.endswith(".json") and not files.is_temporary(name)
         if (entry := ledger.entry_at(os.path.join(directory, name))) is not None
     ]
-    return {entry["id"]: _entry(entry) for entry in sorted(entries, key=lambda one: one["since"])}
+    return sorted(entries, key=lambda one: one["since"])
+
+
+def names(entry: dict[str, Any]) -> Names:
+    """Return how the container of an entry is called: outside of Kubernetes by its id."""
+    return _entry(entry).names
 
 
 def _entry(found: dict[str, Any]) -> Entry:

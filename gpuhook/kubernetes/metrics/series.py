@@ -85,6 +85,7 @@ COUNTERS = {
     "troubles": "What went wrong and was got over",
     "config_reloads": "Looks at a configuration that had changed",
     "xid": "XIDs of the driver",
+    "guard_actions": "What was done about containers above the memory limit that they hold",
 }
 HISTOGRAMS = {
     "allocate": "Time to answer Allocate",
