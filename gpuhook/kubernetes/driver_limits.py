@@ -12,7 +12,7 @@ def held(library: str | None) -> bool:
     A container's view of /sys/fs/cgroup is of the host's version, so this is true of the node also
     where the plugin runs in a pod. Without a library nothing is held.
     """
-    if library is None or cgroup.version() != cgroup.V2:
+    if library is None or cgroup.hierarchy() != cgroup.V2:
         return False
     from gpuhook.vendors.nvidia import memory_limits
 

@@ -17,4 +17,4 @@ def reason_to_skip(library: str, version: str | None = None) -> str | None:
     """
     if not memory_limits.supported(library):
         return TOO_OLD
-    return None if (version or cgroup.version()) == cgroup.V2 else CGROUP_V1
+    return None if (version or cgroup.hierarchy()) == cgroup.V2 else CGROUP_V1

@@ -18,7 +18,7 @@ V1 = b"31 23 0:27 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
 )
 def test_the_version_of_the_hierarchy(mounts: bytes, version: str | None) -> None:
     """What is mounted at /sys/fs/cgroup tells, or where devices are decided on."""
-    assert cgroup.version(mounts) == version
+    assert cgroup.hierarchy(mounts) == version
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_both_are_needed(
     monkeypatch: pytest.MonkeyPatch, version: str | None, has_call: bool, held: bool
 ) -> None:
     """A driver that is too old, or cgroups of version 1, hold nobody to anything."""
-    monkeypatch.setattr(cgroup, "version", lambda: version)
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: version)
     monkeypatch.setattr(memory_limits, "supported", lambda library: has_call)
     assert driver_limits.held("/lib/libnvidia-ml.so.1") is held
 

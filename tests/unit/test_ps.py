@@ -82,7 +82,8 @@ def test_two_containers_on_one_gpu(place: Path) -> None:
     assert [c["replicas"] for c in found] == [[f"{UUIDS[0]}::0"], [f"{UUIDS[0]}::1"]]
     assert [c["gpus"] for c in found] == [[UUIDS[0]], [UUIDS[0]]]
     header, first, second = ps().stdout.splitlines()
-    assert header.split() == ["CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "ROUTE", "SINCE"]
+    columns = ["CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "LIMIT", "ROUTE", "SINCE"]
+    assert header.split() == columns
     assert first.split()[:3] == ["one", "train-0", "ml"]
     assert second.split()[:3] == ["two", "-", "-"]
     assert first.endswith(" ago")

@@ -9,7 +9,7 @@ fault-isolation between replicas"), of compute preemption (from Pascal on); nvml
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # How a device is shared, and who bounds the memory of those who share it.
 EXCLUSIVE, TIME_SLICING, MPS, MEMORY_UNITS = "none", "time-slicing", "mps", "memory-units"
@@ -48,7 +48,10 @@ def of(
     `is_oversubscribed`: the limits add up to more than the device has.
     """
     if sharing == EXCLUSIVE:
-        return _INSTANCE if is_mig else _WHOLE
+        alone = _INSTANCE if is_mig else _WHOLE
+        # A limit on a GPU that nobody else has holds all the same: somebody has set it.
+        is_limited = memory_by == BY_DRIVER
+        return replace(alone, memory=_MEMORY[BY_DRIVER]) if is_limited else alone
     kept = _KEPT[memory_by]
     if is_oversubscribed and memory_by != BY_NOBODY:
         kept = _OVERSUBSCRIBED
@@ -96,7 +99,7 @@ _TIME = {
     MEMORY_UNITS: "time: the more neighbours are busy, the less",
 }
 _KEPT = {
-    BY_DRIVER: "memory: the limit stays, and what it says is free for it",
+    BY_DRIVER: "memory: the limit stays, and what is guaranteed of it is free",
     BY_GUARD: "memory: the limit stays, but a neighbour above its own may have taken it",
     BY_MPS: "memory: the limit stays, and is free unless neighbours have several processes",
     BY_HARDWARE: "memory: it never changes",

@@ -65,6 +65,20 @@ def nvml() -> str:
     return found if isinstance(found, str) and os.path.isfile(found) else ""
 
 
+def turns() -> dict[str, dict[str, str]]:
+    """Return the time slice and the compute mode of each GPU by UUID, as far as they are known."""
+    keys = ("time_slice", "compute_mode")
+    return {
+        str(gpu.get("uuid")): {key: gpu[key] for key in keys if _is_known(gpu.get(key))}
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict)
+    }
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, str) and value != "unknown"
+
+
 def _instances(instances: list[Any]) -> dict[str, str]:
     known = [one for one in instances if isinstance(one, dict)]
     return {
