@@ -114,6 +114,38 @@ def _is_ours(name: str, version: str) -> bool:
     return name in ("/", _name(files.read("/proc/self/cgroup", _LIMIT), version))
 
 
+def own_cgroups(upwards: list[str]) -> list[str]:
+    """Return the cgroups of a container out of a process's and those above it.
+
+    It is where the runtime has put the process, and the scope around it where that is crun's. A
+    scope further up is somebody else's, another container's or a login session's.
+    """
+    return upwards[: 2 if upwards[0].endswith(_SUBGROUP) else 1]
+
+
+def devices_list(path: str) -> list[str]:
+    """Return the lines of a v1 cgroup's devices.list; raises OSError."""
+    return files.read(f"{path}/devices.list", _LIMIT).decode("ascii", "replace").splitlines()
+
+
+def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
+    """Write rules such as "c 195:0 rw" to a v1 cgroup's devices.allow or devices.deny.
+
+    Raises OSError, the file and the rule in it.
+    """
+    name = f"{path}/devices.{'allow' if allow else 'deny'}"
+    fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for line in lines:
+            try:
+                os.write(fd, line.encode())  # one rule a write: devices.rst
+            except OSError as error:
+                reason = _V1_REASONS.get(error.errno or 0) or error.strerror
+                raise OSError(error.errno, f"{line}: {reason}", name) from error
+    finally:
+        os.close(fd)
+
+
 def hierarchy(mounts: bytes | None = None) -> str | None:
     """Return V2 where that is what is mounted at /sys/fs/cgroup, else V1; None for neither."""
     mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
