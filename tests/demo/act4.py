@@ -8,13 +8,15 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from tests.contract import kubelet_side, roots
+from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
-from tests.contract.live import Live, started
+from tests.contract.live import Live
 from tests.contract.product import Product
-from tests.contract.runtimes import settled
+from tests.contract.runtimes import lifecycle, settled
 from tests.demo.act2 import GPU, Rows, soon
 from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
@@ -79,6 +81,7 @@ def play(page: Page, product: Product, place: Path) -> bool:
 @contextmanager
 def set_up(product: Product, place: Path, *, is_new: bool) -> Iterator[Node]:
     """Give a node with a driver that holds limits, or with one from before those."""
+    place.mkdir(parents=True)
     simulated = make_node(place / "node", "t4", memory_limits=is_new)
     settings = {"limits": {"onFailure": "start"}}
     made = replace(product, place=place / "product", node=simulated, settings=settings)
@@ -119,14 +122,24 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
         "io.kubernetes.cri.sandbox-namespace": "demo",
         "io.kubernetes.cri.container-name": NAME,
     }
-    command = ["/gpu-probe", "/gpu.sock", node.uuid, *words]
-    made = bundle(node.place / name / "bundle", root, command, annotations=told)
+    identity = sha256(name.encode()).hexdigest()  # and its cgroup's name, as with every engine
+    made = bundle(
+        node.place / name / "bundle",
+        root,
+        ["/gpu-probe", "/gpu.sock", node.uuid, *words],
+        annotations=told,
+        linux={"cgroupsPath": f"/{CGROUPS}/{identity}"},
+    )
     made.mount(node.memory.probe, "/gpu-probe")
     made.mount(node.memory.socket, "/gpu.sock")
     kubelet_side.hand(kubelet_side.read(given.response), made)
     node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
-    with started(made, node.product, ENGINE, CGROUP, node.product.runtime) as live:
-        yield live
+    runtime, env = [node.product.runtime], node.product.on(ENGINE)
+    with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:
+        created = container.create()
+        assert created.rc == 0, created
+        assert container.call("start").rc == 0
+        yield Live(container, made, node.product)
 
 
 def says(live: Live, text: str) -> bool:
@@ -175,8 +188,7 @@ def bounded(page: Page, node: Node) -> bool:
         )
         page.output(keeper.container.output)
         command(page, keeper, "ps")
-        state = str(keeper.bundle.path / "state")
-        shown = command(page, keeper, "limits", "show", keeper.id, "--state-root", state)
+        shown = command(page, keeper, "limits", "show")
         rows: Rows = [
             ("the plugin says that the driver bounds memory", by_driver),
             ("who asks for everything gets its share, and no more", failed),
