@@ -37,6 +37,11 @@ def nvidia_smi() -> Path:
     return _compiled("nvidia_smi.c", ("-static", "-s"))
 
 
+def gpu_probe() -> Path:
+    """Return a built static program that uses a simulated GPU's memory: see gpu_probe.c."""
+    return _compiled("gpu_probe.c", ("-static", "-s"))
+
+
 def _compiled(source: str, options: tuple[str, ...]) -> Path:
     stem = source.partition(".")[0]
     text = b"".join(path.read_bytes() for path in sorted(_HERE.glob(f"{stem}*.c")))

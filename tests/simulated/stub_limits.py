@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulated import stub_events
+from tests.simulated import cgroups, stub_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ class Kept:
 def kept(node: SimulatedNode) -> list[Kept]:
     """Return all limits that were set and not cleared, by path and UUID.
 
-    Those of cgroups that were removed are among them, as nobody asks for them any more.
+    Those of cgroups that are gone are none.
     """
     found = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
-    return sorted(found, key=lambda limit: (limit.path, limit.uuid))
+    living = [limit for limit in found if limit is not None and _is_there(limit)]
+    return sorted(living, key=lambda limit: (limit.path, limit.uuid))
 
 
 def fail_setting(node: SimulatedNode, uuid: str, error: int) -> None:
@@ -74,7 +75,18 @@ def _directory(node: SimulatedNode) -> Path:
     return Path(node.nvml_profile).with_name("nvml-stub.limits")
 
 
-def _read(path: Path) -> Kept:
-    uuid, _directory, inode = path.name.rsplit(".", 2)
-    hard, soft, _born, cgroup = path.read_text("utf-8").rstrip("\n").split(" ", 3)
+def _read(path: Path) -> Kept | None:
+    uuid, _device, inode = path.name.rsplit(".", 2)
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:  # cleared meanwhile
+        return None
+    hard, soft, _born, cgroup = text.rstrip("\n").split(" ", 3)
     return Kept(uuid, cgroup, int(inode), int(hard), int(soft))
+
+
+def _is_there(limit: Kept) -> bool:
+    """Return whether the limit's cgroup is there still, wherever it was mounted for who set it."""
+    parts = Path(limit.path).parts[1:]
+    at = [cgroups.mounted().joinpath(*parts[number:]) for number in range(len(parts) + 1)]
+    return any(cgroups.inode(path) == limit.inode for path in (Path(limit.path), *at))

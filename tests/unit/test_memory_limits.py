@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.simulated.node import SimulatedNode, make_node
 MIB = 1 << 20
 GIB = 1 << 30
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="setting limits is for root")
 
 
 @pytest.fixture
