@@ -35,19 +35,28 @@ _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
+class Has:
+    """The device nodes of a container, and the names of its devices."""
+
+    __slots__ = ("names", "nodes")
+
+    def __init__(self, nodes: list[str], names: list[str]) -> None:
+        self.nodes = nodes
+        self.names = names
+
+
 def add(
-    spec: dict[str, Any], names: Iterable[str], grants: Granting, launcher: str, root: str
+    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Let the limits of the container hold from its start on, or raise why they cannot.
 
-    `names` are those of its devices, `launcher` is the path of our own that the engine has called,
+    `has` is what it has of devices, `launcher` is the path of our own that the engine has called,
     `root` the runtime's state root. Returns the ledger's records, and the variables that were
     set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
     """
-    nodes = oci.device_paths(spec)
     policy = grants.settings.limits_on_failure
     try:
-        devices = limited.devices(nodes, names, lambda: grants.covered(nodes))
+        devices = limited.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)
         if limited.is_required(policy, is_asked=is_asked):
