@@ -28,6 +28,9 @@ SETTLED = 5.0  # seconds below its limit, after which a container's mark goes; t
 TERM, END, FAILED = signal.SIGTERM.name, signal.SIGKILL.name, ""  # what was sent; nothing could be
 
 
+_MOST_SENT = 64  # that are remembered
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A process that uses a device. `memory` in bytes; None: nobody knows, so it is not counted.
@@ -147,7 +150,8 @@ def judged(marks: Mapping[Key, Mark], sight: Sight, settings: Guard) -> Verdict:
         if before is None:
             began.append(mark)
         order = _order(mark, of_container(sight, key) or [], settings) if share else None
-        if order is not None and all(order.user.pid != other.user.pid for other in orders):
+        # One at a time: the end of one process may be enough on all devices of its container.
+        if order is not None and all(key[0] != other.share.container for other in orders):
             orders.append(order)
     return Verdict(found, tuple(began), tuple(ended), tuple(orders))
 
@@ -232,10 +236,15 @@ def _waiting(mark: Mark, users: list[User]) -> tuple[Sent, User] | None:
     return next(((last, user) for user in users if last.is_to(user)), None)
 
 
-def acted(mark: Mark, order: Order, sent: str, now: float) -> Mark:
-    """Return the mark after an order was carried out; `sent` FAILED: it may not be, ever."""
-    done = Sent(order.user.pid, order.user.started, sent, now)
-    return replace(mark, spent=0.0, sent=(*mark.sent, done)[-_MOST_SENT:])
+def acted(marks: Mapping[Key, Mark], sight: Sight, order: Order, sent: str) -> dict[Key, Mark]:
+    """Return the marks after an order was carried out; `sent` FAILED: it may not be, ever.
 
-
-_MOST_SENT = 64
+    The process gives up all of its devices, so the clocks of all of them start anew.
+    """
+    user = order.user
+    done = Sent(user.pid, user.started, sent, sight.now)
+    found = dict(marks)
+    for key, mark in marks.items():
+        if key[0] == user.container and any(map(done.is_to, of_container(sight, key) or ())):
+            found[key] = replace(mark, spent=0.0, sent=(*mark.sent, done)[-_MOST_SENT:])
+    return found

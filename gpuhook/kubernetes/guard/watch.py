@@ -115,7 +115,7 @@ class Watch:
         sight = Sight(found.shares, found.users, self._now(), elapsed)
         verdict = judgement.judged(self._marks, sight, settings)
         self._marks = dict(verdict.marks)
-        sent, failed = self._act(verdict.orders, question, driver, holding)
+        sent, failed = self._act(verdict.orders, sight, question, holding.known)
         return Round(
             is_needed=True,
             is_near=bool(self._marks) or pace.is_near(sight),
@@ -129,20 +129,20 @@ class Watch:
         )
 
     def _act(
-        self, orders: Iterable[Order], question: Question, driver: Driver, holding: Holding
+        self, orders: Iterable[Order], sight: Sight, question: Question, known: frozenset[str]
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
-        for order in orders:
+        for order in orders if question.driver is not None else ():
             device = order.share.device
             target = question.targets.get(device, Target(device, device))
             try:
                 was_sent = acting.carried_out(
                     order,
-                    driver,
+                    question.driver,
                     self._kernel,
                     target,
-                    known=holding.known,
+                    known=known,
                     is_wanted=partial(self._wants, order.signal),
                 )
             except GpuhookError as error:
@@ -153,8 +153,7 @@ class Watch:
                     continue  # the next look sees what there is instead
                 sent.append(order)
                 what = order.signal
-            mark = self._marks[order.share.key]
-            self._marks[order.share.key] = judgement.acted(mark, order, what, self._now())
+            self._marks = judgement.acted(self._marks, sight, order, what)
         return sent, failed
 
     def _wants(self, name: str) -> bool:
