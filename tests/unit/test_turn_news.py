@@ -9,6 +9,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, SharedResource
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.offer.devices import Unit, UnitMemory
 from gpuhook.kubernetes.offer.resources import Offer
@@ -16,8 +17,9 @@ from gpuhook.kubernetes.turn_news import TurnNews
 from gpuhook.kubernetes.working_out import Outcome
 from gpuhook.logs import logger
 from tests.kubelet.plugin import resource
+from tests.unit.offering import GPU, T4, offer
 
-GPU = resource().devices[0]
+DEVICE = resource().devices[0]
 OFFER = Offer((resource(),), ())
 
 
@@ -54,7 +56,7 @@ def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
 
 def test_devices_that_differ_have_lines_of_their_own() -> None:
     """Where one GPU has limits and another has none, each line names its devices."""
-    other = replace(GPU, uuid="GPU-other", index="7")
+    other = replace(DEVICE, uuid="GPU-other", index="7")
     units = (*resource().units, Unit("GPU-other::0", other, 0))
     shared = replace(resource(), units=units, sharing="time-slicing")
     with capture_logs() as lines:
@@ -62,3 +64,17 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
     assert [line["devices"] for line in lines][-1] == ["7"]
     assert "GPU" not in str(lines[0]["devices"])
     assert len(lines) == 2
+
+
+def test_units_of_another_size_are_told_once() -> None:
+    def offered(size: int) -> Outcome:
+        entry = SharedResource(GPU, rename="nvidia.com/gpumem", unit=size)
+        return Outcome(offer(T4, entry, strategy=MEMORY_UNITS))
+
+    with capture_logs() as lines:
+        told = TurnNews(News(logger()), "/none")
+        for size in (1 << 30, 1 << 30, 512 << 20, 512 << 20):
+            told.worked_out(offered(size))
+    (line,) = lines
+    assert line["reason"] == "UnitsResized"
+    assert "a unit of nvidia.com/gpumem is 512 MiB now, and was 1024 MiB" in line["event"]
