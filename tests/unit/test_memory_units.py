@@ -240,6 +240,14 @@ def test_labels_tell_the_size_of_a_unit() -> None:
     assert told["product"] == "Tesla-T4"  # the resource's name tells of the sharing
 
 
+def test_labels_tell_of_one_replica_that_is_not_all_of_its_card() -> None:
+    entry = SharedResource(GPU, replica_memory=10 << 30)
+    (group,) = groups(T4, offer(T4, entry).resources, configured(entry))
+    told = group.labels()
+    assert (told["replicas"], told["replica-memory"], told["memory"]) == ("1", "10240", "15360")
+    assert (told["sharing-strategy"], told["product"]) == ("time-slicing", "Tesla-T4-SHARED")
+
+
 def test_fair_share_of_a_unit_is_its_size() -> None:
     told = {(share.device, share.fair) for share in shares([resource(8, 4)]).values()}
     assert told == {("GPU-0", GIB), ("GPU-1", GIB)}
