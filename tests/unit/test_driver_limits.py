@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpuhook.kernel import cgroup
@@ -37,3 +39,9 @@ def test_both_are_needed(
 def test_without_a_driver() -> None:
     """There is nobody to hold anything."""
     assert driver_limits.held(None) is False
+
+
+def test_a_library_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A driver that is being replaced holds nobody, and keeps nothing else from being offered."""
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
+    assert driver_limits.held(str(tmp_path / "libnvidia-ml.so.1")) is False
