@@ -51,6 +51,17 @@ def granted(resource: Resource, units: Sequence[Unit]) -> Allocation:
     return Allocation(envs=_variables(found, units), mounts=tuple(mounts))
 
 
+def hinted(resource: Resource, units: Sequence[Unit]) -> Allocation:
+    """Return the variable that has the runtime tell frameworks of the limits, if it is wanted.
+
+    The frameworks' own variables are the runtime's to set: from here they would replace those of
+    the image.
+    """
+    entries = (resource.entries.get(unit.device.uuid) for unit in units)
+    names = dict.fromkeys(name for entry in entries if entry is not None for name in entry.hints)
+    return Allocation(envs={VOCABULARY.hints_env: ",".join(names)} if names else {})
+
+
 def _variables(found: list[MemoryLimit], units: Sequence[Unit]) -> dict[str, str]:
     devices = {unit.device.uuid for unit in units}
     values = {(limit.hard // MIB, limit.soft // MIB) for limit in found}
