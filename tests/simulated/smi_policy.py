@@ -67,7 +67,7 @@ def main() -> int:
     with open(f"{BESIDE}.calls", "a", encoding="utf-8") as calls:
         calls.write(f"{' '.join(arguments)} LD_PRELOAD={os.environ.get('LD_PRELOAD', '')}\n")
     if mood == "hanging":
-        time.sleep(3600)
+        time.sleep(60)
     if mood == "broken":
         print("Unable to determine the device handle for GPU0: Unknown Error")
         return 255
