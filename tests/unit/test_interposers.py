@@ -42,9 +42,7 @@ def shared(*replicas: int, interposer: str | None = "quota", **fields: object) -
     entry = SharedResource(made.name, 4, interposer=interposer, **fields)  # type: ignore[arg-type]
     uuids = [device.uuid for device in made.devices]
     limit = UnitMemory(1000 * MIB, 1000 * MIB)
-    return replace(
-        made, memory=dict.fromkeys(uuids, limit), entries=dict.fromkeys(uuids, entry)
-    )
+    return replace(made, memory=dict.fromkeys(uuids, limit), entries=dict.fromkeys(uuids, entry))
 
 
 def code(resource: Resource, ids: list[str], context: Context) -> str:
@@ -56,7 +54,7 @@ def code(resource: Resource, ids: list[str], context: Context) -> str:
 def test_placeholders_are_the_container_s_share() -> None:
     resource = shared(4)
     unit = resource.units[1]
-    given = interposers.of(resource, [unit], (SIMPLE,))
+    given = interposers.of(resource, {unit.device.uuid: 1}, (SIMPLE,))
     assert given.envs == {
         "LD_PRELOAD": "/opt/quota.so",
         "QUOTA": f"1000m of {1000 * MIB}, 1/4",
@@ -70,7 +68,7 @@ def test_placeholders_are_the_container_s_share() -> None:
 
 def test_two_replicas_of_a_device_have_the_sum() -> None:
     resource = shared(4)
-    given = interposers.of(resource, resource.units[:2], (SIMPLE,))
+    given = interposers.of(resource, {resource.devices[0].uuid: 2}, (SIMPLE,))
     assert given.envs["QUOTA"] == f"2000m of {2000 * MIB}, 1/4"
 
 

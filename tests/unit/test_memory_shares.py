@@ -139,8 +139,8 @@ def test_card_that_holds_no_replica_is_not_offered() -> None:
     assert counts(one(found)) == {LARGE: 3}
     assert found.warnings == (
         (
-            f"{GPU}: device 0 (Tesla T4) is not offered: its 15360 MiB, less 256 MiB of reserve, hold "
-            "no replica of 20480 MiB"
+            f"{GPU}: device 0 (Tesla T4) is not offered: its 15360 MiB, less 256 MiB of reserve, "
+            "hold no replica of 20480 MiB"
         ),
     )
 
@@ -179,8 +179,8 @@ def test_little_memory_for_a_context_is_warned_about() -> None:
     found = offer(T4, SharedResource(GPU, 48, memory=200 * MIB))
     assert found.warnings == (
         (
-            f"{GPU}: 48 replicas of Tesla T4 may have 200 MiB of memory each, and a CUDA context alone "
-            "takes 256 MiB: programs will not start"
+            f"{GPU}: 48 replicas of Tesla T4 may have 200 MiB of memory each, and a CUDA context "
+            "alone takes 256 MiB: programs will not start"
         ),
     )
 
@@ -260,8 +260,8 @@ def test_whole_card_is_never_offered_as_a_unit() -> None:
     assert counts(one(found)) == {SMALL: 14}
     assert found.warnings == (
         (
-            f"{GPU}: device 1 (NVIDIA H100 80GB HBM3) is not offered: no entry of sharing.memoryUnits "
-            "means it, and the others of that name are memory units"
+            f"{GPU}: device 1 (NVIDIA H100 80GB HBM3) is not offered: no entry of "
+            "sharing.memoryUnits means it, and the others of that name are memory units"
         ),
     )
     apart = offer(MIXED, units(GIB, devices=("0",)), strategy=MEMORY_UNITS)

@@ -12,6 +12,9 @@ its container, and an index may be another GPU's by then.
 from __future__ import annotations
 
 from binascii import crc32
+from collections import Counter
+from itertools import compress
+from operator import attrgetter
 
 from gpuhook.errors import fault
 from gpuhook.kubernetes.allocation import interposers, memory
@@ -24,7 +27,7 @@ from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from gpuhook.kubernetes.allocation.context import Context
     from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 IMEX_ENV = "NVIDIA_IMEX_CHANNELS"
 _ANNOTATION = "nvidia-device-plugin_"
 _NEAREST = 3
+_UUID = attrgetter("device.uuid")  # of a unit's device
 
 
 def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Allocation:
@@ -45,21 +49,24 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     units = chosen(resource, ids)
     if not units:
         return Allocation(envs={VOCABULARY.devices_env: "void"})
-    _require(resource, units, context)
-    devices = tuple({unit.device.uuid: unit.device for unit in units}.values())
+    counts = Counter(map(_UUID, units))
+    _require(resource, units, counts, context)
+    devices = tuple(device for device in resource.devices if device.uuid in counts)
     parts = [_STRATEGIES[name](devices, context) for name in context.strategies]
     parts.append(_features(context))
     if context.pass_device_specs and not set(context.strategies) <= set(CDI_STRATEGIES):
         parts.append(_nodes(devices, context))
     if resource.sharing == MPS:
         parts.append(context.mps[resource.name])
-    parts.append(memory.granted(resource, units))
-    held = [unit.id for unit in units if unit.replica is not None]
-    if held and resource.sharing != MEMORY_UNITS:  # of which there are thousands: the grant says it
+    parts.append(memory.granted(resource, counts))
+    # Of memory units there are thousands, and their grant says all.
+    named = () if resource.sharing == MEMORY_UNITS else units
+    held = [unit.id for unit in named if unit.replica is not None]
+    if held:
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
-    parts.append(memory.hinted(resource, units))
+    parts.append(memory.hinted(resource, counts))
     # First, as the variables that say what is granted are not an interposer's to change.
-    return merged([interposers.of(resource, units, context.interposers), *parts])
+    return merged([interposers.of(resource, counts, context.interposers), *parts])
 
 
 def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
@@ -70,7 +77,7 @@ def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
         unknown = next(identifier for identifier in asked if identifier not in known)
         nearest = ", ".join(_nearest(unknown, list(known))) or "none"
         raise fault("GH1850", id=unknown, resource=resource.name, nearest=nearest)
-    return [resource.units[position] for position in sorted(map(known.__getitem__, asked))]
+    return list(compress(resource.units, map(asked.__contains__, known)))
 
 
 def _nearest(unknown: str, known: list[str]) -> list[str]:
@@ -83,15 +90,15 @@ def _nearest(unknown: str, known: list[str]) -> list[str]:
     return sorted(known, key=lambda identifier: -alike(identifier))[:_NEAREST]
 
 
-def _require(resource: Resource, units: list[Unit], context: Context) -> None:
+def _require(
+    resource: Resource, units: list[Unit], devices: Collection[str], context: Context
+) -> None:
     """Raise the fault of a request that cannot be met, as allocate() says."""
     if resource.refuses_more_than_one and len(units) > 1:
         raise fault("GH1852", resource=resource.name, count=len(units))
-    if resource.sharing == MEMORY_UNITS:
-        uuids = dict.fromkeys(unit.device.uuid for unit in units)
-        if len(uuids) > 1:
-            raise one_device.split(resource, len(units), uuids)
-    for unit in units:
+    if resource.sharing == MEMORY_UNITS and len(devices) > 1:
+        raise one_device.split(resource, len(units), devices)
+    for unit in units if context.unhealthy else ():
         reason = context.unhealthy.get(unit.id) or context.unhealthy.get(unit.device.uuid)
         if reason:
             raise fault("GH1851", id=unit.id, resource=resource.name, reason=reason)
@@ -99,7 +106,7 @@ def _require(resource: Resource, units: list[Unit], context: Context) -> None:
         raise fault("GH1853", resource=resource.name, reason=context.blocked)
     if resource.sharing == MPS and resource.name not in context.mps:
         raise fault("GH1854", resource=resource.name)
-    interposers.require(resource, units, context.missing)
+    interposers.require(resource, devices, context.missing)
 
 
 def merged(parts: Sequence[Allocation]) -> Allocation:

@@ -18,33 +18,33 @@ from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mou
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.kubernetes.allocation.host_paths import Places
     from gpuhook.kubernetes.config.configuration import Interposer
-    from gpuhook.kubernetes.offer.devices import Resource, Unit
+    from gpuhook.kubernetes.offer.devices import Resource
 
 T = TypeVar("T")
 _LIMITS = ("{limitMiB}", "{limitBytes}")
 
 
 def of(
-    resource: Resource, units: Sequence[Unit], interposers: tuple[Interposer, ...]
+    resource: Resource, counts: Mapping[str, int], interposers: tuple[Interposer, ...]
 ) -> Allocation:
-    """Return what a container with `units` gets of the interposers of their devices.
+    """Return what a container gets of the interposers of its devices.
 
-    Raises GH1836 for an interposer that the configuration has not got, GH1838 where two devices of
-    the container would give one variable or mount two values, GH1839 where a limit is to be told
-    and there is none.
+    `counts` are its units, by the device's UUID. Raises GH1836 for an interposer that the
+    configuration has not got, GH1838 where two devices of the container would give one variable or
+    mount two values, GH1839 where a limit is to be told and there is none.
     """
     known = {interposer.name: interposer for interposer in interposers}
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
     nodes: dict[str, DeviceSpec] = {}
-    for uuid, name in _named(resource, units).items():
+    for uuid, name in _named(resource, counts).items():
         if name not in known:
             raise fault("GH1836", name=name, resource=resource.name)
-        filling = _Filling(name, resource, units, uuid)
+        filling = _Filling(name, resource, counts, uuid)
         for variable, value in known[name].env:
             filling.enter(envs, variable, filling.fill(value))
         for one in known[name].mounts:
@@ -55,9 +55,9 @@ def of(
     return Allocation(envs=envs, mounts=tuple(mounts.values()), devices=tuple(nodes.values()))
 
 
-def require(resource: Resource, units: Sequence[Unit], missing: Mapping[str, str]) -> None:
-    """Raise GH1837 if an interposer of these units is in `missing`, names and paths."""
-    for name in _named(resource, units).values():
+def require(resource: Resource, uuids: Iterable[str], missing: Mapping[str, str]) -> None:
+    """Raise GH1837 if an interposer of these devices is in `missing`, names and paths."""
+    for name in _named(resource, uuids).values():
         if name in missing:
             raise fault("GH1837", name=name, resource=resource.name, path=missing[name])
 
@@ -70,7 +70,7 @@ def missing(
     Only what this process can see of the host is looked at. A path with placeholders is of a
     container: the directory before the first of them is looked for.
     """
-    used = {name for one in resources for name in _named(one, one.units).values()}
+    used = {name for one in resources for name in _named(one, one.entries).values()}
     found: dict[str, str] = {}
     for interposer in interposers:
         if interposer.name not in used:
@@ -88,9 +88,8 @@ def _without_placeholders(path: str) -> str:
     return os.path.dirname(before) if brace else path
 
 
-def _named(resource: Resource, units: Sequence[Unit]) -> dict[str, str]:
-    """Return the interposers of the units' devices by UUID."""
-    uuids = dict.fromkeys(unit.device.uuid for unit in units)
+def _named(resource: Resource, uuids: Iterable[str]) -> dict[str, str]:
+    """Return the interposers of devices by UUID."""
     entries = {uuid: resource.entries.get(uuid) for uuid in uuids}
     return {uuid: entry.interposer for uuid, entry in entries.items() if entry and entry.interposer}
 
@@ -98,15 +97,15 @@ def _named(resource: Resource, units: Sequence[Unit]) -> dict[str, str]:
 class _Filling:
     """One device's values for the placeholders of its interposer."""
 
-    def __init__(self, name: str, resource: Resource, units: Sequence[Unit], uuid: str) -> None:
+    def __init__(self, name: str, resource: Resource, counts: Mapping[str, int], uuid: str) -> None:
         self._name = name
         self._resource = resource
         self._uuid = uuid
-        self._count = len({unit.device.uuid for unit in units})
-        device = next(unit.device for unit in units if unit.device.uuid == uuid)
+        self._count = len(counts)
+        device = next(device for device in resource.devices if device.uuid == uuid)
         replicas = Counter(unit.device.uuid for unit in resource.units)[uuid]
         self._values = {"{uuid}": uuid, "{index}": device.index, "{replicas}": str(replicas)}
-        for limit in memory.limits(resource, units):
+        for limit in memory.limits(resource, counts):
             if limit.device == uuid:
                 self._values["{limitMiB}"] = str(limit.hard // MIB)
                 self._values["{limitBytes}"] = str(limit.hard)

@@ -101,6 +101,11 @@ def shared(entry: Values, strategy: str) -> facts.SharedResource:
     return facts.SharedResource(**known)
 
 
+def guard(values: Values) -> facts.Guard:
+    """Return what the values of gpuhook.guard say."""
+    return facts.Guard(**_known({"guard": values}, "guard", "gpuhook.guard"))
+
+
 def interposer(entry: Values) -> facts.Interposer:
     """Return what the values of one entry of gpuhook.interposers say."""
     edits = entry["containerEdits"]
@@ -127,7 +132,7 @@ def _own(own: Values) -> facts.Own:
         **_known({"gpuhook": own}, "gpuhook"),
         health=facts.Health(**health),
         metrics=facts.Metrics(**_known(own, "metrics", "gpuhook.metrics")),
-        guard=facts.Guard(**_known(own, "guard", "gpuhook.guard")),
+        guard=guard(own.get("guard", {})),
         interposers=tuple(interposer(entry) for entry in own.get("interposers", ())),
     )
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.kubernetes.config import build
+from gpuhook.kubernetes.config import build, own_checks, sharing_checks
 from gpuhook.kubernetes.config.build import STRATEGIES
 from gpuhook.kubernetes.config.configuration import MOST_CLIENTS
 from gpuhook.kubernetes.config.findings import ERROR, WARNING
@@ -41,6 +41,8 @@ def check(document: Document) -> None:
         _check_mps(document)
     for key in strategies:
         _check_strategy(document, key)
+    sharing_checks.check(document)
+    own_checks.check(document)
     _check_host(document)
     _check_idle(document)
 

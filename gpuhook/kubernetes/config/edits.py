@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuhook.errors import printable
 from gpuhook.kubernetes.config.configuration import PLACEHOLDERS
 from gpuhook.kubernetes.config.nearest import nearest
-from gpuhook.kubernetes.config.values import Kind, Text, UnfitError, shown
+from gpuhook.kubernetes.config.values import Choices, Kind, Text, UnfitError, shown
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = Text(r"[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?", "a name of lower-case letters and digits")
-# The kubelet's mounts are private binds; it has no way to say nosuid or noexec.
-MOUNT_OPTIONS = ("ro", "rw", "bind", "rbind", "private", "rprivate")
 LISTED = "{" + "}, {".join(PLACEHOLDERS) + "}"
+# The kubelet's mounts are private binds; it has no way to say nosuid or noexec.
+_MOUNT_OPTIONS = ("ro", "rw", "bind", "rbind", "private", "rprivate")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _OWN = "GPUHOOK_"
@@ -30,6 +30,8 @@ _OF_THE_ANSWER = (
     _WORDS.memory_request_env,
     _WORDS.memory_limit_env,
     "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
     "NVIDIA_GDS",
     "NVIDIA_GDRCOPY",
     "NVIDIA_MOFED",
@@ -109,6 +111,20 @@ class ContainerPath(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class MountOptions(Kind):
+    """What a mount may do, as the options of mount(8) that the kubelet can carry."""
+
+    def of(self, value: object) -> tuple[str, ...]:
+        options: tuple[str, ...] = _OPTIONS.of(value)
+        if {"ro", "rw"} <= set(options):
+            raise UnfitError("has ro and rw", "keep one of them")
+        return options
+
+    def schema(self) -> dict[str, object]:
+        return _OPTIONS.schema()
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceNode(Kind):
     """The path of a device node that is none of NVIDIA's: those are what the plugin hands out."""
 
@@ -128,12 +144,13 @@ class DeviceNode(Kind):
         return {"type": "string", "pattern": r"^/dev/[^\x00-\x1f\x7f]+$"}
 
 
+_OPTIONS = Choices(_MOUNT_OPTIONS, may_be_empty=True)
 _PATH_SCHEMA: dict[str, object] = {"type": "string", "pattern": r"^/[^\x00-\x1f\x7f]+$"}
 
 
 def _absolute(value: object) -> str:
     """Return a path that is absolute, not the root, and leads nowhere but down."""
-    if not isinstance(value, str) or not re.fullmatch(r"/[^\x00-\x1f\x7f]*", value):
+    if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
         raise UnfitError(f"must be an absolute path, found {shown(value)}")
     if ".." in value.split("/"):
         raise UnfitError(f"must have no .. in it, found {shown(value)}")
@@ -147,8 +164,8 @@ def _variable(item: object, index: int) -> tuple[str, str]:
     name, equals, value = item.partition("=") if isinstance(item, str) else ("", "", "")
     if not equals or not _VARIABLE.fullmatch(name):
         raise UnfitError(f"must be NAME=value, found {shown(item)}", index=index)
-    if re.search(r"[\x00-\x1f\x7f]", value):
-        raise UnfitError(f"the value of {printable(name, 80)} must be on one line", index=index)
+    if not value.isprintable():
+        raise UnfitError(f"the value of {name} must be on one line, and printable", index=index)
     if name.startswith(_OWN) or name in _OF_THE_ANSWER:
         raise UnfitError(
             f"{name} cannot be set by an interposer: it says what a container is granted",

@@ -11,7 +11,6 @@ from gpuhook.kubernetes.config.values import (
     PATH,
     Boolean,
     Choice,
-    Choices,
     Duration,
     Number,
     Quantity,
@@ -119,7 +118,7 @@ _EDITS = Section(
                         ),
                         Key(
                             "options",
-                            Choices(edits.MOUNT_OPTIONS, may_be_empty=True),
+                            edits.MountOptions(),
                             "ro or rw; the kubelet mounts bind and private whatever is said.",
                         ),
                     )

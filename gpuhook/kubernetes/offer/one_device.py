@@ -49,9 +49,13 @@ def choose(
         raise _nowhere(resource, size, max(free.values(), default=0))
     best = (max if policy == SPREAD else min)(fitting, key=free.__getitem__)
     ids = resource.index.ids[best]
-    others = (name for name in ids if name in available and name not in required)
-    chosen = {*required, *islice(others, size - len(required))}
-    return sorted(chosen, key=resource.index.positions.__getitem__)
+    others = islice(
+        (name for name in ids if name in available and name not in required), size - len(required)
+    )
+    if not required:
+        return list(others)
+    chosen = {*required, *others}
+    return [name for name in ids if name in chosen]
 
 
 def holders(resource: Resource, ids: Iterable[str]) -> list[str]:

@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 from gpuhook.grant.memory import MIB
-from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MOST_CLIENTS, MPS, UNLIMITED
+from gpuhook.kubernetes.config.configuration import (
+    CONTEXT_MEMORY,
+    MEMORY_UNITS,
+    MOST_CLIENTS,
+    MPS,
+    UNLIMITED,
+)
 from gpuhook.kubernetes.offer.devices import capability, most_clients
 
 TYPE_CHECKING = False
@@ -15,7 +21,6 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.offer.sharing import Share
 
 _LITTLE = 1 << 30  # bytes: a CUDA context alone takes a few hundred MiB
-_CONTEXT = 256 << 20  # bytes: less than any CUDA context takes on a data center's GPU
 _MANY = MOST_CLIENTS  # of time slices too: nobody has use for as little of a GPU
 _PASCAL = (6, 0)
 
@@ -53,10 +58,11 @@ def _memory(share: Share, limit: UnitMemory | None) -> str:
     each = share.memory_each if limit is None else limit.hard
     if each is None or each >= _LITTLE:
         return ""
-    if limit is not None and each < _CONTEXT:
+    if limit is not None and each < CONTEXT_MEMORY:
         return (
             f"{share.replicas} replicas of {share.model} may have {each // MIB} MiB of memory "
-            f"each, and a CUDA context alone takes {_CONTEXT // MIB} MiB: programs will not start"
+            f"each, and a CUDA context alone takes {CONTEXT_MEMORY // MIB} MiB: programs will not "
+            "start"
         )
     return (
         f"{share.replicas} replicas of {share.model} have {each // MIB} MiB of memory each, "
