@@ -74,6 +74,26 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "another process serves {resource} on {path}",
         "run one device plugin for each node: this one waits until the socket is free",
     ),
+    "GH1836": (
+        FileError,
+        "{resource} is to have the interposer {name}, which gpuhook.interposers has not got",
+        "name one that is there, or add it",
+    ),
+    "GH1837": (
+        HostError,
+        "no container of {resource} can start with the interposer {name}: the host has no {path}",
+        "install the interposer on the node, or take `interposer` away; it is looked for again",
+    ),
+    "GH1838": (
+        RequestError,
+        "{count} devices of {resource} in a container: each has its own {key} of interposer {name}",
+        "ask for one device, or leave the placeholder away that is different",
+    ),
+    "GH1839": (
+        FileError,
+        "the interposer {name} of {resource} says {placeholder}, and {uuid} has no limit of memory",
+        "set `memory` in the entry of the resource, or leave {placeholder} away",
+    ),
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (
         FileError,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes import driver_programs
 from gpuhook.kubernetes.allocation.allocation import Allocation
 from gpuhook.kubernetes.mps import left_behind
 from gpuhook.kubernetes.mps import plan as mps
+from gpuhook.vendors.nvidia import driver_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def _reason(error: GpuhookError | OSError) -> str:
 def _program(look: Look) -> str:
     from gpuhook.kubernetes.mps.daemon import PROGRAM
 
-    return driver_programs.path(look, PROGRAM)
+    return driver_programs.path(look.seen, PROGRAM)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LAST_NEWS_WITHIN = 1.0  # seconds
-_PUT_BACK_WITHIN = 10.0  # seconds, of the thirty that Kubernetes gives a pod to end
+_PUT_BACK_WITHIN = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
 
 
 def run(launch: Launch) -> int:

@@ -112,6 +112,15 @@ class TurnNews:
             if one.sharing == MEMORY_UNITS:
                 self._sized(one.name, max(limit.hard for limit in one.memory.values()) // MIB)
 
+    def policies(self, state: PolicyState) -> None:
+        """Tell what of the GPUs' policies was changed, and what could not be, once."""
+        for sentence in state.changed:
+            self._news.good("PolicySet", sentence, sentence)
+        for error in state.faults:
+            if str(error) not in self._policies:
+                self._news.failed("PolicyNotSet", error, str(error))
+        self._policies = frozenset(str(error) for error in state.faults)
+
     def _sized(self, name: str, size: int) -> None:
         """Tell of units that have another size now: the kubelet counts on in those that are held.
 
@@ -127,15 +136,6 @@ class TurnNews:
                 "until they have been started anew",
                 name,
             )
-
-    def policies(self, state: PolicyState) -> None:
-        """Tell what of the GPUs' policies was changed, and what could not be, once."""
-        for sentence in state.changed:
-            self._news.good("PolicySet", sentence, sentence)
-        for error in state.faults:
-            if str(error) not in self._policies:
-                self._news.failed("PolicyNotSet", error, str(error))
-        self._policies = frozenset(str(error) for error in state.faults)
 
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.kubernetes import driver_limits
-from gpuhook.kubernetes.allocation import context, extra_devices
+from gpuhook.kubernetes.allocation import context, extra_devices, interposers
 from gpuhook.kubernetes.allocation.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
 from gpuhook.kubernetes.offer import memory_bounds, preferred, resources
@@ -59,7 +59,10 @@ def worked_out(
     policy_keeping.leave(offer.resources, look)
     mps = keeping.keep(offer.resources, configuration.flags.mps_root, look)
     policies = policy_keeping.keep(offer.resources, look)
-    made = context.context(configuration, look.node, specs, extras, mps.given)
+    missing = {}
+    if not look.is_dump:
+        missing = interposers.missing(offer.resources, configuration.own.interposers, look.places)
+    made = context.context(configuration, look.node, specs, extras, mps.given, missing=missing)
     for resource in offer.resources:
         preferred.prepare(resource, look.topology)
     unusable = resources.unusable(look.node) | mps.unready

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from gpuhook.errors import DriverError
-from gpuhook.kubernetes import driver_programs
 from gpuhook.kubernetes.policies.wanted import TIME_SLICE
+from gpuhook.vendors.nvidia import driver_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,4 +71,4 @@ class Gpus:
     def _smi(self) -> Smi:
         from gpuhook.vendors.nvidia.compute_policy import PROGRAM, Smi
 
-        return Smi(driver_programs.path(self._look, PROGRAM), self._look.library[0])
+        return Smi(driver_programs.path(self._look.seen, PROGRAM), self._look.library[0])

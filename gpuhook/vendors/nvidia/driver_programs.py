@@ -8,12 +8,12 @@ import shutil
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.node_look import Look
+    from gpuhook.vendors.nvidia.inventory import Node
 
 
-def path(look: Look, name: str) -> str:
+def path(node: Node, name: str) -> str:
     """Return the driver's own program `name`, else the one on the search path, else the name."""
-    for file in look.seen.files:
+    for file in node.files:
         if os.path.basename(file.container_path) == name:
             return file.host_path
     return shutil.which(name) or name
