@@ -329,3 +329,17 @@ def test_mig(node8: Product, tmp_path: Path) -> None:
         refused(live, "GH1783", "set", "--limit", "4Gi")
         refused(live, "GH1783", "set", "--limit", "4Gi", "--gpu", "0:0")
         assert held(live) == {}
+
+
+def test_a_lost_gpu_keeps_no_repair_from_the_rest(mine: Product, tmp_path: Path) -> None:
+    """What the driver does not tell is noted; the container's nodes come back all the same."""
+    gpu = uuid(mine, 2)
+    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+        changed(live, "set", "--limit", "4Gi")
+        stub_limits.fail_reading(mine.node, gpu, stub_limits.UNKNOWN)
+        assert f"warning: {live.id}: {gpu}: " in limits(live, "show").stderr
+        Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+        done = live.report("repair")
+        assert [step.split()[0] for step in done["steps"]] == ["device"]
+        (note,) = done["notes"]
+        assert note.startswith(f"memory limit of {gpu}: ")

@@ -173,18 +173,19 @@ def test_how_gpus_are_shared(place: Path) -> None:
     container(place, "slice", pod="a", namespace="ml", **holding(0, 1))
     pipe = {"process": {"env": ["CUDA_MPS_PIPE_DIRECTORY=/mps/pipe"]}}
     container(place, "mps", **{**holding(1, 0), **bundled(place, "mps", pipe)})
-    mount = {
-        "source": "/dev/null",
-        "destination": mount_path(VOCABULARY.memory_prefix, MemoryLimit(UUIDS[0], 4 << 30)),
-    }
-    units = {**holding(0), **bundled(place, "units", {"mounts": [mount]})}
-    container(place, "units", **units, memory=[limited(0, 4 << 30)])
+    for name, is_asked in (("units", True), ("share", False)):
+        limit = MemoryLimit(UUIDS[0], 4 << 30, is_asked=is_asked)
+        path = mount_path(VOCABULARY.memory_prefix, limit)
+        mounts = [{"source": "/dev/null", "destination": path}]
+        granted = {**holding(0), **bundled(place, name, {"mounts": mounts})}
+        container(place, name, **granted, memory=[limited(0, 4 << 30)])
     mig = {**holding(0), "devices": ["nvidia.com/gpu=MIG-1"], "nodes": []}
     container(place, "mig", **mig)
     assert ways() == {
         "slice": ("time-slicing", "nobody"),
         "mps": ("mps", "mps"),
         "units": ("memory-units", "driver"),
+        "share": ("time-slicing", "driver"),
         "mig": ("none", "hardware"),
     }
     shown = ps("--isolation", "-o", "wide").stdout
