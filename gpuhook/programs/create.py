@@ -100,8 +100,10 @@ class Create:
             oci.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
+        # In a user namespace they are not among config.json's: there they are bound.
+        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
         names = [*grant.devices, *source.names]
-        memory, entries = self._limit(spec, names, low_level)
+        memory, entries = self._limit(spec, nodes, names, low_level)
         grant.edits["env"] += entries
         record.write(spec, before, grant.edits)
         return memory
@@ -116,7 +118,7 @@ class Create:
         for hook in engine_hooks:
             granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
         before = record.survey(spec)
-        memory, entries = self._limit(spec, [], low_level)
+        memory, entries = self._limit(spec, [], [], low_level)
         if memory and self._trouble is not None:
             raise self._trouble
         if memory:
@@ -128,7 +130,7 @@ class Create:
         return is_voided or bool(memory)
 
     def _limit(
-        self, spec: dict[str, Any], names: list[str], low_level: str
+        self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Limit the container's memory of its devices, if that is limited.
 
@@ -140,7 +142,8 @@ class Create:
         from gpuhook.programs import create_limits
 
         root = self.command.root or state.runtime_root(low_level)
-        return create_limits.add(spec, names, self.grants, self.launcher, root)
+        has = create_limits.Has([*oci.device_paths(spec), *nodes], names)
+        return create_limits.add(spec, has, self.grants, self.launcher, root)
 
     def _enter_in_ledger(
         self,

@@ -35,29 +35,41 @@ _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
+class Has:
+    """The device nodes of a container, and the names of its devices."""
+
+    __slots__ = ("names", "nodes")
+
+    def __init__(self, nodes: list[str], names: list[str]) -> None:
+        self.nodes = nodes
+        self.names = names
+
+
 def add(
-    spec: dict[str, Any], names: Iterable[str], grants: Granting, launcher: str, root: str
+    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Let the limits of the container hold from its start on, or raise why they cannot.
 
-    `names` are those of its devices, `launcher` is the path of our own that the engine has called,
+    `has` is what it has of devices, `launcher` is the path of our own that the engine has called,
     `root` the runtime's state root. Returns the ledger's records, and the variables that were
     set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
     """
-    nodes = oci.device_paths(spec)
     policy = grants.settings.limits_on_failure
     try:
-        found = limited.of(spec, nodes, names, lambda: grants.covered(nodes))
+        devices = limited.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)
-        if error.code != "GH1024" or limited.is_required(policy, is_asked=is_asked):
+        if limited.is_required(policy, is_asked=is_asked):
             raise
         grants.log.warning(error)
         return [], []
+    found = limited.of(spec, devices)
     if not found:
         return [], []
     required = limited.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    entries = _variables(spec, found, grants.settings.limits_hints)
+    held = request.environment(spec)
+    entries = _shares(held, found, is_whole=len(found) == len(devices))
+    entries += _hints(held, found, grants.settings.limits_hints)
     for entry in entries:
         oci.set_variable(spec, entry)
     trouble: GpuhookError | None = None
@@ -122,23 +134,23 @@ def _record(limit: MemoryLimit, trouble: GpuhookError | None) -> dict[str, Any]:
     }
 
 
-def _variables(spec: dict[str, Any], found: list[MemoryLimit], more: Iterable[str]) -> list[str]:
-    """Return the variables that say what holds, and the hints that the container lacks."""
-    held = request.environment(spec)
+def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -> list[str]:
+    """Return the variables that say what holds; `is_whole` says that all devices are limited.
+
+    One variable stands for all of them: where they differ, only one that is there is mended.
+    """
     told = {
         VOCABULARY.memory_limit_env: {limit.hard for limit in found},
         VOCABULARY.memory_request_env: {limit.soft for limit in found},
     }
     entries = []
     for name, values in told.items():
-        # One variable stands for all GPUs: of different shares, only one that is there is mended.
-        if len(values) > 1 and not held.get(name):
-            continue
         value = min(values)
         text = "" if value in (0, NO_LIMIT) else str(value // MIB)
-        if text != held.get(name, ""):
+        is_told = held.get(name) or (is_whole and len(values) == 1)
+        if is_told and text != held.get(name, ""):
             entries.append(f"{name}={text}")
-    return entries + _hints(held, found, more)
+    return entries
 
 
 def _hints(held: dict[str, str], found: list[MemoryLimit], more: Iterable[str]) -> list[str]:

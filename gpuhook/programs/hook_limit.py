@@ -100,14 +100,14 @@ def _limits(
     spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], grants: granting.Granting
 ) -> list[MemoryLimit]:
     try:
-        return limited.of(spec, nodes, names, lambda: grants.covered(nodes))
+        devices = limited.devices(nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)
-        policy = grants.settings.limits_on_failure
-        if error.code != "GH1024" or limited.is_required(policy, is_asked=is_asked):
+        if limited.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
             raise
         grants.log.warning(error)
         return []
+    return limited.of(spec, devices)
 
 
 def _directories(process: Process) -> list[str]:

@@ -19,20 +19,11 @@ if TYPE_CHECKING:
     from gpuhook.grant.memory import MemoryLimit
 
 
-def of(
-    spec: dict[str, Any],
-    nodes: Collection[str],
-    names: Iterable[str],
-    covered: Callable[[], Collection[str]],
-) -> list[MemoryLimit]:
-    """Return the limits of a container that has the device nodes `nodes`; [] without a GPU.
+def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
+    """Return the limits of a container that has `devices`; [] for one without. Raises GH1022, 1023.
 
-    `names` are those of its devices, qualified or as they were asked for, and `covered` returns
-    the names of the devices whose nodes are among `nodes`, where this node has no inventory.
-    Raises GH1022 to GH1024.
+    Whatever its variables say: a container without a GPU is none of ours.
     """
-    devices = _devices(nodes, names, covered)
-    # Whatever its variables say: a container without a GPU is none of ours.
     return memory.limits(spec, devices, words.VOCABULARY) if devices else []
 
 
@@ -47,10 +38,15 @@ def is_required(policy: str, *, is_asked: bool) -> bool:
     return is_asked if policy == settings.AUTO else policy == settings.REFUSE
 
 
-def _devices(
+def devices(
     nodes: Collection[str], names: Iterable[str], covered: Callable[[], Collection[str]]
 ) -> list[str]:
-    """Return the UUIDs of the GPUs and instances that a container has."""
+    """Return the UUIDs of the GPUs and instances of a container that has the device nodes `nodes`.
+
+    `names` are those of its devices, qualified or as they were asked for, and `covered` returns
+    the names of the devices whose nodes are among `nodes`, where this node has no inventory.
+    Raises GH1024 where a GPU cannot be told.
+    """
     known = known_node.uuids()
     found = [known[path] for path in nodes if path in known]
     found += map(_plain, names)
