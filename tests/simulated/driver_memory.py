@@ -24,7 +24,7 @@ import struct
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,6 +77,7 @@ class DriverMemory:
         self._lock = threading.Lock()
         self._listening = _listening(self.socket)
         self._told: list[Held] = []
+        self._is_closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def held(self, uuid: str | None = None) -> dict[int, int]:
@@ -131,13 +132,17 @@ class DriverMemory:
             return process.communicate(timeout=_SECONDS)[0]
 
     def close(self) -> None:
-        """End the server: what is held is free, and probes that hold it end."""
+        """End the server, once: what is held is free, and probes that hold it end."""
+        if self._is_closed:
+            return
         # Not close() alone: it leaves a thread in accept() there, and the address in use.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         with self._lock:
+            self._is_closed = True
             for client in self._clients:
-                client.connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # its process ended just now
+                    client.connection.shutdown(socket.SHUT_RDWR)
             self._clients.clear()
             self._swept()
         self.socket.unlink()
@@ -151,17 +156,18 @@ class DriverMemory:
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
             client = _Client(connection, _UCRED.unpack(credentials)[0])
             with self._lock:
+                if self._is_closed:
+                    connection.close()
+                    return
                 self._clients.append(client)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: _Client) -> None:
         with client.connection, client.connection.makefile("r", encoding="ascii") as lines:
-            try:
+            with suppress(OSError):  # killed in the middle of it
                 for line in lines:
                     verb, uuid, size = line.split()
                     client.connection.sendall(self._answer(client, verb, uuid, int(size)).encode())
-            except OSError:
-                pass  # killed in the middle of it
             with self._lock:
                 if client in self._clients:
                     self._clients.remove(client)

@@ -14,7 +14,7 @@ from tests.simulated import stub_limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tests.simulated.node import SimulatedNode
     from tests.simulated.stub_limits import Kept
@@ -40,17 +40,28 @@ def refusal(
     capacity = capacity_of(node, uuid)
     if capacity is None:
         return "no such device"
+    limits = [limit for limit in stub_limits.kept(node) if limit.uuid == uuid]
     of_device = [one for one in held if one.uuid == uuid]
-    limits = {limit.inode: limit for limit in stub_limits.kept(node) if limit.uuid == uuid}
-    own = next((limits[inode] for inode in cgroups if inode in limits), None)
-    would_use = size + (_used(of_device, own) if own else 0)
+    return None if fits(capacity, limits, of_device, size, cgroups) else "out of memory"
+
+
+def fits(
+    capacity: int, limits: Sequence[Kept], held: Sequence[Held], size: int, cgroups: Sequence[int]
+) -> bool:
+    """Return whether a process of `cgroups` may have `size` more bytes of one device.
+
+    The limit of the nearest cgroup counts.
+    """
+    by_cgroup = {limit.inode: limit for limit in limits}
+    own = next((by_cgroup[inode] for inode in cgroups if inode in by_cgroup), None)
+    would_use = size + (_used(held, own) if own else 0)
     if own and would_use > own.hard:
-        return "out of memory"
-    free = capacity - sum(one.size for one in of_device)
-    if not (own and would_use <= own.soft):
-        others = [limit for inode, limit in limits.items() if inode not in cgroups]
-        free -= sum(max(0, limit.soft - _used(of_device, limit)) for limit in others)
-    return "out of memory" if size > free else None
+        return False
+    free = capacity - sum(one.size for one in held)
+    if own and would_use <= own.soft:
+        return size <= free
+    others = [limit for limit in limits if limit.inode not in cgroups]
+    return size <= free - sum(max(0, limit.soft - _used(held, limit)) for limit in others)
 
 
 def capacity_of(node: SimulatedNode, uuid: str) -> int | None:

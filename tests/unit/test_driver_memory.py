@@ -228,9 +228,10 @@ def test_a_driver_that_goes_away_takes_its_probes_along(tmp_path: Path) -> None:
     with driver_memory.serving(tmp_path, node) as driver:
         command = [str(driver.probe), str(driver.socket), gpu(driver), "fork", "2", "hold"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert [said(process), said(process)] == ["holding", "holding"]
-    assert process.wait(10) == 3
-    assert process.communicate()[0] == ""
+        with process:
+            assert [said(process), said(process)] == ["holding", "holding"]
+            driver.close()
+            assert process.wait(10) == 3
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare")
