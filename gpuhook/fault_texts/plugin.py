@@ -74,6 +74,26 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "another process serves {resource} on {path}",
         "run one device plugin for each node: this one waits until the socket is free",
     ),
+    "GH1836": (
+        FileError,
+        "{resource} is to have the interposer {name}, which gpuhook.interposers has not got",
+        "name one that is there, or add it",
+    ),
+    "GH1837": (
+        HostError,
+        "no container of {resource} can start with the interposer {name}: the host has no {path}",
+        "install the interposer on the node, or take `interposer` away; it is looked for again",
+    ),
+    "GH1838": (
+        RequestError,
+        "{count} devices of {resource} in a container: each has its own {key} of interposer {name}",
+        "ask for one device, or leave the placeholder away that is different",
+    ),
+    "GH1839": (
+        FileError,
+        "the interposer {name} of {resource} says {placeholder}, and {uuid} has no limit of memory",
+        "set `memory` in the entry of the resource, or leave {placeholder} away",
+    ),
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (
         FileError,
@@ -109,6 +129,24 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RequestError,
         "{resource}: {size} devices are wanted, and {known} of the {named} available are its own",
         "wait until other containers have ended, or ask for less",
+    ),
+    "GH1847": (
+        FileError,
+        (
+            "{resource}: {replicas} replicas of {each} MiB are {sum} MiB, and a {model} has only"
+            " {total}"
+        ),
+        "lower `replicas` or `memory`, or set `oversubscribe: true` for limits that exceed it",
+    ),
+    "GH1848": (
+        FileError,
+        "{resource} cannot be offered in memory units: {reason}",
+        "set `unit` of its entries in sharing.memoryUnits, GiB for instance",
+    ),
+    "GH1849": (
+        RequestError,
+        "{size} units of {resource} ({memory}) are wanted of one GPU, and {most} at most are free",
+        "ask for less, or wait until other containers have ended: a request is never split",
     ),
     # GH1850 to GH1859: allocation, CDI specs.
     "GH1850": (
@@ -156,6 +194,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the container may not start: {uuid} has {free} MiB free, and minFreeMemory is {needed}",
         "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
     ),
+    "GH1859": (
+        RequestError,
+        "{count} units of {resource} are of {devices}, and a container's memory is of one GPU",
+        "create the pod anew: its init containers had units elsewhere, or the kubelet chose alone",
+    ),
     # GH1860 to GH1869: health, the API server.
     "GH1860": (
         RequestError,
@@ -190,7 +233,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     # GH1870 to GH1879: MPS.
     "GH1870": (
         FileError,
-        "{resource} is shared by MPS with unequal replicas: {counts}",
+        "{resource} is shared by MPS with unequal {kind}: {told}",
         "a daemon gives all of its clients one share: give the devices other names with `rename`",
     ),
     "GH1871": (
@@ -221,9 +264,29 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1877": (
         HostError,
         "the compute mode of {uuid} cannot be set to {mode}: {reason}",
-        "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
     ),
-    # GH1880 to GH1889: labels.
+    # GH1880 to GH1884: time slices, compute modes.
+    "GH1880": (
+        HostError,
+        "no {kind} is set, as what a GPU had before cannot be noted in {path}: {reason}",
+        "the state directory must be writable: mount /run/gpuhook into the plugin's container",
+    ),
+    "GH1881": (
+        DriverError,
+        "the {kind} of {uuid} stays {ours} and is not {before} again, as before: {reason}",
+        "it is tried again at each look at the node; a reboot puts it back, too",
+    ),
+    "GH1882": (
+        FileError,
+        "{resource}: {key} is nothing for {uuid}, an instance: a GPU in MIG mode has none to set",
+        "name other devices in the entry, or take {key} away",
+    ),
+    "GH1883": (
+        FileError,
+        "{resource}: computeMode is nothing for {uuid}: the daemon of MPS sets the mode",
+        "take computeMode away from the entries of sharing.mps",
+    ),
     # GH1890 to GH1899: metrics.
     "GH1890": (
         HostError,

@@ -25,6 +25,7 @@ from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 from gpuhook.kubernetes.serving.observer import Log
 from gpuhook.kubernetes.serving.observers import all_of
 from gpuhook.kubernetes.serving.serving import Serving
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LAST_NEWS_WITHIN = 1.0  # seconds
+_PUT_BACK_WITHIN = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
 
 
 def run(launch: Launch) -> int:
@@ -113,6 +115,7 @@ class Plugin:
         self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
         self._mps = MpsKeeping()
+        self._policies = PolicyKeeping(launch.host_root)
         self._observations = Observations()
         self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
@@ -155,10 +158,20 @@ class Plugin:
         """Withdraw what is offered, in order, and stop."""
         self._lookout.stop()
         await self._serving.stop()
+        await self._put_back()
         await self._monitoring.end()
         await self._labelling.end(self._loaded.configuration)
         await self._measuring.end()
         await self._news.end(_LAST_NEWS_WITHIN)
+
+    async def _put_back(self) -> None:
+        """Give the GPUs what they had; if the driver hangs, that is left to the next plugin."""
+        if not self._policies.is_needed:
+            return
+        work = daemon_thread.begin(self._policies.end, "gpuhook-end")
+        await asyncio.wait({work}, timeout=_PUT_BACK_WITHIN)
+        if work.done():
+            self._told.policies(work.result())
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
         """Take a turn. What fails in it is told, and tried again later; it ends nothing.
@@ -228,8 +241,11 @@ class Plugin:
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy
                 raise look.trouble
+            look = node_look.remembering(look, self._look)
         outcome = await self._slow(
-            lambda: working_out.worked_out(self._launch, configuration, look, self._mps)
+            lambda: working_out.worked_out(
+                self._launch, configuration, look, self._mps, self._policies
+            )
         )
         self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)

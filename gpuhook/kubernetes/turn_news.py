@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.source import Loaded
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.offer.devices import Device, Resource
+    from gpuhook.kubernetes.policy_keeping import PolicyState
     from gpuhook.kubernetes.working_out import Outcome
 
 
@@ -30,6 +31,7 @@ class TurnNews:
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
+        self._policies: frozenset[str] = frozenset()
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
@@ -100,6 +102,16 @@ class TurnNews:
             self._news.log.info("CDI spec written", path=path)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
+        self.policies(outcome.policies)
+
+    def policies(self, state: PolicyState) -> None:
+        """Tell what of the GPUs' policies was changed, and what could not be, once."""
+        for sentence in state.changed:
+            self._news.good("PolicySet", sentence, sentence)
+        for error in state.faults:
+            if str(error) not in self._policies:
+                self._news.failed("PolicyNotSet", error, str(error))
+        self._policies = frozenset(str(error) for error in state.faults)
 
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""

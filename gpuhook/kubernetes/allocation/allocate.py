@@ -14,10 +14,12 @@ from __future__ import annotations
 from binascii import crc32
 
 from gpuhook.errors import fault
+from gpuhook.kubernetes.allocation import interposers, memory
 from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
 from gpuhook.kubernetes.allocation.context import CDI_STRATEGIES
 from gpuhook.kubernetes.allocation.extra_devices import IMEX
-from gpuhook.kubernetes.config.configuration import MPS
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.kubernetes.offer import one_device
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
@@ -37,7 +39,8 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
 
     An id that is there twice counts once. Raises GH1850 for an id that the resource has not got,
     GH1851 for one that is unhealthy, GH1852 for more than one where the configuration forbids
-    that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there.
+    that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there, GH1859
+    for memory units of several devices, GH1836 to GH1839 for interposers.
     """
     units = chosen(resource, ids)
     if not units:
@@ -50,22 +53,24 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
         parts.append(_nodes(devices, context))
     if resource.sharing == MPS:
         parts.append(context.mps[resource.name])
+    parts.append(memory.granted(resource, units))
     held = [unit.id for unit in units if unit.replica is not None]
-    if held:
+    if held and resource.sharing != MEMORY_UNITS:  # of which there are thousands: the grant says it
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
-    return merged(parts)
+    parts.append(memory.hinted(resource, units))
+    # First, as the variables that say what is granted are not an interposer's to change.
+    return merged([interposers.of(resource, units, context.interposers), *parts])
 
 
 def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
     """Return the units `ids`, each once, in the resource's order; GH1850 for one it has not got."""
     asked = dict.fromkeys(ids)
-    found = [unit for unit in resource.units if unit.id in asked]
-    if len(found) < len(asked):
-        held = {unit.id for unit in found}
-        unknown = next(identifier for identifier in asked if identifier not in held)
-        nearest = ", ".join(_nearest(unknown, [unit.id for unit in resource.units])) or "none"
+    known = resource.index.positions
+    if not known.keys() >= asked.keys():
+        unknown = next(identifier for identifier in asked if identifier not in known)
+        nearest = ", ".join(_nearest(unknown, list(known))) or "none"
         raise fault("GH1850", id=unknown, resource=resource.name, nearest=nearest)
-    return found
+    return [resource.units[position] for position in sorted(map(known.__getitem__, asked))]
 
 
 def _nearest(unknown: str, known: list[str]) -> list[str]:
@@ -82,6 +87,10 @@ def _require(resource: Resource, units: list[Unit], context: Context) -> None:
     """Raise the fault of a request that cannot be met, as allocate() says."""
     if resource.refuses_more_than_one and len(units) > 1:
         raise fault("GH1852", resource=resource.name, count=len(units))
+    if resource.sharing == MEMORY_UNITS:
+        uuids = dict.fromkeys(unit.device.uuid for unit in units)
+        if len(uuids) > 1:
+            raise one_device.split(resource, len(units), uuids)
     for unit in units:
         reason = context.unhealthy.get(unit.id) or context.unhealthy.get(unit.device.uuid)
         if reason:
@@ -90,6 +99,7 @@ def _require(resource: Resource, units: list[Unit], context: Context) -> None:
         raise fault("GH1853", resource=resource.name, reason=context.blocked)
     if resource.sharing == MPS and resource.name not in context.mps:
         raise fault("GH1854", resource=resource.name)
+    interposers.require(resource, units, context.missing)
 
 
 def merged(parts: Sequence[Allocation]) -> Allocation:

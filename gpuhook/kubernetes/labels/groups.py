@@ -69,6 +69,7 @@ class Group:
     count: int
     replicas: int  # per GPU or instance; 1: not shared, 0: nobody can have one
     memory_bytes: int | None = None
+    limit_bytes: int | None = None  # of one replica, where it has one
     compute_capability: str | None = None
     sharing: str = NOT_SHARED
     is_renamed: bool = False  # its resource has a name that tells of the sharing
@@ -87,7 +88,8 @@ class Group:
         if self.memory_bytes:
             told["memory"] = str(self.memory_bytes // _MEBIBYTE)
             if self.replicas:
-                told["replica-memory"] = str(self.memory_bytes // self.replicas // _MEBIBYTE)
+                share = self.limit_bytes or self.memory_bytes // self.replicas
+                told["replica-memory"] = str(share // _MEBIBYTE)
         if self.subject == GPU:
             told |= _architecture(self.compute_capability)
         return told | _attributes(self.instance)
@@ -162,6 +164,7 @@ class _Held:
         replicas = Counter(self._replicas[device.uuid] for device in devices).most_common(1)[0][0]
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
+        limit = resource.memory.get(first.uuid)
         return Group(
             subject=subject,
             key=key,
@@ -169,6 +172,7 @@ class _Held:
             count=len(devices),
             replicas=replicas,
             memory_bytes=first.memory_bytes,
+            limit_bytes=None if limit is None else limit.hard,
             compute_capability=first.compute_capability,
             sharing=resource.sharing,
             is_renamed=resource.name in self._renamed,
