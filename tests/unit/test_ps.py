@@ -17,6 +17,10 @@ from click.testing import CliRunner, Result
 from gpuhook.container import ledger
 from gpuhook.diagnose import unseen
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
+from gpuhook.kubernetes.health import evidence
+from gpuhook.kubernetes.policies import before
+from gpuhook.kubernetes.policies.before import Note
+from gpuhook.kubernetes.policies.wanted import COMPUTE_MODE, TIME_SLICE
 from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia import dump, dump_file
 from gpuhook.vendors.nvidia.words import VOCABULARY
@@ -136,6 +140,12 @@ def test_turns_of_the_gpus(place: Path) -> None:
     container(place, "one", **holding(0))
     assert listed()[0]["turns"] == {UUIDS[0]: {"time_slice": "long"}}
     assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["long", "-"]
+    notes = {
+        (UUIDS[0], TIME_SLICE): Note(before="default", ours="short"),
+        (UUIDS[0], COMPUTE_MODE): Note(before="default", ours="exclusive-process"),
+    }
+    before.write(notes, evidence.read().boot)  # as the device plugin does
+    assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["short", "exclusive-process"]
 
 
 def bundled(place: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
