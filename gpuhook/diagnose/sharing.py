@@ -79,6 +79,7 @@ def _sharing(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int
         return isolation.MPS
     if any(replicas.device_of(name) == gpu for name in entry.get("replicas") or ()):
         return isolation.TIME_SLICING
-    if gpu in memory.granted(spec, words.VOCABULARY.memory_prefix):
-        return isolation.MEMORY_UNITS
+    grant = memory.granted(spec, words.VOCABULARY.memory_prefix).get(gpu)
+    if grant is not None:  # of memory units alone it says that the pod has asked for it
+        return isolation.MEMORY_UNITS if grant.is_asked else isolation.TIME_SLICING
     return isolation.EXCLUSIVE if holders < 2 else isolation.TIME_SLICING

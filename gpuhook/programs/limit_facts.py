@@ -54,8 +54,7 @@ class Limit:
 
     def holds(self, limit: MemoryLimit | None) -> bool:
         """Return whether the driver holds exactly this, None for no limit, in every cgroup."""
-        hard, soft = (limit.hard, limit.soft) if limit else (NO_LIMIT, 0)
-        return all(_is(one, hard, soft) for one in self.held.values())
+        return all(is_held(one, limit) for one in self.held.values())
 
     @property
     def agrees(self) -> bool | None:
@@ -88,6 +87,14 @@ def of(
         held, trouble = _held(driver, gpu, _directories(record, cgroups))
         found.append(Limit(gpu, granted, record, held, trouble))
     return found
+
+
+def is_held(held: Held | None, limit: MemoryLimit | None) -> bool:
+    """Return whether what the driver holds for a cgroup is the limit, None for no limit."""
+    hard, soft = (limit.hard, limit.soft) if limit else (NO_LIMIT, 0)
+    if held is None:
+        return (hard, soft) == (NO_LIMIT, 0)
+    return held.holds(hard, soft)
 
 
 def finding(container: str, limit: Limit) -> GpuhookError | None:
@@ -126,12 +133,6 @@ def amounts(limit: MemoryLimit | None) -> str:
     if limit.hard == NO_LIMIT:
         return f"no limit ({amount(limit.soft)} guaranteed)"
     return amount(limit.hard) + (f" ({amount(limit.soft)} of it guaranteed)" if limit.soft else "")
-
-
-def _is(held: Held | None, hard: int, soft: int) -> bool:
-    if held is None:
-        return (hard, soft) == (NO_LIMIT, 0)
-    return held.holds(hard, soft)
 
 
 def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:

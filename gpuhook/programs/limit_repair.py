@@ -67,7 +67,7 @@ def lost(target: Target, library: Callable[[], str]) -> Iterator[Lost]:
         return
     with driver:
         try:
-            found.plan = limits.lost(target, driver)
+            found.plan, found.notes = limits.lost(target, driver)
             found.untaken = limits.never_held(target, driver)
         except GpuhookError as error:
             _note(found, target, error)

@@ -52,10 +52,11 @@ class HoldMemory:
             raise fault("GH1751", cause=cause, left=error.message) from cause
 
     def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
-        """Put back what the driver held."""
+        """Put back what the driver held; what it has refused to change is as it was."""
         for cgroup, held in reversed(self._before):
             before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None
-            self._hold(cgroup, before)
+            if not limit_facts.is_held(self._driver.get(self._gpu, cgroup), before):
+                self._hold(cgroup, before)
 
     def _hold(self, cgroup: str, limit: MemoryLimit | None) -> None:
         if limit is not None and memory_records.is_limited(limit):

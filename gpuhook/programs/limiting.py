@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory limits handed to the driver for a container's cgroups, and what comes of it.
 
-WARM. The hooks, `gpuhook limits` and `repair` go this one way. The driver is talked to in a process
+WARM. The hooks go this one way. The driver is talked to in a process
 of its own: a driver that hangs, and a library that crashes, cost a container its limit and hold up
 nobody.
 """

@@ -93,10 +93,10 @@ def clear(
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Driver) -> Plan:
+def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
     """Return the plan that makes the driver hold what the ledger says that it holds.
 
-    Raises GH1312, GH1313, and what the driver says where it does not tell a limit.
+    Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
     """
     return _again(target, driver, by=memory_records.DRIVER)
 
@@ -106,16 +106,20 @@ def never_held(target: Target, driver: Driver) -> Plan:
 
     It may be another driver by now. Raises as lost() does.
     """
-    return _again(target, driver, by="")
+    return _again(target, driver, by="")[0]
 
 
-def _again(target: Target, driver: Driver, *, by: str) -> Plan:
-    change = _Change(target, driver)
+def _again(target: Target, driver: Driver, *, by: str) -> tuple[Plan, list[str]]:
+    change, notes = _Change(target, driver), []
     for before in change.before(()):
         record = before.record
-        if record is not None and record.by == by:
+        if record is None or record.by != by:
+            continue
+        if before.trouble:
+            notes.append(f"memory limit of {before.gpu}: {before.trouble}")
+        else:
             change.make(before, record.limit, Record(record.limit, record.granted))
-    return change.plan()
+    return change.plan(), notes
 
 
 def _wished(before: Limit, wish: Wish) -> MemoryLimit:

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LIKELY_GIB = 256  # a number below it hardly means so few MiB
 _SMALL = 512 * MIB  # about what a CUDA context with its libraries takes by itself
 
 
@@ -30,7 +31,8 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         if isinstance(value, int):
             return value
         if str(value).isdecimal() and int(value):
-            self.fail(f"{value} has no unit: write {value}Mi, or {value}Gi", param, ctx)
+            unit = "Gi" if int(value) < _LIKELY_GIB else "Mi"
+            self.fail(f"{value} has no unit: write {value}{unit}", param, ctx)
         try:
             number = Quantity().of(value)
         except UnfitError as error:

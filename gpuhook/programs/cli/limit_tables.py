@@ -50,11 +50,23 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
     if asked.trouble:
         message = printable(asked.trouble.message, _MAX_LINE)
         click.echo(f"warning: {asked.trouble.code}: {message}", err=True)
+    for what in _untold(shown):
+        click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
     for _, error in wrong:
         click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
         click.echo(f"hint: {error.hint}", err=True)
     if not rows:
         click.echo("no container has a memory limit that gpuhook knows of", err=True)
+
+
+def _untold(shown: Sequence[View]) -> list[str]:
+    """Return of which GPUs the driver does not tell, and why."""
+    return [
+        f"{view.container}: {limit.gpu}: {limit.trouble}"
+        for view in shown
+        for limit in view.limits
+        if limit.trouble
+    ]
 
 
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:

@@ -174,9 +174,9 @@ def show(
 @contextmanager
 def _opened(container: str, roots: tuple[str, ...], *, is_dry: bool) -> Iterator[Target]:
     """Give the container whose limits are changed; GH1784 for who is not the host's root."""
+    if state.is_rootless():
+        raise fault("GH1784", user=os.geteuid())
     with target.opened(container, roots, to_change=not is_dry) as one:
-        if state.is_rootless():
-            raise fault("GH1784", user=os.geteuid())
         yield one
 
 

@@ -12,6 +12,8 @@ import click
 from gpuhook.container import ledger
 from gpuhook.diagnose import holdings, sharing, unseen
 from gpuhook.errors import printable
+from gpuhook.kubernetes.health import evidence
+from gpuhook.kubernetes.policies import before
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.limit_facts import amount
@@ -66,7 +68,7 @@ def ps(output: str, no_headers: bool, isolation: bool) -> None:
 
 def _held(*, is_judged: bool) -> list[dict[str, Any]]:
     """Return the containers that hold GPUs; with how these are shared, where that `is_judged`."""
-    by_node, turns = known_node.uuids(), known_node.turns()
+    by_node, turns = known_node.uuids(), _turns()
     entries = [(entry, holdings.of(entry, by_node)) for entry in ledger.living()]
     kept = [(entry, one) for entry, one in entries if one["gpus"] or not one["withdrawn"]]
     holders = sharing.counted(one["gpus"] for _, one in kept)
@@ -75,6 +77,17 @@ def _held(*, is_judged: bool) -> list[dict[str, Any]]:
         if is_judged:
             one["sharing"] = sharing.of(entry, one["gpus"], holders)
     return [one for _, one in kept]
+
+
+def _turns() -> dict[str, dict[str, str]]:
+    """Return time slice and compute mode of each GPU, by UUID, as far as they are known.
+
+    They are what the device plugin has set of them; else what generate-cdi saw.
+    """
+    found = known_node.turns()
+    for (gpu, kind), note in before.read(evidence.read().boot).items():
+        found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
+    return found
 
 
 def _print(held: list[dict[str, Any]], output: str, *, no_headers: bool) -> None:
