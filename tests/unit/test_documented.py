@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gpuhook import settings
+from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read
 from gpuhook.programs.cli import config
@@ -19,6 +20,7 @@ from gpuhook.programs.cli import config
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"GH\d{4}")
 SECTIONS = {section for section, _ in settings.KEYS}
 NVIDIA = re.compile(r"nvidia\.com/[a-z0-9.-]+")
 
@@ -76,6 +78,13 @@ def test_all_ways_are_shown() -> None:
     assert any(entry.replica_memory for entry in entries)
     assert all(any(getattr(e, name) for e in entries) for name in ("hints", "interposer"))
     assert any(entry.time_slice for entry in entries)
+
+
+def test_codes_are_those_of_faults() -> None:
+    """A code that a page explains is one that gpuhook says; GH1404 is the launcher's own."""
+    said = {code for page in PAGES for code in CODE.findall((ROOT / page).read_text("utf-8"))}
+    assert len(said) > 50
+    assert {code for code in said if not is_known(code)} <= {"GH1404"}
 
 
 def test_links_lead_somewhere() -> None:

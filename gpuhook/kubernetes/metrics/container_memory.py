@@ -10,6 +10,7 @@ says was set or granted, else that of the units that the kubelet says are held.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from gpuhook.grant.memory import NO_LIMIT
@@ -185,10 +186,10 @@ def _held(
             by_names.setdefault(entry.names, set()).update(entry.units)
     found: dict[tuple[str, Names], Share] = {}
     for names, ids in by_names.items():
-        counts: dict[Share, int] = {}
-        for unit in ids & units.keys():
-            counts[units[unit]] = counts.get(units[unit], 0) + 1
-        found |= {(share.device, names): _times(share, n) for share, n in counts.items()}
+        held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
+        counts = Counter(share.device for share in held)
+        one = {share.device: share for share in held}
+        found |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
     return found
 
 
