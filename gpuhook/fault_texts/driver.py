@@ -123,4 +123,43 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: this NVML makes no event set: {reason}",
         "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
     ),
+    "GH1250": (
+        DriverError,
+        "{path}: this driver has no memory limits for containers; they came with CUDA 13.4",
+        (
+            "update the driver, or share the GPU without them: the device plugin's guard watches "
+            "the memory instead, and limits.onFailure: start lets containers start"
+        ),
+    ),
+    "GH1251": (
+        DriverError,
+        "the driver refuses a memory limit on {uuid} for the cgroup {cgroup}: {reason}",
+        "{remedy}",
+    ),
+    "GH1252": (
+        DriverError,
+        (
+            "the driver took the memory limit on {uuid} for the cgroup {cgroup} and does not "
+            "hold it: set were {asked}, it has {found}"
+        ),
+        (
+            "see whether another program sets limits for this cgroup; if none does, this driver "
+            "does not do what it says: report it with the driver's version"
+        ),
+    ),
+    "GH1253": (
+        RequestError,
+        "{uuid} is a MIG device: the driver limits the memory of whole GPUs only",
+        "a MIG device has its own memory: pick a profile of the right size and leave the limit out",
+    ),
+    "GH1254": (
+        DriverError,
+        "the driver does not tell the memory limit on {uuid} for the cgroup {cgroup}: {reason}",
+        "{remedy}",
+    ),
+    "GH1255": (
+        DriverError,
+        "no memory limit can be set or read on the GPU {uuid}: {reason}",
+        "compare with nvidia-smi -L on the host; dmesg | grep NVRM tells why a GPU is lost",
+    ),
 }

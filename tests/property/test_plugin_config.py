@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuhook.kubernetes.config import build as config_build
@@ -36,58 +36,135 @@ pieces = st.sampled_from(
 )
 soups = st.lists(pieces | names | words | st.text(max_size=3), max_size=40).map("".join)
 
+shares = st.sampled_from(["fair", "none", "4Gi", "1500M", 256 << 20])
+amounts = st.sampled_from(["4Gi", "256Mi", "7G", 1 << 40])
+some_hints = st.lists(st.sampled_from(["tensorflow", "jax", "pytorch"]), max_size=3)
+extras = {
+    "hints": some_hints | st.just("paddle"),
+    "interposer": st.sampled_from(["first", "second"]),
+}
+slices = {
+    "timeSlice": st.sampled_from(["default", "short", "medium", "long"]),
+    "computeMode": st.just("default"),
+}
+choice = {"devices": st.just("all") | st.integers(1, 9) | st.lists(words, min_size=1, max_size=3)}
 
-def replicas(index: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Return entries of the resource of that number."""
-    return st.fixed_dictionaries(
-        {"name": st.just(f"r{index}"), "replicas": st.integers(1, 4096)},
+
+def fits(entry: dict[str, Any]) -> bool:
+    """Return whether limits cannot be too much together, or are said to be."""
+    return entry.get("memory", "fair") in ("fair", "none") or "oversubscribe" in entry
+
+
+def entries(of_strategy: dict[str, Any], required: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Return entries of one to three resources."""
+
+    def entry(index: int) -> st.SearchStrategy[dict[str, Any]]:
+        optional = choice | extras | of_strategy
+        if not required:  # units of two resources have no common default name
+            of_index = {"name": st.just(f"r{index}"), "rename": st.just(f"shared-{index}")}
+            return st.fixed_dictionaries(of_index, optional=optional)
+        optional = optional | {"rename": st.just(f"shared-{index}")}
+        made = st.fixed_dictionaries({"name": st.just(f"r{index}")} | required, optional=optional)
+        return made.filter(fits)
+
+    return st.integers(1, 3).flatmap(lambda n: st.tuples(*map(entry, range(n)))).map(list)
+
+
+counts = {"replicas": st.integers(1, 4096) | st.fixed_dictionaries({"memory": amounts})}
+limits = {"memory": shares, "oversubscribe": st.just(True)}
+replicas = st.fixed_dictionaries(
+    {"resources": entries(limits | slices, counts)}, optional={"renameByDefault": st.booleans()}
+)
+clients = st.fixed_dictionaries(
+    {"resources": entries(limits | {"activeThreadPercentage": st.integers(1, 100)}, counts)},
+    optional={"renameByDefault": st.booleans()},
+)
+units = st.fixed_dictionaries(
+    {
+        "resources": entries(
+            slices | {"unit": st.sampled_from(["GiB", "MiB", "3Mi", 512 << 20])}, {}
+        )
+    },
+    optional={"policy": st.sampled_from(["packed", "spread"])},
+)
+strategies = (
+    st.fixed_dictionaries({"timeSlicing": replicas})
+    | st.fixed_dictionaries({"mps": clients})
+    | st.fixed_dictionaries({"memoryUnits": units})
+)
+
+
+def interposer(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return interposers of that name."""
+    options = st.sampled_from([[], ["ro"], ["rw", "rbind"], "rw", ["bind"]])
+    mounts = st.sampled_from(["/lib/x.so", "/run/x", "/opt/{uuid}"]).flatmap(
+        lambda path: st.fixed_dictionaries(
+            {"hostPath": st.just(path), "containerPath": st.just("/lib/x.so")},
+            optional={"options": options},
+        )
+    )
+    variables = st.sampled_from(["A=1", "B={index}", "C=", "D=a=b,{replicas}", "E=x y"])
+    edits = st.fixed_dictionaries(
+        {"env": st.lists(variables, min_size=1, max_size=3, unique=True)},
         optional={
-            "rename": st.just(f"shared-{index}"),
-            "devices": st.just("all") | st.integers(1, 9) | st.lists(words, min_size=1, max_size=3),
+            "mounts": st.lists(mounts, max_size=1),
+            "deviceNodes": st.lists(st.just({"path": "/dev/fuse"}), max_size=1),
         },
     )
+    return st.fixed_dictionaries({"name": st.just(name), "containerEdits": edits})
 
 
-entries = st.integers(1, 3).flatmap(lambda n: st.tuples(*map(replicas, range(n)))).map(list)
-good = st.fixed_dictionaries(
-    {},
+flags = st.fixed_dictionaries(
+    {"mpsRoot": st.just("/mps")},
     optional={
-        "version": st.just("v1"),
-        "flags": st.fixed_dictionaries(
+        "migStrategy": st.sampled_from(["none", "single", "mixed"]),
+        "failOnInitError": st.booleans(),
+        "nvidiaDriverRoot": st.just("/driver"),
+        "gfd": st.fixed_dictionaries(
+            {"sleepInterval": st.integers(10**8, 2**60) | st.just("infinite")}
+        ),
+    },
+)
+own = st.fixed_dictionaries(
+    {"interposers": st.tuples(interposer("first"), interposer("second")).map(list)},
+    optional={
+        "memoryReserve": st.sampled_from([0, "256Mi", "1Gi", 123]),
+        "guard": st.fixed_dictionaries(
             {},
             optional={
-                "migStrategy": st.sampled_from(["none", "single", "mixed"]),
-                "failOnInitError": st.booleans(),
-                "nvidiaDriverRoot": st.just("/driver"),
-                "gfd": st.fixed_dictionaries(
-                    {"sleepInterval": st.integers(10**8, 2**60) | st.just("infinite")}
-                ),
+                "action": st.sampled_from(["none", "report", "terminate", "kill"]),
+                "grace": st.integers(0, 2**50),
+                "killAfter": st.integers(10**8, 2**50),
+                "tolerance": st.floats(1, 10) | st.integers(1, 10),
+                "shortestInterval": st.integers(10**8, 10**9),
+                "longestInterval": st.integers(10**9, 2**50),
             },
         ),
-        "sharing": st.fixed_dictionaries(
-            {
-                "timeSlicing": st.fixed_dictionaries(
-                    {"resources": entries}, optional={"renameByDefault": st.booleans()}
-                )
-            }
-        ),
-        "gpuhook": st.fixed_dictionaries(
+        "excludeDevices": st.lists(words, max_size=3),
+        "minFreeMemory": st.integers(0, 2**62),
+        "health": st.fixed_dictionaries(
             {},
             optional={
-                "excludeDevices": st.lists(words, max_size=3),
-                "minFreeMemory": st.integers(0, 2**62),
-                "health": st.fixed_dictionaries(
-                    {},
-                    optional={
-                        "criticalXids": st.lists(st.integers(1, 200), max_size=4),
-                        "ignoredXids": st.lists(st.integers(1, 200), max_size=4) | st.just("all"),
-                        "pollInterval": st.integers(10**8, 2**50),
-                    },
-                ),
+                "criticalXids": st.lists(st.integers(1, 200), max_size=4),
+                "ignoredXids": st.lists(st.integers(1, 200), max_size=4) | st.just("all"),
+                "pollInterval": st.integers(10**8, 2**50),
             },
         ),
     },
 )
+
+
+def goes(document: dict[str, Any]) -> bool:
+    """Return whether the strategies of a document go with each other."""
+    is_mixed = document["flags"].get("migStrategy") == "mixed"
+    return not is_mixed or "mps" not in document.get("sharing", {})
+
+
+files: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"flags": flags, "gpuhook": own},
+    optional={"version": st.just("v1"), "sharing": strategies},
+)
+good = files.filter(goes)
 
 
 def judged(content: bytes) -> None:
@@ -113,6 +190,7 @@ def test_any_text(text: str) -> None:
     judged(text.encode("utf-8", "replace"))
 
 
+@settings(deadline=None)
 @given(tree=trees)
 def test_any_document(tree: object) -> None:
     """So is a document of any shape, as YAML and as JSON."""
@@ -120,6 +198,7 @@ def test_any_document(tree: object) -> None:
     judged(json.dumps(tree).encode())
 
 
+@settings(deadline=None)
 @given(document=good)
 def test_what_is_printed_is_read_back(document: object) -> None:
     """The configuration as a file gives the same configuration, and no other findings."""

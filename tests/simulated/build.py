@@ -23,7 +23,8 @@ def cache_directory() -> Path:
 def nvml_stub(*, old: bool = False, without: str = "") -> Path:
     """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only.
 
-    `without` leaves out newer parts by their names in C: "MIG", "PROFILE_NAMES", "DETAIL_LIST".
+    `without` leaves out newer parts by their names in C: "MIG", "PROFILE_NAMES", "DETAIL_LIST",
+    "MEMORY_LIMITS".
     """
     options = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,noexecstack"]
     options += ["-DNVML_STUB_OLD"] if old else []
@@ -34,6 +35,11 @@ def nvml_stub(*, old: bool = False, without: str = "") -> Path:
 def nvidia_smi() -> Path:
     """Return a built static stand-in for nvidia-smi."""
     return _compiled("nvidia_smi.c", ("-static", "-s"))
+
+
+def gpu_probe() -> Path:
+    """Return a built static program that uses a simulated GPU's memory: see gpu_probe.c."""
+    return _compiled("gpu_probe.c", ("-static", "-s"))
 
 
 def _compiled(source: str, options: tuple[str, ...]) -> Path:

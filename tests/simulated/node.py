@@ -55,10 +55,12 @@ def make_node(
     *,
     layout: Layout = "flat",
     real_nodes: bool = True,
+    memory_limits: bool = True,
 ) -> SimulatedNode:
     """Make the node of `profile` (a name or facts) below `directory` and say where it is.
 
-    Device nodes need root; without `real_nodes` the node has an empty /dev.
+    Device nodes need root; without `real_nodes` the node has an empty /dev. Without
+    `memory_limits`, the driver is one from before NVML had calls for them.
     """
     facts = dump_file.load(profile) if isinstance(profile, str) else profile
     host_root = Path(directory).resolve()
@@ -69,7 +71,7 @@ def make_node(
         _write_file(file)
     links = _write_links(facts, files, layout, driver_root)
     nvml = Path(_the(files, "libnvidia-ml.so.1").host_path)
-    _copy(build.nvml_stub(), nvml)
+    _copy(build.nvml_stub(without="" if memory_limits else "MEMORY_LIMITS"), nvml)
     stub_profile = nvml.with_name("nvml-stub.profile")
     stub_profile.write_text(nvml_profile.text(facts), encoding="utf-8")
     library_dirs = _library_dirs(files)

@@ -14,8 +14,9 @@
  *   instance 2              a MIG device begins: nvml_stub_mig.c
  *   lost_after 3            after so many questions, every one fails with NVML_ERROR_GPU_IS_LOST
  *
- * nvml_stub_watch.c has the keys of a GPU that is watched: events, topology, use. A started library
- * reads the profile again when it changes, and without a profile every question fails.
+ * nvml_stub_watch.c has the keys of a GPU that is watched: events, topology, use; those of memory
+ * limits are in nvml_stub_memory.c. A started library reads the profile again when it changes, and
+ * without a profile every question fails.
  *
  * Compiled with -DNVML_STUB_OLD it has only the names of a library from before 2014.
  */
@@ -349,3 +350,4 @@ int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *memory)
 }
 
 #include "nvml_stub_watch.c"
+#include "nvml_stub_memory.c"

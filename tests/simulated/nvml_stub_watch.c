@@ -14,7 +14,7 @@
  *                           is compute, graphics or mps
  *   fabric UUID 3 2         32 hexadecimal digits, state, clique
  *   fail events 3           as in nvml_stub.c: events, register, recovery, topology, nvlink,
- *                           processes, mode, fabric
+ *                           processes, mode, fabric; nvml_stub_memory.c has more
  *
  * nvmlInit is counted. The file changes under a started library: values are new at the next
  * question, GPUs beyond the number at start are not there until the last nvmlShutdown.
@@ -38,14 +38,17 @@
 
 enum { TIMEOUT = 10, ARGUMENT_VERSION_MISMATCH = 25 };
 enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
-enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, SLICE_MS = 1000 };
+enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, MAX_HOLDERS = 256 };
+enum { SLICE_MS = 1000 };
 
 enum watch_question {
-	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, MODE, FABRIC, WATCH_QUESTIONS
+	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, MODE, FABRIC, SET_LIMITS,
+	GET_LIMITS, WATCH_QUESTIONS
 };
 
 static const char *const watch_names[WATCH_QUESTIONS] = {
 	"events", "register", "recovery", "topology", "nvlink", "processes", "mode", "fabric",
+	"set_limits", "get_limits",
 };
 
 struct process {
@@ -69,7 +72,16 @@ struct watched {
 	struct process processes[MAX_PROCESSES];
 	unsigned char cluster[16];
 	unsigned fabric_state, clique;
+	char cgroups[200];
+	unsigned limits_wait;
+	int limits_read; /* as limits_reading has it */
+	unsigned long long limits_reading[2];
 };
+
+/* In nvml_stub_memory.c. */
+static int memory_line(struct watched *gpu, const char *key, const char *value);
+static unsigned holders_of(const char *uuid, struct process *found, unsigned room);
+static unsigned long long held_of(const char *uuid);
 
 static struct watched *watched[MAX_GPUS * (1 + MAX_INSTANCES)]; /* made when they are needed */
 static unsigned nested;
@@ -196,7 +208,7 @@ static int watch_line(struct gpu *whole, const char *key, const char *value)
 	else if (!strcmp(key, "fabric"))
 		fabric_line(gpu, value);
 	else
-		return 0;
+		return memory_line(gpu, key, value);
 	return 1;
 }
 
@@ -242,7 +254,7 @@ static unsigned long long watch_used(const struct gpu *gpu)
 {
 	if (!mig_of(gpu) && (gpu < gpus || gpu >= gpus + gpu_count))
 		return 0;
-	return watched_of(gpu)->used + watched_of(gpu)->reserved;
+	return watched_of(gpu)->used + watched_of(gpu)->reserved + held_of(gpu->uuid);
 }
 
 /* ---- questions ---- */
@@ -312,14 +324,18 @@ static int processes(const struct gpu *gpu, char kind, unsigned *number, void *a
 		unsigned gpu_instance, compute_instance;
 		unsigned long long protected_memory;
 	} one;
-	unsigned found = 0, room = *number;
+	struct process all[MAX_PROCESSES + MAX_HOLDERS];
+	unsigned found = 0, room = *number, count;
 	struct watched *more;
 	int failed = watch_ask(gpu, PROCESSES, &more);
 
 	if (failed)
 		return failed;
-	for (unsigned i = 0; i < more->process_count; i++) {
-		const struct process *process = &more->processes[i];
+	count = more->process_count;
+	memcpy(all, more->processes, count * sizeof *all);
+	count += holders_of(gpu->uuid, all + count, MAX_HOLDERS);
+	for (unsigned i = 0; i < count; i++) {
+		const struct process *process = &all[i];
 
 		if (process->kind != kind)
 			continue;
@@ -384,8 +400,8 @@ int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *memory)
 		return ARGUMENT_VERSION_MISMATCH;
 	memory->total = gpu->memory;
 	memory->reserved = more->reserved;
-	memory->used = more->used;
-	memory->free = gpu->memory - more->used - more->reserved;
+	memory->used = more->used + held_of(gpu->uuid);
+	memory->free = gpu->memory - memory->used - more->reserved;
 	return SUCCESS;
 }
 

@@ -59,14 +59,17 @@ def find(node: SimulatedNode, uuid: str) -> None:
 
 
 def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
-    """Let the GPU or MIG instance answer so, in place of all lines with the same first words."""
-    keys = {line.split()[0] for line in lines}
-    _edit(node, uuid, lambda own: [line for line in own if line.split()[0] not in keys] + [*lines])
+    """Let the GPU or MIG instance answer so, in place of all lines with the same first words.
+
+    Lines that let a question fail are told apart by the question.
+    """
+    keys = {_key(line) for line in lines}
+    _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys] + [*lines])
 
 
 def unsay(node: SimulatedNode, uuid: str, key: str) -> None:
-    """Take the lines of the GPU or MIG instance away that begin with the word `key`."""
-    _edit(node, uuid, lambda own: [line for line in own if line.split()[0] != key])
+    """Take the lines of the GPU or MIG instance away that begin with `key`: "used", "fail uuid"."""
+    _edit(node, uuid, lambda own: [line for line in own if _key(line) != key])
 
 
 def take_away(node: SimulatedNode) -> None:
@@ -94,6 +97,11 @@ def _edit(node: SimulatedNode, uuid: str, change: Callable[[list[str]], list[str
         sections[-1].append(line)
     changed = [change(own) if f"uuid {uuid}" in own else own for own in sections]
     rewrite(node, "".join(f"{line}\n" for own in changed for line in own))
+
+
+def _key(line: str) -> str:
+    first, *rest = line.split()
+    return f"{first} {rest[0]}" if first == "fail" else first
 
 
 def _append(node: SimulatedNode, text: str) -> None:

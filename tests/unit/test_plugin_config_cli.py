@@ -65,6 +65,30 @@ def test_validate_prints_all_findings(file: Path) -> None:
     assert shown.exit_code == 1
 
 
+def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
+    """What limits contradict is printed as everything else, a line with its place each."""
+    file.write_text(
+        "sharing:\n"
+        "  timeSlicing:\n"
+        "    resources:\n"
+        "    - {name: gpu, replicas: 4, memory: 64Mi, interposer: hami}\n"
+        "    - {name: t4, replicas: 2, interposer: hami, hints: [jax]}\n"
+    )
+    shown = plugin("--validate", str(file))
+    assert shown.exit_code == 1
+    assert shown.stdout == (
+        f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
+        'found the text "64Mi"\n'
+        "  hint: a CUDA context with its libraries takes as much by itself\n"
+        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is none of "
+        "gpuhook.interposers\n"
+        "  hint: add it to gpuhook.interposers\n"
+        f"{file}:5:56: warning: sharing.timeSlicing.resources[1].hints: has no effect without a "
+        "limit: hints are computed from it\n"
+        "  hint: set `memory: fair`, or an amount\n"
+    )
+
+
 def test_warnings_are_valid_unless_strict(file: Path) -> None:
     """A file with a warning is good for a start, and --strict-config makes it wrong."""
     file.write_text(WRONG.replace('"4"', "4"))

@@ -63,12 +63,13 @@ def test_wrong_files_are_invalid(case: str) -> None:
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
-def test_the_files_in_the_readme() -> None:
-    """What the README shows of configurations is read without a word."""
-    readme = (Path(gpuhook.__file__).parents[1] / "README.md").read_text("utf-8")
-    blocks = [block.partition("```")[0] for block in readme.split("```yaml\n")[1:]]
+@pytest.mark.parametrize(("page", "least"), [("README.md", 3), ("docs/device-plugin.md", 2)])
+def test_the_files_in_the_documentation(page: str, least: int) -> None:
+    """What the README and the page of the plugin show of configurations is read without a word."""
+    content = (Path(gpuhook.__file__).parents[1] / page).read_text("utf-8")
+    blocks = [block.partition("```")[0] for block in content.split("```yaml\n")[1:]]
     shown = [text for text in blocks if text.startswith(("version: v1\n", "gpuhook:"))]
-    assert len(shown) >= 3
+    assert len(shown) >= least
     for text in shown:
-        assert read(text.encode(), "README.md").findings == ()
+        assert read(text.encode(), page).findings == ()
         assert valid(yaml.safe_load(text))

@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from functools import cache
 from typing import Any, cast
 
 from gpuhook.kubernetes.config import configuration as facts
 from gpuhook.kubernetes.config import keys as config_keys
 from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.names import ALL_XIDS
+from gpuhook.kubernetes.config.names import ALL_XIDS, VENDOR
 from gpuhook.kubernetes.config.values import Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.config.keys import Section
+    from gpuhook.kubernetes.config.grammar import Entries, Key, Section
 
 Values = dict[str, Any]
-STRATEGIES = {"timeSlicing": facts.TIME_SLICING, "mps": facts.MPS}
+STRATEGIES = {
+    "timeSlicing": facts.TIME_SLICING,
+    "mps": facts.MPS,
+    "memoryUnits": facts.MEMORY_UNITS,
+}
+UNITS_NAME = VENDOR + "gpumem"  # of memory units without `rename`
 _NO_MPS_ROOT = ""
 
 
@@ -80,9 +85,41 @@ def _sharing(sharing: Values) -> facts.Sharing:
             # MPS limits are a client's: a second replica would be no second share.
             refuses_more_than_one=strategy == facts.MPS
             or given.get("failRequestsGreaterThanOne", False),
-            resources=tuple(facts.SharedResource(**entry) for entry in given["resources"]),
+            resources=tuple(shared(entry, key) for entry in given["resources"]),
+            policy=given.get("policy", facts.PACKED),
         )
     return facts.Sharing()
+
+
+def shared(entry: Values, strategy: str) -> facts.SharedResource:
+    """Return what the values of one entry say; `strategy` is a key of STRATEGIES."""
+    known = {key.field: entry[key.name] for key in _entry_keys(strategy) if key.name in entry}
+    if isinstance(known.get("replicas"), dict):
+        known |= {"replicas": 0, "replica_memory": known["replicas"]["memory"]}
+    if strategy == "memoryUnits":
+        known = {"rename": UNITS_NAME, "unit": facts.DEFAULT_UNIT} | known
+    return facts.SharedResource(**known)
+
+
+def guard(values: Values) -> facts.Guard:
+    """Return what the values of gpuhook.guard say."""
+    return facts.Guard(**_known({"guard": values}, "guard", "gpuhook.guard"))
+
+
+def interposer(entry: Values) -> facts.Interposer:
+    """Return what the values of one entry of gpuhook.interposers say."""
+    edits = entry["containerEdits"]
+    return facts.Interposer(
+        entry["name"],
+        env=edits.get("env", ()),
+        mounts=tuple(
+            facts.InterposerMount(
+                mount["hostPath"], mount["containerPath"], "rw" not in mount.get("options", ())
+            )
+            for mount in edits.get("mounts", ())
+        ),
+        device_nodes=tuple(node["path"] for node in edits.get("deviceNodes", ())),
+    )
 
 
 def _own(own: Values) -> facts.Own:
@@ -95,6 +132,8 @@ def _own(own: Values) -> facts.Own:
         **_known({"gpuhook": own}, "gpuhook"),
         health=facts.Health(**health),
         metrics=facts.Metrics(**_known(own, "metrics", "gpuhook.metrics")),
+        guard=guard(own.get("guard", {})),
+        interposers=tuple(interposer(entry) for entry in own.get("interposers", ())),
     )
 
 
@@ -103,6 +142,12 @@ def _known(values: Values, name: str, path: str = "") -> Values:
     section = _section(path or name)
     given = values.get(name, {})
     return {key.field: given[key.name] for key in section.keys if key.field and key.name in given}
+
+
+@cache
+def _entry_keys(strategy: str) -> tuple[Key, ...]:
+    kind = dict(config_keys.walk())[f"sharing.{strategy}.resources"].kind
+    return cast("Entries", kind).section.keys
 
 
 def _section(path: str) -> Section:
@@ -126,19 +171,40 @@ def _plain_sharing(sharing: facts.Sharing) -> Values:
     key = next((key for key, name in STRATEGIES.items() if name == sharing.strategy), None)
     if key is None:
         return {}
-    entries = []
-    for shared in sharing.resources:
-        entry = {f.name: getattr(shared, f.name) for f in fields(shared)}
-        entry["devices"] = (
-            list(shared.devices) if isinstance(shared.devices, tuple) else shared.devices
-        )
-        entries.append({name: value for name, value in entry.items() if value is not None})
-    return {
-        key: {
-            "renameByDefault": sharing.rename_by_default,
-            "failRequestsGreaterThanOne": sharing.refuses_more_than_one,
-            "resources": entries,
+    entries = [_plain_entry(entry, key) for entry in sharing.resources]
+    return {key: _plain(sharing, f"sharing.{key}") | {"resources": entries}}
+
+
+def _plain_entry(entry: facts.SharedResource, strategy: str) -> Values:
+    """Return an entry as a file has it, without what is nobody's choice."""
+    default = facts.SharedResource(entry.name)
+    values: Values = {}
+    for key in _entry_keys(strategy):
+        value = getattr(entry, key.field)
+        if key.required or key.name == "devices" or value != getattr(default, key.field):
+            values[key.name] = key.kind.plain(value) if isinstance(key.kind, Kind) else value
+    if entry.replica_memory is not None:
+        values["replicas"] = {"memory": entry.replica_memory}
+    return values
+
+
+def _plain_interposer(made: facts.Interposer) -> Values:
+    mounts = [
+        {
+            "hostPath": mount.host_path,
+            "containerPath": mount.container_path,
+            "options": ["ro" if mount.read_only else "rw"],
         }
+        for mount in made.mounts
+    ]
+    edits = {
+        "env": [f"{name}={value}" for name, value in made.env],
+        "mounts": mounts,
+        "deviceNodes": [{"path": path} for path in made.device_nodes],
+    }
+    return {
+        "name": made.name,
+        "containerEdits": {key: value for key, value in edits.items() if value},
     }
 
 
@@ -149,4 +215,9 @@ def _plain_own(own: facts.Own) -> Values:
     if own.health.enables_all:
         health["enabledXids"] = ALL_XIDS
     metrics = _plain(own.metrics, "gpuhook.metrics")
-    return _plain(own, "gpuhook") | {"health": health, "metrics": metrics}
+    return _plain(own, "gpuhook") | {
+        "health": health,
+        "metrics": metrics,
+        "guard": _plain(own.guard, "gpuhook.guard"),
+        "interposers": [_plain_interposer(made) for made in own.interposers],
+    }

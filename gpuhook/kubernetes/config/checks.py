@@ -7,10 +7,12 @@ What only the node's hardware can contradict is not here.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
+from gpuhook.kubernetes.config import build, own_checks, sharing_checks
 from gpuhook.kubernetes.config.build import STRATEGIES
-from gpuhook.kubernetes.config.configuration import MOST_CLIENTS, SharedResource
+from gpuhook.kubernetes.config.configuration import MOST_CLIENTS
 from gpuhook.kubernetes.config.findings import ERROR, WARNING
 from gpuhook.kubernetes.config.names import ALL, LONGEST_NAME, is_index
 
@@ -26,23 +28,23 @@ def check(document: Document) -> None:
     sharing = document.get("sharing")
     strategies = [key for key in STRATEGIES if isinstance(sharing, dict) and key in sharing]
     if len(strategies) > 1:
+        *most, last = strategies
+        amount = "both" if len(strategies) == 2 else "all"
         document.add(
             ERROR,
-            "sharing.mps",
-            "timeSlicing and mps are both given, and a device is shared in one way only",
-            "remove one of the two",
+            f"sharing.{last}",
+            f"{', '.join(most)} and {last} are {amount} given, and a device is shared in one way "
+            "only",
+            "remove one of the two" if len(strategies) == 2 else "keep one of them",
         )
     if "mps" in strategies:
         _check_mps(document)
     for key in strategies:
-        _check_strategy(document, f"sharing.{key}")
+        _check_strategy(document, key)
+    sharing_checks.check(document)
+    own_checks.check(document)
     _check_host(document)
     _check_idle(document)
-
-
-def final_name(entry: dict[str, Any], *, by_default: bool) -> str:
-    """Return what the resource of a sharing entry is called once it is shared."""
-    return SharedResource(**entry).offered_name(by_default=by_default)
 
 
 def _check_mps(document: Document) -> None:
@@ -76,7 +78,8 @@ def _check_mps(document: Document) -> None:
             "has no effect: with MPS a container never gets more than one replica",
         )
     for index, entry in enumerate(_entries(document, "sharing.mps.resources")):
-        if entry is not None and entry["replicas"] > MOST_CLIENTS:
+        replicas = entry["replicas"] if entry is not None else 0
+        if isinstance(replicas, int) and replicas > MOST_CLIENTS:
             document.add(
                 WARNING,
                 f"sharing.mps.resources[{index}].replicas",
@@ -84,49 +87,56 @@ def _check_mps(document: Document) -> None:
             )
 
 
-def _check_strategy(document: Document, path: str) -> None:
+def _check_strategy(document: Document, strategy: str) -> None:
     """Check that entries neither share a device twice nor end up with one name for two things."""
+    path = f"sharing.{strategy}"
     by_default = document.get(f"{path}.renameByDefault") is True
-    earlier: list[tuple[int, dict[str, Any]]] = []
-    for index, entry in enumerate(_entries(document, f"{path}.resources")):
-        if entry is None:
-            continue
-        here = f"{path}.resources[{index}]"
-        name = final_name(entry, by_default=by_default)
-        if len(name) > LONGEST_NAME:
+    entries = [
+        _Named(
+            f"{path}.resources[{index}]",
+            entry["name"],
+            build.shared(entry, strategy).offered_name(by_default=by_default),
+            entry.get("devices", ALL),
+        )
+        for index, entry in enumerate(_entries(document, f"{path}.resources"))
+        if entry is not None
+    ]
+    for number, entry in enumerate(entries):
+        if len(entry.name) > LONGEST_NAME:
             document.add(
                 ERROR,
-                f"{here}.name",
-                f"{name} would be {len(name)} characters long, {LONGEST_NAME} is the most",
+                f"{entry.path}.name",
+                f"{entry.name} would be {len(entry.name)} characters long, {LONGEST_NAME} is the "
+                "most",
                 "give it another name with `rename`",
             )
-        _check_against(document, here, entry, earlier, by_default=by_default)
-        _check_named_elsewhere(document, here, entry["name"], name, by_default=by_default)
-        earlier.append((index, entry))
+        _check_against(document, entry, entries[:number])
+        _check_named_elsewhere(document, entry, entries)
 
 
-def _check_against(
-    document: Document,
-    here: str,
-    entry: dict[str, Any],
-    earlier: list[tuple[int, dict[str, Any]]],
-    *,
-    by_default: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """An entry of a strategy, and what its resource is called once it is shared."""
+
+    path: str
+    before: str
+    name: str
+    devices: Any
+
+
+def _check_against(document: Document, entry: _Named, earlier: list[_Named]) -> None:
     """Add the first contradiction of an entry with those before it."""
-    name = final_name(entry, by_default=by_default)
-    for number, other in earlier:
-        there = f"{here[: here.rindex('[')]}[{number}]"
-        if other["name"] == entry["name"]:
-            shared = overlap(other.get("devices", ALL), entry.get("devices", ALL))
-            if shared is not None:
-                message = f"duplicate: {entry['name']} is shared by {there} already, for {shared}"
+    for other in earlier:
+        if other.before == entry.before:
+            both = overlap(other.devices, entry.devices)
+            if both is not None:
+                message = f"duplicate: {entry.before} is shared by {other.path} already, for {both}"
                 hint = "several entries of one resource need `devices` that have none in common"
-                document.add(ERROR, here, message, hint)
+                document.add(ERROR, entry.path, message, hint)
                 return
-        elif final_name(other, by_default=by_default) == name:
-            message = f"would be called {name}, as {there} is: a name is one resource's"
-            document.add(ERROR, here, message)
+        elif other.name == entry.name:
+            message = f"would be called {entry.name}, as {other.path} is: a name is one resource's"
+            document.add(ERROR, entry.path, message)
             return
 
 
@@ -150,28 +160,25 @@ def overlap(one: Any, other: Any) -> str | None:
     return ("device " + ", ".join(both)) if both else None
 
 
-def _check_named_elsewhere(
-    document: Document, here: str, before: str, name: str, *, by_default: bool
-) -> None:
+def _check_named_elsewhere(document: Document, entry: _Named, entries: list[_Named]) -> None:
     """Check that a renamed resource does not take the name of one in `resources`.
 
     That one may be shared itself: then its entries are compared, and it may be renamed as a whole.
     """
-    if name == before:
+    if entry.name == entry.before:
         return
     others = {
-        entry["name"]
+        naming["name"]
         for kind in ("gpus", "mig")
-        for entry in _entries(document, f"resources.{kind}")
-        if entry is not None and entry["name"] != before
+        for naming in _entries(document, f"resources.{kind}")
+        if naming is not None and naming["name"] != entry.before
     }
-    for entry in _entries(document, here[: here.rindex("[")]):
-        if entry is not None:
-            stays = final_name(entry, by_default=by_default) == entry["name"]
-            if stays or entry.get("devices", ALL) == ALL:
-                others.discard(entry["name"])
-    if name in others:
-        document.add(ERROR, here, f"would be called {name}, which is a name of `resources` already")
+    for other in entries:
+        if other.name == other.before or other.devices == ALL:
+            others.discard(other.before)
+    if entry.name in others:
+        message = f"would be called {entry.name}, which is a name of `resources` already"
+        document.add(ERROR, entry.path, message)
 
 
 def _check_host(document: Document) -> None:

@@ -24,6 +24,11 @@ TIME_SLICES = ("default", "short", "medium", "long")
 COMPUTE_MODES = ("default", "exclusive-process")
 HINTS = ("tensorflow", "pytorch", "jax", "cupy", "paddle")
 PACKED, SPREAD = "packed", "spread"
+CONTEXT_MEMORY = 256 << 20  # bytes: less holds no CUDA context with its libraries
+MOST_MEMORY = 1 << 40  # bytes: no device has as much
+DEFAULT_UNIT = 1 << 30  # bytes, of memory units
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20}
+PLACEHOLDERS = ("uuid", "index", "limitMiB", "limitBytes", "replicas")  # of an Interposer
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
 MOST_CLIENTS = 48  # of MPS, on any device that there is
 

@@ -13,7 +13,7 @@ from gpuhook.kubernetes.config import keys as config_keys
 from gpuhook.kubernetes.config import spelling as config_spelling
 from gpuhook.kubernetes.config import yaml_tree as config_yaml
 from gpuhook.kubernetes.config.findings import ERROR, WARNING, Finding
-from gpuhook.kubernetes.config.keys import Entries, Section
+from gpuhook.kubernetes.config.grammar import MOST_ENTRIES, Either, Entries, Section
 from gpuhook.kubernetes.config.values import Kind, UnfitError, shown
 from gpuhook.kubernetes.config.yaml_tree import NotReadableError
 
@@ -121,29 +121,32 @@ class _Reader:
     def _value(
         self,
         node: yaml.Node,
-        kind: Kind | Section | Entries,
+        kind: Kind | Section | Entries | Either,
         path: str,
         values: dict[str, object],
         name: str,
     ) -> None:
         """Put the value of a node into `values`, unless it is wrong."""
         self._place(path, node)
+        if isinstance(kind, Either):
+            kind = kind.section if isinstance(node, yaml.MappingNode) else kind.kind
         if isinstance(kind, Section):
             values[name] = self.section(node, kind, path)
         elif isinstance(kind, Entries):
             values[name] = self._entries(node, kind, path)
         else:
+            for index, item in enumerate(node.value if _is_list(node) else ()):
+                self._place(f"{path}[{index}]", item)
             try:
                 values[name] = kind.of(config_yaml.plain(node))
             except UnfitError as error:
-                self._unfit(error, node, path)
+                self._unfit(error, path)
             except NotReadableError as error:
                 self._error(path, error.message)
 
-    def _unfit(self, error: UnfitError, node: yaml.Node, path: str) -> None:
+    def _unfit(self, error: UnfitError, path: str) -> None:
         if error.index is not None:
             path = f"{path}[{error.index}]"
-            self._place(path, node.value[error.index])
         self._error(path, error.message, error.hint)
 
     def _entries(self, node: yaml.Node, kind: Entries, path: str) -> list[dict[str, object] | None]:
@@ -154,8 +157,8 @@ class _Reader:
             return []
         if not node.value and not kind.may_be_empty:
             self._error(path, f"lists no {kind.what}")
-        if len(node.value) > config_keys.MOST_ENTRIES:
-            self._error(path, f"lists more than {config_keys.MOST_ENTRIES} entries")
+        if len(node.value) > MOST_ENTRIES:
+            self._error(path, f"lists more than {MOST_ENTRIES} entries")
             return []
         entries: list[dict[str, object] | None] = []
         for index, item in enumerate(node.value):
@@ -198,6 +201,10 @@ class _Reader:
     def _stranger(self, name: str, key: yaml.Node, section: Section, path: str) -> str:
         """Tell of an unknown key; return the name of the key that it stands for, if it is clear."""
         here = f"{path}.{name}" if path else name
+        for unserved, *why in section.unserved:
+            if unserved == name:
+                self._at(key, here, *why)
+                return ""
         known = len(self._document.findings) < _MOST_HINTS  # a file of nothing else has no hints
         hint = config_spelling.suggestion(name, path, section) if known else ""
         if config_spelling.differs_in_case(name, section):
@@ -230,6 +237,10 @@ class _Reader:
 
 def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def _is_list(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode)
 
 
 def _found(node: yaml.Node) -> str:

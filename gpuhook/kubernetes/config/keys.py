@@ -7,17 +7,10 @@ is the attribute that a value has in its dataclass of configuration.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuhook.kubernetes.config import configuration as facts
-from gpuhook.kubernetes.config.names import (
-    Address,
-    Channels,
-    DeviceNames,
-    Devices,
-    ResourceName,
-    Xids,
-)
+from gpuhook.kubernetes.config import own_keys, sharing_keys
+from gpuhook.kubernetes.config.grammar import Either, Entries, Key, Section
+from gpuhook.kubernetes.config.names import Channels, ResourceName
 from gpuhook.kubernetes.config.values import (
     OPTIONAL_PATH,
     PATH,
@@ -26,50 +19,12 @@ from gpuhook.kubernetes.config.values import (
     Choices,
     Duration,
     Kind,
-    Quantity,
     Text,
-    Whole,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MOST_ENTRIES = 256  # of a list: each is compared with each
-MOST_REPLICAS = 4096  # of one device: the kubelet takes lists of 4 MiB, some 65,000 devices
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A mapping with these keys."""
-
-    keys: tuple[Key, ...]
-
-    def key(self, name: str) -> Key | None:
-        """Return the key of that name."""
-        return next((key for key in self.keys if key.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """A list of mappings; `what` names one of them, and without one the list is an error."""
-
-    section: Section
-    what: str
-    may_be_empty: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key of a section. `may_be_null`: a section that is null is one that is not there."""
-
-    name: str
-    kind: Kind | Section | Entries
-    about: str
-    field: str = ""
-    required: bool = False
-    may_be_null: bool = False
-
 
 _PLUGIN = Section(
     (
@@ -220,146 +175,6 @@ _NAMING = Entries(
     "pattern",
 )
 
-_SHARED = Entries(
-    Section(
-        (
-            Key("name", ResourceName(), "The resource that is shared.", "name", required=True),
-            Key("rename", ResourceName(), "What it is called when it is shared.", "rename"),
-            Key(
-                "devices",
-                Devices(),
-                "Which of its devices: all, the first ones by their count, or a list.",
-                "devices",
-            ),
-            Key(
-                "replicas",
-                Whole(1, MOST_REPLICAS),
-                "How many containers may have each device; 1 is not shared.",
-                "replicas",
-                required=True,
-            ),
-        )
-    ),
-    "resource",
-    may_be_empty=False,
-)
-
-_STRATEGY = Section(
-    (
-        Key(
-            "renameByDefault",
-            Boolean(),
-            "Call the shared resource <name>.shared.",
-            "rename_by_default",
-        ),
-        Key(
-            "failRequestsGreaterThanOne",
-            Boolean(),
-            "Refuse a container that asks for more than one replica.",
-            "refuses_more_than_one",
-        ),
-        Key("resources", _SHARED, "What is shared.", "resources", required=True),
-    )
-)
-
-_HEALTH = Section(
-    (
-        Key(
-            "criticalXids",
-            Xids(),
-            "The XIDs that make a device unhealthy, instead of gpuhook's table.",
-            "critical_xids",
-        ),
-        Key(
-            "ignoredXids",
-            Xids(may_be_all=True),
-            "XIDs that never make a device unhealthy, or all.",
-            "ignored_xids",
-        ),
-        Key(
-            "enabledXids",
-            Xids(may_be_all=True),
-            "XIDs that always make a device unhealthy, or all; wins over the other keys.",
-            "enabled_xids",
-        ),
-        Key(
-            "askDriver",
-            Boolean(),
-            "Ask the driver what it recommends after an XID.",
-            "ask_driver",
-        ),
-        Key(
-            "pollInterval",
-            Duration(),
-            "How often lost GPUs and MIG changes are looked for.",
-            "poll_seconds",
-        ),
-    )
-)
-
-_OWN = Section(
-    (
-        Key(
-            "excludeDevices",
-            DeviceNames(),
-            "GPUs that are not offered: by index, UUID, PCI bus id or model.",
-            "exclude_devices",
-        ),
-        Key(
-            "preStartCheck",
-            Boolean(),
-            "Check health and free memory of the devices before each start of a container.",
-            "pre_start_check",
-        ),
-        Key(
-            "minFreeMemory",
-            Quantity(),
-            "The memory that a device must have free for preStartCheck.",
-            "min_free_memory",
-        ),
-        Key(
-            "hostFilesPath",
-            PATH,
-            "Directory in the container of the driver's files, for strategy host-files.",
-            "host_files_path",
-        ),
-        Key("labels", Boolean(), "Write the node's feature labels to gfd.outputFile.", "labels"),
-        Key(
-            "labelNode",
-            Boolean(),
-            "Put the feature labels on the node itself, through the API server.",
-            "label_node",
-        ),
-        Key(
-            "removeLabelsOnExit",
-            Boolean(),
-            "Take the labels away when the process ends.",
-            "remove_labels_on_exit",
-        ),
-        Key(
-            "acceleratorLabel",
-            Boolean(),
-            "Add the label accelerator=<model>.",
-            "accelerator_label",
-        ),
-        Key("health", _HEALTH, "What makes a device unhealthy."),
-        Key(
-            "metrics",
-            Section(
-                (
-                    Key(
-                        "address",
-                        Address(),
-                        "Where metrics are served for Prometheus; empty for nowhere.",
-                        "address",
-                    ),
-                )
-            ),
-            "The metrics.",
-        ),
-    )
-)
-
 FILE = Section(
     (
         Key("version", Choice((facts.VERSION,)), "The version of this form of file."),
@@ -376,12 +191,7 @@ FILE = Section(
         ),
         Key(
             "sharing",
-            Section(
-                (
-                    Key("timeSlicing", _STRATEGY, "Share devices by time slices."),
-                    Key("mps", _STRATEGY, "Share devices by NVIDIA MPS.", may_be_null=True),
-                )
-            ),
+            sharing_keys.SHARING,
             "How devices are handed to several containers at once.",
         ),
         Key(
@@ -404,7 +214,7 @@ FILE = Section(
             Section((Key("root", OPTIONAL_PATH, "The same as flags.mpsRoot."),)),
             "As in the values of the GPU operator.",
         ),
-        Key("gpuhook", _OWN, "What only gpuhook has."),
+        Key("gpuhook", own_keys.OWN, "What only gpuhook has."),
     )
 )
 
@@ -418,6 +228,8 @@ def walk(section: Section = FILE, path: str = "") -> Iterator[tuple[str, Key]]:
             yield from walk(key.kind, here)
         elif isinstance(key.kind, Entries):
             yield from walk(key.kind.section, here + "[]")
+        elif isinstance(key.kind, Either):
+            yield from walk(key.kind.section, here)
 
 
 def kind_of(path: str) -> Kind:

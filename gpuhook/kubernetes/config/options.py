@@ -146,6 +146,21 @@ _OWN = (
     _set("gpuhook.health.askDriver", "health-ask-driver", "GPUHOOK_HEALTH_ASK_DRIVER"),
     _set("gpuhook.health.pollInterval", "health-poll-interval", "GPUHOOK_HEALTH_POLL_INTERVAL"),
     _set("gpuhook.metrics.address", "metrics-address", "GPUHOOK_METRICS_ADDRESS"),
+    _set("gpuhook.memoryReserve", "memory-reserve", "GPUHOOK_MEMORY_RESERVE"),
+    _set("gpuhook.guard.action", "guard-action", "GPUHOOK_GUARD_ACTION"),
+    _set("gpuhook.guard.grace", "guard-grace", "GPUHOOK_GUARD_GRACE"),
+    _set("gpuhook.guard.killAfter", "guard-kill-after", "GPUHOOK_GUARD_KILL_AFTER"),
+    _set("gpuhook.guard.tolerance", "guard-tolerance", "GPUHOOK_GUARD_TOLERANCE"),
+    _set(
+        "gpuhook.guard.shortestInterval",
+        "guard-shortest-interval",
+        "GPUHOOK_GUARD_SHORTEST_INTERVAL",
+    ),
+    _set(
+        "gpuhook.guard.longestInterval",
+        "guard-longest-interval",
+        "GPUHOOK_GUARD_LONGEST_INTERVAL",
+    ),
 )
 
 _LAUNCH = (

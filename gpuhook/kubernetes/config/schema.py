@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from gpuhook.kubernetes.config import keys as config_keys
-from gpuhook.kubernetes.config.keys import Entries, Key, Section
+from gpuhook.kubernetes.config.grammar import MOST_ENTRIES, Either, Entries, Key, Section
 
 
 def text() -> str:
@@ -40,8 +40,10 @@ def _key(key: Key) -> dict[str, object]:
     if isinstance(key.kind, Entries):
         entries: dict[str, object] = {
             "type": "array",
-            "maxItems": config_keys.MOST_ENTRIES,
+            "maxItems": MOST_ENTRIES,
             "items": _section(key.kind.section),
         }
         return about | entries | ({} if key.kind.may_be_empty else {"minItems": 1})
+    if isinstance(key.kind, Either):
+        return about | {"anyOf": [key.kind.kind.schema(), _section(key.kind.section)]}
     return about | key.kind.schema()

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import printable
 from gpuhook.kubernetes.config import keys as config_keys
+from gpuhook.kubernetes.config.nearest import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.config.keys import Section
+    from gpuhook.kubernetes.config.grammar import Section
 
 
 def differs_in_case(name: str, section: Section) -> bool:
@@ -27,12 +27,11 @@ def suggestion(name: str, path: str, section: Section) -> str:
     for known, key in config_keys.walk():
         if key.name not in here:
             elsewhere.setdefault(key.name, known)
-    for known_names in (here, elsewhere):  # the same word, written in another way
-        for known, where in known_names.items():
-            if _letters(known) == _letters(name):
-                return f"did you mean {where}?"
     for known_names in (here, elsewhere):
-        near = _nearest(name, known_names)
+        for known, where in known_names.items():
+            if _letters(known) == _letters(name):  # the same word, written in another way
+                return f"did you mean {where}?"
+        near = nearest(name, known_names)
         if near is not None:
             return f"did you mean {known_names[near]}?"
     return f"known here are {', '.join(here)}"
@@ -40,12 +39,3 @@ def suggestion(name: str, path: str, section: Section) -> str:
 
 def _letters(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
-
-
-def _nearest(name: str, known: dict[str, str]) -> str | None:
-    """Return the most similar name, None if none is similar."""
-    import difflib  # only those who mistype pay for it
-
-    lower = {key.lower(): key for key in known}
-    found = difflib.get_close_matches(printable(name, 60).lower(), lower, n=1, cutoff=0.7)
-    return lower[found[0]] if found else None

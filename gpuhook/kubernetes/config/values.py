@@ -216,10 +216,36 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class Number(Kind):
+    """A number from `least` to `most`."""
+
+    least: float
+    most: float
+
+    @property
+    def metavar(self) -> str:
+        return "NUMBER"
+
+    def of(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UnfitError(f"must be a number, found {shown(value)}")
+        if not self.least <= value <= self.most:  # not a number is not, either
+            raise UnfitError(f"must be {self.least:g} to {self.most:g}, found {shown(value)}")
+        return float(value)
+
+    def of_text(self, text: str) -> float:
+        return self.of(float(text) if re.fullmatch(r"\d{1,9}(\.\d{0,9})?", text) else text)
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "number", "minimum": self.least, "maximum": self.most}
+
+
+@dataclass(frozen=True, slots=True)
 class Duration(Kind):
     """A time as Go writes it ("1m30s") or in nanoseconds; seconds, None for "infinite"."""
 
     may_be_infinite: bool = False
+    shortest: float = SHORTEST
 
     @property
     def metavar(self) -> str:
@@ -235,9 +261,9 @@ class Duration(Kind):
                 f"must be a duration{other}, found {shown(value)}",
                 "write it like 90s, 1m30s or 500ms; a number is nanoseconds",
             )
-        if nanoseconds < SHORTEST * 10**9:
+        if nanoseconds < self.shortest * 10**9:
             raise UnfitError(
-                f"must be {SHORTEST:g}s or longer, found {shown(value)}",
+                f"must be {self.shortest:g}s or longer, found {shown(value)}",
                 "a number without a unit is nanoseconds: write 60s"
                 if isinstance(value, int)
                 else "",

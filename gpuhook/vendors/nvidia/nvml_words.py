@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVML's numbers for brands, architectures and losses, as words. Source: nvml.h.
 
-The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
+WARM. The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
 """
 
 from __future__ import annotations

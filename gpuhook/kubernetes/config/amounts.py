@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of values that say how much of a device's memory somebody may have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.kubernetes.config.configuration import (
+    CONTEXT_MEMORY,
+    FAIR,
+    MOST_MEMORY,
+    UNITS,
+    UNLIMITED,
+)
+from gpuhook.kubernetes.config.values import Kind, Quantity, UnfitError, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MIB = 1 << 20
+_SUFFIXES = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", MIB), ("Ki", 1 << 10))
+
+
+def amount(number: int) -> str:
+    """Return bytes as a sentence names them.
+
+    >>> amount(512 << 20)
+    '512Mi'
+    """
+    for suffix, scale in _SUFFIXES:
+        if number and number % scale == 0:
+            return f"{number // scale}{suffix}"
+    return f"{number} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory(Kind):
+    """An amount of a device's memory in bytes, `least` and more; `why` not less."""
+
+    least: int = 0
+    why: str = ""
+
+    @property
+    def metavar(self) -> str:
+        return "QUANTITY"
+
+    def of(self, value: object) -> int:
+        number = Quantity().of(value)
+        if number < self.least:
+            raise UnfitError(
+                f"must be {amount(self.least)} or more, found {shown(value)}", self.why
+            )
+        if number > MOST_MEMORY:
+            raise UnfitError(
+                f"must be {amount(MOST_MEMORY)} or less, found {shown(value)}",
+                "no GPU has as much memory",
+            )
+        return number
+
+    def schema(self) -> dict[str, object]:
+        return Quantity().schema()
+
+
+# What one container may have: with less, none of its programs gets as far as to allocate.
+LIMIT = Memory(CONTEXT_MEMORY, "a CUDA context with its libraries takes as much by itself")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit(Kind):
+    """What one replica may have of a device's memory: its fair share, any, or so many bytes."""
+
+    def of(self, value: object) -> str | int:
+        if value in (FAIR, UNLIMITED) and isinstance(value, str):
+            return value
+        try:
+            Quantity().of(value)
+        except UnfitError as error:
+            raise UnfitError(
+                f"must be {FAIR}, {UNLIMITED} or an amount of memory, found {shown(value)}",
+                error.hint,
+            ) from error
+        return LIMIT.of(value)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"enum": [FAIR, UNLIMITED]}, LIMIT.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit(Kind):
+    """The size of one unit of memory in bytes: GiB, MiB, or an amount of whole MiB."""
+
+    def of(self, value: object) -> int:
+        if isinstance(value, str) and value in UNITS:
+            return UNITS[value]
+        try:
+            Quantity().of(value)
+        except UnfitError as error:
+            raise UnfitError(
+                f"must be {', '.join(UNITS)} or an amount of memory, found {shown(value)}",
+                error.hint,
+            ) from error
+        number = Memory(MIB, "memory is counted in MiB").of(value)
+        if number % MIB:
+            raise UnfitError(
+                f"must be whole MiB, found {shown(value)}", f"write {-(-number // MIB)}Mi"
+            )
+        return number
+
+    def plain(self, value: Any) -> object:
+        return next((name for name, size in UNITS.items() if size == value), value)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"enum": list(UNITS)}, Quantity().schema()]}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The known word that is most like one that nobody knows."""
+
+from __future__ import annotations
+
+from gpuhook.errors import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the most similar of `known`, None if none is similar."""
+    import difflib  # only those who mistype pay for it
+
+    lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(printable(word, 60).lower(), lower, n=1, cutoff=0.7)
+    return lower[found[0]] if found else None

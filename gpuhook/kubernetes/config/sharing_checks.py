@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contradictions of limits, replicas and modes in the entries of `sharing`.
+
+Whether limits add up to more than a device of the node has, only the node shows.
+"""
+
+from __future__ import annotations
+
+from gpuhook.kubernetes.config import build
+from gpuhook.kubernetes.config.amounts import amount
+from gpuhook.kubernetes.config.configuration import (
+    MOST_MEMORY,
+    MPS,
+    TIME_SLICING,
+    UNLIMITED,
+    Configuration,
+)
+from gpuhook.kubernetes.config.findings import ERROR, WARNING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.kubernetes.config.configuration import SharedResource
+    from gpuhook.kubernetes.config.document import Document
+
+MUCH_RESERVE = 8 << 30  # bytes: with more, half of a T4 and of many others is nobody's
+
+
+def is_limited(entry: SharedResource, strategy: str) -> bool:
+    """Return whether a container with a unit of this entry has a limit of memory."""
+    if strategy == TIME_SLICING:
+        return entry.limit not in (None, UNLIMITED)
+    return strategy != MPS or entry.limit != UNLIMITED
+
+
+def has_limits(document: Document) -> bool:
+    """Return whether any entry of `sharing` that is well-formed limits memory."""
+    return any(is_limited(entry, build.STRATEGIES[key]) for key, _, entry in entries(document))
+
+
+def entries(document: Document) -> list[tuple[str, str, SharedResource]]:
+    """Return (key of the strategy, path, entry) of all well-formed entries of `sharing`."""
+    found = []
+    for strategy in build.STRATEGIES:
+        listed: Any = document.get(f"sharing.{strategy}.resources")
+        for index, values in enumerate(listed if isinstance(listed, list) else ()):
+            if values is not None:
+                path = f"sharing.{strategy}.resources[{index}]"
+                found.append((strategy, path, build.shared(values, strategy)))
+    return found
+
+
+def check(document: Document) -> None:
+    """Add what entries contradict in themselves to the findings of a document."""
+    for strategy, path, entry in entries(document):
+        _check_oversubscription(document, path, entry)
+        _check_mode(document, path, entry)
+        if entry.hints and not is_limited(entry, build.STRATEGIES[strategy]):
+            document.add(
+                WARNING,
+                f"{path}.hints",
+                "has no effect without a limit: hints are computed from it",
+                "set `memory: fair`, or an amount",
+            )
+    _check_reserve(document)
+
+
+def _check_oversubscription(document: Document, path: str, entry: SharedResource) -> None:
+    is_amount = isinstance(entry.memory, int)
+    if entry.oversubscribe and not is_amount:
+        document.add(
+            WARNING,
+            f"{path}.oversubscribe",
+            "has no effect without an amount in `memory`: fair shares never add up to more than a "
+            "device has",
+            "set `memory: 8Gi`, or leave it away",
+        )
+    if entry.oversubscribe or not isinstance(entry.memory, int):
+        return
+    together = entry.memory * entry.replicas
+    if together > MOST_MEMORY:
+        document.add(
+            ERROR,
+            f"{path}.memory",
+            f"{entry.replicas} limits of {amount(entry.memory)} are {amount(together)} together, "
+            "more than any GPU has",
+            "set `oversubscribe: true` if that is meant, or `memory: fair`",
+        )
+    if entry.replica_memory is not None and entry.memory > entry.replica_memory:
+        document.add(
+            ERROR,
+            f"{path}.memory",
+            f"a limit of {amount(entry.memory)} for replicas of {amount(entry.replica_memory)}: "
+            "together they may be more than a device has",
+            "set `oversubscribe: true` if that is meant, or leave `memory` away",
+        )
+
+
+def _check_mode(document: Document, path: str, entry: SharedResource) -> None:
+    if entry.compute_mode != "exclusive-process" or entry.replicas == 1:
+        return
+    what = f"{entry.replicas} replicas" if entry.replicas else "several containers on a device"
+    document.add(
+        ERROR,
+        f"{path}.computeMode",
+        f"exclusive-process does not go with {what}: the second process gets no context",
+        "leave it away" if entry.unit else "leave it away, or set `replicas: 1`",
+    )
+
+
+def _check_reserve(document: Document) -> None:
+    path = "gpuhook.memoryReserve"
+    reserve = document.get(path)
+    default = Configuration().own.memory_reserve
+    if not isinstance(reserve, int) or reserve == default:
+        return
+    if not has_limits(document):
+        message = "has no effect without a limit of memory in `sharing`"
+        document.add(WARNING, path, message, "set `memory: fair` for a resource that is shared")
+    elif reserve > MUCH_RESERVE:
+        document.add(
+            WARNING,
+            path,
+            f"{amount(reserve)} of each device are nobody's: replicas and units get that much less",
+            f"the default is {amount(default)}",
+        )

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's own memory limits: what a cgroup's processes may have of a GPU, through NVML.
+
+WARM: ctypes alone, on a library that the caller names; a process keeps it loaded. Needs CUDA 13.4's
+driver, cgroup v2 and the host's root. A limit ends with its cgroup. Source: nvml.h,
+nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from struct import Struct
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant.memory import NO_LIMIT
+from gpuhook.vendors.nvidia import memory_refusals, nvml_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+_SET = "nvmlDeviceSetMemoryLimits_v1"
+_GET = "nvmlDeviceGetMemoryLimits_v1"
+_MODULE_VERSION = "/sys/module/nvidia/version"
+# A driver may round to its pages; nothing that a person asked for is so small.
+_ROUNDING = 2 << 20
+
+# nvmlSetMemoryLimits_v1_t and nvmlGetMemoryLimits_v1_t: the cgroup's path, soft, hard, used
+_SETTING = Struct("@PQQ")
+_GETTING = Struct("@PQQQ")
+
+# nvmlReturn_enum
+_INVALID_ARGUMENT = 2
+_NO_PERMISSION = 4
+_NOT_FOUND = 6
+_DRIVER_NOT_LOADED = 9
+_LIBRARY_NOT_FOUND = 12
+_FUNCTION_NOT_FOUND = 13
+_MISMATCH = 18
+
+
+class Held:
+    """What the driver holds a cgroup to on one GPU, in bytes, and what it uses now.
+
+    `hard` is NO_LIMIT and `soft` is 0 where nothing is limited.
+    """
+
+    __slots__ = ("hard", "soft", "used")
+
+    def __init__(self, hard: int, soft: int, used: int) -> None:
+        self.hard = hard
+        self.soft = soft
+        self.used = used
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether there is a limit of either kind."""
+        return self.hard != NO_LIMIT or self.soft > 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Held(hard={self.hard}, soft={self.soft}, used={self.used})"
+
+    def _values(self) -> tuple[int, int, int]:
+        return self.hard, self.soft, self.used
+
+
+class Driver:
+    """An NVML library, started; a context manager that shuts it down at its end."""
+
+    def __init__(self, library: str) -> None:
+        """Load and start the library at the path `library`.
+
+        Raises GH1202 to GH1206 as nvml.opened does, and GH1250 where the driver is too old.
+        """
+        self._path = library
+        self._library = _loaded(library)
+        self._handles: dict[str, ctypes.c_void_p] = {}
+        if not all(hasattr(self._library, name) for name in (_SET, _GET)):
+            raise fault("GH1250", path=library)
+        self._start()
+
+    def __enter__(self) -> Driver:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Shut the library down; limits that were set stay."""
+        self._handles.clear()
+        self._library.nvmlShutdown()
+
+    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+        """Limit the processes of `cgroup` and below on the GPU, and return what is read back.
+
+        `cgroup` is the full path of its directory, `hard` and `soft` are bytes. Raises GH1251 (the
+        driver refuses, and why), GH1252 (it reads back other values), GH1253 (a MIG device),
+        GH1254 (it cannot be read back), GH1255 (no such GPU, or a lost one), GH1250.
+        """
+        code, _said = self._call(_SET, uuid, cgroup, _SETTING, soft, hard)
+        if code:
+            raise self._refusal(code, uuid, cgroup, reading=False)
+        held = self.get(uuid, cgroup)
+        if held is None:
+            if not os.path.isdir(cgroup):
+                raise self._refusal(_NOT_FOUND, uuid, cgroup, reading=False)
+            held = Held(NO_LIMIT, 0, 0)
+        if not (_is_about(held.hard, hard) and _is_about(held.soft, soft)):
+            raise fault(
+                "GH1252",
+                uuid=uuid,
+                cgroup=cgroup,
+                asked=_words(hard, soft),
+                found=_words(held.hard, held.soft),
+            )
+        return held
+
+    def get(self, uuid: str, cgroup: str) -> Held | None:
+        """Return the limits of `cgroup` on the GPU, None where the driver knows none or it is gone.
+
+        Raises GH1253, GH1254, GH1255, GH1250.
+        """
+        code, said = self._call(_GET, uuid, cgroup, _GETTING, 0, 0, 0)
+        if code == _NOT_FOUND or (code == _INVALID_ARGUMENT and not os.path.isdir(cgroup)):
+            return None
+        if code:
+            raise self._refusal(code, uuid, cgroup, reading=True)
+        _path, soft, hard, used = _GETTING.unpack(said)
+        return Held(hard, soft, used)
+
+    def clear(self, uuid: str, cgroup: str) -> None:
+        """Take the limits of `cgroup` on the GPU away; those of a cgroup that is gone are gone.
+
+        Raises what set() raises.
+        """
+        try:
+            self.set(uuid, cgroup, NO_LIMIT, 0)
+        except GpuhookError as error:
+            if error.code != "GH1251" or os.path.isdir(cgroup):
+                raise
+
+    def _call(
+        self, name: str, uuid: str, cgroup: str, layout: Struct, *numbers: int
+    ) -> tuple[int, bytes]:
+        """Return the nvmlReturn_t of the call, and the structure as the call leaves it."""
+        if uuid.startswith("MIG-"):
+            raise fault("GH1253", uuid=uuid)
+        handle = self._handle(uuid)
+        path = ctypes.create_string_buffer(os.fsencode(cgroup))
+        limits = ctypes.create_string_buffer(layout.pack(ctypes.addressof(path), *numbers))
+        code = int(getattr(self._library, name)(handle, limits))
+        return code, limits.raw[: layout.size]
+
+    def _handle(self, uuid: str) -> ctypes.c_void_p:
+        if uuid not in self._handles:
+            handle = ctypes.c_void_p()
+            code = self._library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
+            if code:
+                raise self._missing(code, uuid)
+            self._handles[uuid] = handle
+        return self._handles[uuid]
+
+    def _missing(self, code: int, uuid: str) -> GpuhookError:
+        if code in (_NOT_FOUND, _INVALID_ARGUMENT):
+            reason = "the driver has no GPU of this UUID"
+        else:
+            reason = nvml_words.LOSSES.get(code) or self._said(code)
+        return fault("GH1255", uuid=uuid, reason=reason)
+
+    def _refusal(self, code: int, uuid: str, cgroup: str, *, reading: bool) -> GpuhookError:
+        if code == _FUNCTION_NOT_FOUND:
+            return fault("GH1250", path=self._path)
+        if code in nvml_words.LOSSES:
+            return self._missing(code, uuid)
+        reason, remedy = memory_refusals.words(code, cgroup) or (self._said(code), "")
+        remedy = remedy or memory_refusals.OTHERWISE
+        facts = {"uuid": uuid, "cgroup": cgroup, "reason": reason, "remedy": remedy}
+        return fault("GH1254", **facts) if reading else fault("GH1251", **facts)
+
+    def _start(self) -> None:
+        try:
+            code = self._library.nvmlInit_v2()
+        except AttributeError:
+            reason = "it has no nvmlInit_v2: not an NVML library"
+            raise fault("GH1202", path=self._path, reason=reason) from None
+        if code == _MISMATCH:
+            library = os.path.realpath(self._path).partition(".so.")[2]
+            raise fault("GH1203", path=self._path, library=library, module=_module_version())
+        if code in (_DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND):
+            raise fault("GH1204", path=self._path, reason=self._said(code))
+        if code == _NO_PERMISSION:
+            raise fault("GH1205", path=self._path)
+        if code:
+            raise fault("GH1206", path=self._path, reason=self._said(code))
+
+    def _said(self, code: int) -> str:
+        """Return NVML's own words for an error."""
+        words = self._library.nvmlErrorString
+        words.restype = ctypes.c_char_p
+        text = words(code)
+        return f"{text.decode('utf-8', 'replace') if text else 'an unknown error'} ({code})"
+
+
+def supported(library: str) -> bool:
+    """Return whether the NVML library at this path has the calls. Raises GH1202.
+
+    The file is read and not loaded: a process that lives on would keep a driver that is replaced.
+    """
+    try:
+        with open(library, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        raise fault("GH1202", path=library, reason=error) from error
+    return all(b"\0" + name.encode() + b"\0" in text for name in (_SET, _GET))
+
+
+def _loaded(library: str) -> Any:
+    try:
+        return ctypes.CDLL(library)
+    except OSError as error:
+        raise fault("GH1202", path=library, reason=error) from error
+
+
+def _module_version() -> str:
+    try:
+        with open(_MODULE_VERSION, encoding="ascii") as file:
+            return file.read(64).strip()
+    except OSError:
+        return "of another version"
+
+
+def _is_about(found: int, asked: int) -> bool:
+    if NO_LIMIT in (found, asked):
+        return found == asked
+    return abs(found - asked) < _ROUNDING
+
+
+def _words(hard: int, soft: int) -> str:
+    limit = "no hard limit" if hard == NO_LIMIT else f"hard limit {hard}"
+    return f"{limit} and soft limit {soft} bytes"

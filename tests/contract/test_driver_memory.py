@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated driver's memory through real runtimes: what tests of memory limits stand on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia.memory_limits import Driver
+from tests.contract.bundles import Bundle
+from tests.contract.runtimes import Container, lifecycle
+from tests.simulated import cgroups, driver_memory, stub_limits
+from tests.simulated.driver_memory import DriverMemory
+from tests.simulated.node import make_node
+
+MIB = 1 << 20
+TOTAL = 15360  # MiB of a T4
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverMemory]:
+    node = make_node(tmp_path / "node", "t4", real_nodes=False)
+    with driver_memory.serving(tmp_path, node) as serving:
+        yield serving
+
+
+def gpu(driver: DriverMemory) -> str:
+    return str(driver.node.node.gpus[0].uuid)
+
+
+def cgroup_of(container: Container) -> Path:
+    """Return the directory of the container's cgroup of version 2, as this machine has it."""
+    pid = json.loads(container.call("state").stdout)["pid"]
+    lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
+    name = next(line[3:] for line in lines if line.startswith("0::"))
+    return cgroups.mounted() / name.lstrip("/")
+
+
+@pytest.mark.parametrize("root", ["distroless", "musl"])
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_two_containers_on_one_gpu(
+    engine: str,
+    root: str,
+    driver: DriverMemory,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """One asks for everything and fails alone; the other has its share, until it is deleted."""
+
+    def bundle(*words: str) -> Bundle:
+        made = bundle_of(root_of(root), ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
+        made.mount(driver.probe, "/gpu-probe")
+        made.mount(driver.socket, "/gpu.sock")
+        return made
+
+    owner, greedy = bundle("pause", "alloc", "4000", "hold"), bundle("pause", "all", "hold")
+    with (
+        lifecycle(owner, [engine], engine, "v2") as first,
+        lifecycle(greedy, [engine], engine, "v2") as second,
+    ):
+        for container, soft in ((first, 4000), (second, 1000)):
+            assert container.create().rc == 0, container.errors
+            with Driver(driver.node.nvml_library) as nvml_driver:
+                nvml_driver.set(
+                    gpu(driver), str(cgroup_of(container)), stub_limits.NO_LIMIT, soft * MIB
+                )
+            assert container.call("start").rc == 0
+        second.call("kill", "USR1")
+        everything = driver.until(lambda held: sum(held.values()) >= (TOTAL - 4000) * MIB)
+        assert list(everything.values()) == [(TOTAL - 4000) * MIB]
+        first.call("kill", "USR1")
+        pid = json.loads(first.call("state").stdout)["pid"]
+        assert driver.until(lambda held: len(held) == 2)[pid] == 4000 * MIB
+        assert first.output.splitlines() == ["ok", "holding"]
+        assert second.output.splitlines() == [f"got {TOTAL - 4000} MiB", "holding"]
+        assert len(stub_limits.kept(driver.node)) == 2
+        first.delete()
+        assert len(stub_limits.kept(driver.node)) == 1
+        assert driver.ran(gpu(driver), "alloc", "4000") == "ok\n"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated driver decides on memory: who has how much, and who may have more.
+
+An allocation is refused that would go above the hard limit of its cgroup, above the card, or into
+what soft limits promise to other cgroups; a cgroup within its own soft limit has its promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulated import stub_limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.simulated.node import SimulatedNode
+    from tests.simulated.stub_limits import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one process holds of one device, in bytes. `cgroups` are inodes, its own first."""
+
+    pid: int
+    uuid: str
+    size: int
+    cgroups: tuple[int, ...]
+
+
+def refusal(
+    node: SimulatedNode, held: Iterable[Held], uuid: str, size: int, cgroups: list[int]
+) -> str | None:
+    """Return why `size` more bytes are not to be had by a process of `cgroups`, None if they are.
+
+    A device that the profile doesn't have, or a lost one, has nothing to give.
+    """
+    capacity = capacity_of(node, uuid)
+    if capacity is None:
+        return "no such device"
+    limits = [limit for limit in stub_limits.kept(node) if limit.uuid == uuid]
+    of_device = [one for one in held if one.uuid == uuid]
+    return None if fits(capacity, limits, of_device, size, cgroups) else "out of memory"
+
+
+def fits(
+    capacity: int, limits: Sequence[Kept], held: Sequence[Held], size: int, cgroups: Sequence[int]
+) -> bool:
+    """Return whether a process of `cgroups` may have `size` more bytes of one device.
+
+    The limit of the nearest cgroup counts.
+    """
+    by_cgroup = {limit.inode: limit for limit in limits}
+    own = next((by_cgroup[inode] for inode in cgroups if inode in by_cgroup), None)
+    would_use = size + (_used(held, own) if own else 0)
+    if own and would_use > own.hard:
+        return False
+    free = capacity - sum(one.size for one in held)
+    if own and would_use <= own.soft:
+        return size <= free
+    others = [limit for limit in limits if limit.inode not in cgroups]
+    return size <= free - sum(max(0, limit.soft - _used(held, limit)) for limit in others)
+
+
+def capacity_of(node: SimulatedNode, uuid: str) -> int | None:
+    """Return the bytes of the device that processes of the simulated driver may have together.
+
+    That is its memory without what the profile says is reserved and used by others.
+    """
+    own: dict[str, str] = {}
+    for line in Path(node.nvml_profile).read_text("utf-8").splitlines():
+        key, _, value = line.partition(" ")
+        if key in ("gpu", "instance"):
+            if own.get("uuid") == uuid:
+                break
+            own = {}
+        own[key] = value
+    if own.get("uuid") != uuid or own.get("lost_after") == "0" or "memory" not in own:
+        return None
+    taken = (int(own.get(key, "0")) for key in ("reserved", "used"))
+    return int(own["memory"]) - sum(taken)
+
+
+def _used(held: Iterable[Held], limit: Kept) -> int:
+    return sum(one.size for one in held if limit.inode in one.cgroups)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory limits that a simulated node's driver keeps, and how its calls for them fail.
+
+The calls themselves are in nvml_stub_memory.c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulated import cgroups, stub_events
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tests.simulated.node import SimulatedNode
+
+NO_LIMIT = (1 << 64) - 1
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, UNKNOWN = 3, 4, 13, 999
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A limit of the driver's, in bytes. `path` is its cgroup's as it was set."""
+
+    uuid: str
+    path: str
+    inode: int  # of the cgroup's directory
+    hard: int
+    soft: int
+
+
+def kept(node: SimulatedNode) -> list[Kept]:
+    """Return all limits that were set and not cleared, by path and UUID.
+
+    Those of cgroups that are gone are none.
+    """
+    found = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
+    living = [limit for limit in found if limit is not None and _is_there(limit)]
+    return sorted(living, key=lambda limit: (limit.path, limit.uuid))
+
+
+def fail_setting(node: SimulatedNode, uuid: str, error: int) -> None:
+    """Let setting limits of the GPU fail with this nvmlReturn_t, and reading work."""
+    stub_events.say(node, uuid, f"fail set_limits {error}")
+
+
+def fail_reading(node: SimulatedNode, uuid: str, error: int) -> None:
+    """Let reading limits of the GPU fail with this nvmlReturn_t, and setting work."""
+    stub_events.say(node, uuid, f"fail get_limits {error}")
+
+
+def read_back(node: SimulatedNode, uuid: str, hard: int, soft: int) -> None:
+    """Let the GPU tell these limits in bytes, whatever was set."""
+    stub_events.say(node, uuid, f"limits_reading {hard} {soft}")
+
+
+def take_long(node: SimulatedNode, uuid: str, milliseconds: int) -> None:
+    """Let each setting and each reading take so long."""
+    stub_events.say(node, uuid, f"limits_wait {milliseconds}")
+
+
+def mend(node: SimulatedNode, uuid: str) -> None:
+    """End what the functions above let happen."""
+    for key in ("limits_reading", "limits_wait", "fail set_limits", "fail get_limits"):
+        stub_events.unsay(node, uuid, key)
+
+
+def take_for_cgroups(node: SimulatedNode, uuid: str, directory: str | Path) -> None:
+    """Let plain directories below `directory` be cgroups for the limits of the GPU."""
+    stub_events.say(node, uuid, f"cgroups {directory}")
+
+
+def _directory(node: SimulatedNode) -> Path:
+    return Path(node.nvml_profile).with_name("nvml-stub.limits")
+
+
+def _read(path: Path) -> Kept | None:
+    uuid, _device, inode = path.name.rsplit(".", 2)
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:  # cleared meanwhile
+        return None
+    hard, soft, _born, cgroup = text.rstrip("\n").split(" ", 3)
+    return Kept(uuid, cgroup, int(inode), int(hard), int(soft))
+
+
+def _is_there(limit: Kept) -> bool:
+    """Return whether the limit's cgroup is there still, wherever it was mounted for who set it."""
+    parts = Path(limit.path).parts[1:]
+    at = [cgroups.mounted().joinpath(*parts[number:]) for number in range(len(parts) + 1)]
+    return any(cgroups.inode(path) == limit.inode for path in (Path(limit.path), *at))
