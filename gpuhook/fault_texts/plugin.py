@@ -110,6 +110,24 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{resource}: {size} devices are wanted, and {known} of the {named} available are its own",
         "wait until other containers have ended, or ask for less",
     ),
+    "GH1847": (
+        FileError,
+        (
+            "{resource}: {replicas} replicas of {each} MiB are {sum} MiB, and a {model} has only"
+            " {total}"
+        ),
+        "lower `replicas` or `memory`, or set `oversubscribe: true` for limits that exceed it",
+    ),
+    "GH1848": (
+        FileError,
+        "{resource} cannot be offered in memory units: {reason}",
+        "set `unit` of its entries in sharing.memoryUnits, GiB for instance",
+    ),
+    "GH1849": (
+        RequestError,
+        "{size} units of {resource} ({memory}) are wanted of one GPU, and {most} at most are free",
+        "ask for less, or wait until other containers have ended: a request is never split",
+    ),
     # GH1850 to GH1859: allocation, CDI specs.
     "GH1850": (
         RequestError,
@@ -156,6 +174,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the container may not start: {uuid} has {free} MiB free, and minFreeMemory is {needed}",
         "see with `gpuhook ps` who shares the GPU, or lower gpuhook.minFreeMemory",
     ),
+    "GH1859": (
+        RequestError,
+        "{count} units of {resource} are of {devices}, and a container's memory is of one GPU",
+        "create the pod anew: its init containers had units elsewhere, or the kubelet chose alone",
+    ),
     # GH1860 to GH1869: health, the API server.
     "GH1860": (
         RequestError,
@@ -190,7 +213,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     # GH1870 to GH1879: MPS.
     "GH1870": (
         FileError,
-        "{resource} is shared by MPS with unequal replicas: {counts}",
+        "{resource} is shared by MPS with unequal {kind}: {told}",
         "a daemon gives all of its clients one share: give the devices other names with `rename`",
     ),
     "GH1871": (

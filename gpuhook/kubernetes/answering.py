@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpuhook.kubernetes.allocation import pre_start
 from gpuhook.kubernetes.allocation.allocate import allocate
 from gpuhook.kubernetes.allocation.context import Context
-from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, Configuration
 from gpuhook.kubernetes.offer.preferred import preferred
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ class Answering:
             available,
             must_include,
             size,
-            policy=known.configuration.flags.plugin.shared_devices_allocation_policy,
+            policy=_policy(known.configuration, resource),
             topology=known.topology,
             unhealthy=known.unhealthy,
         )
@@ -63,3 +63,9 @@ class Answering:
         """Return if the container may start; raises what pre_start.check() does."""
         least = self.known.configuration.own.min_free_memory
         pre_start.check(resource, ids, self.known.unhealthy, least, self._free_memory)
+
+
+def _policy(configuration: Configuration, resource: Resource) -> str:
+    if resource.sharing == MEMORY_UNITS:
+        return configuration.sharing.policy
+    return configuration.flags.plugin.shared_devices_allocation_policy

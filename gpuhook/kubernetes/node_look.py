@@ -6,7 +6,7 @@ This blocks for as long as NVML takes, so the plugin looks in a thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.errors import DriverError, GpuhookError
 from gpuhook.kubernetes.allocation import host_paths
@@ -76,6 +76,23 @@ def look(launch: Launch, configuration: Configuration) -> Look:
         # `before` is no signature of a look that succeeded, so the next comparison sees a change.
         signature=before if changed_meanwhile else signature(launch.host_root, _libcuda(seen)),
     )
+
+
+def remembering(now: Look, last: Look) -> Look:
+    """Return `now`, with the memory of GPUs that the driver does not tell any more as it was last.
+
+    A lost GPU has no size: what is counted by memory would be gone from the kubelet's list, where
+    it is to be unhealthy.
+    """
+    known: dict[str | None, int | None]
+    known = {gpu.uuid: gpu.memory_bytes for gpu in last.node.gpus if gpu.uuid}
+    if all(gpu.memory_bytes is not None or not known.get(gpu.uuid) for gpu in now.node.gpus):
+        return now
+    gpus = tuple(
+        replace(gpu, memory_bytes=known.get(gpu.uuid)) if gpu.memory_bytes is None else gpu
+        for gpu in now.node.gpus
+    )
+    return replace(now, node=replace(now.node, gpus=gpus))
 
 
 def has_changed(last: Look, launch: Launch) -> bool:

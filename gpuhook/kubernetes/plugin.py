@@ -238,6 +238,7 @@ class Plugin:
             self._monitoring.looked(look, asyncio.get_running_loop())
             if look.trouble is not None:  # what there was stays, as unhealthy
                 raise look.trouble
+            look = node_look.remembering(look, self._look)
         outcome = await self._slow(
             lambda: working_out.worked_out(self._launch, configuration, look, self._mps)
         )

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
+from gpuhook.grant.memory import MIB
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.metrics import holders
 
@@ -30,6 +32,7 @@ class TurnNews:
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
+        self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
     def configured(self, loaded: Loaded) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
@@ -100,6 +103,25 @@ class TurnNews:
             self._news.log.info("CDI spec written", path=path)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
+        for one in outcome.offer.resources:
+            if one.sharing == MEMORY_UNITS:
+                self._sized(one.name, max(limit.hard for limit in one.memory.values()) // MIB)
+
+    def _sized(self, name: str, size: int) -> None:
+        """Tell of units that have another size now: the kubelet counts on in those that are held.
+
+        It keeps the ids that a container got, for as long as that runs.
+        """
+        before = self._unit_sizes.get(name, size)
+        self._unit_sizes[name] = size
+        if before != size:
+            self._news.bad(
+                "UnitsResized",
+                f"a unit of {name} is {size} MiB now, and was {before} MiB: containers that run "
+                "hold as many as before, so that the node may give away more or less than it has "
+                "until they have been started anew",
+                name,
+            )
 
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""

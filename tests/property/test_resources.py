@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpuhook.errors import FileError
 from gpuhook.kubernetes.config.configuration import (
+    MEMORY_UNITS,
     MIG_STRATEGIES,
     Configuration,
     Flags,
@@ -47,13 +48,18 @@ GPU = st.builds(
     instances=st.lists(INSTANCE, max_size=3).map(tuple),
 )
 NODE = st.builds(Node, driver=st.just(Driver()), gpus=st.lists(GPU, max_size=4).map(tuple))
-ENTRY = st.builds(
-    SharedResource,
-    name=RESOURCE,
-    replicas=st.integers(1, 70),
-    rename=st.none() | RESOURCE,
-    devices=st.just("all") | st.integers(1, 5) | st.lists(NAME, max_size=3).map(tuple),
+WORDS = {
+    "name": RESOURCE,
+    "rename": st.none() | RESOURCE,
+    "devices": st.just("all") | st.integers(1, 5) | st.lists(NAME, max_size=3).map(tuple),
+}
+SIZE = st.integers(1 << 20, 1 << 38)
+LIMITED = {"memory": st.sampled_from([None, "fair", "none"]) | SIZE, "oversubscribe": st.booleans()}
+ENTRY = st.one_of(
+    st.builds(SharedResource, **WORDS, **LIMITED, replicas=st.integers(1, 70)),
+    st.builds(SharedResource, **WORDS, **LIMITED, replica_memory=SIZE),
 )
+UNITS = st.builds(SharedResource, **WORDS, unit=SIZE)
 NAMINGS = st.lists(st.builds(Naming, st.text("*1g.T4", max_size=4), RESOURCE), max_size=2)
 CONFIGURATION = st.builds(
     Configuration,
@@ -66,6 +72,9 @@ CONFIGURATION = st.builds(
         rename_by_default=st.booleans(),
         refuses_more_than_one=st.booleans(),
         resources=st.lists(ENTRY, max_size=3).map(tuple),
+    )
+    | st.builds(
+        Sharing, st.just(MEMORY_UNITS), resources=st.lists(UNITS, min_size=1, max_size=3).map(tuple)
     ),
     own=st.builds(Own, exclude_devices=st.lists(NAME, max_size=2).map(tuple)),
 )
@@ -78,10 +87,14 @@ def test_whatever_a_node_is_its_units_are_distinct_and_fit(
     assert set(unusable(node)) <= {
         known for gpu in node.gpus for known in (gpu.uuid, *(i.uuid for i in gpu.instances))
     }
+    refused, offer = "", None
     try:
         offer = offered(node, configuration)
-    except FileError:
-        assert configuration.flags.mig_strategy == "single"
+    except FileError as error:
+        refused = error.code
+    if offer is None:
+        limited = refused in {"GH1847", "GH1848"}
+        assert limited or configuration.flags.mig_strategy == "single"
         return
     units = [unit for resource in offer.resources for unit in resource.units]
     assert len({unit.id for unit in units}) == len(units)
@@ -96,3 +109,26 @@ def test_whatever_a_node_is_its_units_are_distinct_and_fit(
         assert unit.id == unit.device.uuid + replica
         assert len(unit.device.paths) == len(unit.device.host_paths)
     assert offered(node, configuration) == offer
+
+
+@given(NODE, CONFIGURATION)
+def test_limits_promise_no_more_than_there_is(node: Node, configuration: Configuration) -> None:
+    """Unless that is wanted, and but for devices whose memory nobody knows."""
+    try:
+        offer = offered(node, configuration)
+    except FileError:
+        return
+    for resource in offer.resources:
+        for device in resource.devices:
+            limit, entry = resource.memory.get(device.uuid), resource.entries.get(device.uuid)
+            if limit is None:
+                continue
+            assert entry is not None
+            assert limit.hard >= limit.soft
+            assert limit.hard >= 1 << 20
+            assert limit.hard % (1 << 20) == limit.soft % (1 << 20) == 0
+            assert limit.is_asked == (resource.sharing == MEMORY_UNITS)
+            count = len(resource.index.ids[device.uuid])
+            if device.memory_bytes is not None:
+                assert count * limit.soft <= device.memory_bytes
+                assert entry.oversubscribe or count * limit.hard <= device.memory_bytes

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import (
     TIME_SLICING,
     Configuration,
@@ -93,6 +98,14 @@ def indices(offer: Offer) -> dict[str, list[str]]:
 
 def offer(node: Node, *entries: SharedResource, **fields: Any) -> Offer:
     return offered(node, configured(*entries, **fields))
+
+
+@contextmanager
+def refused(code: str) -> Iterator[pytest.ExceptionInfo[GpuhookError]]:
+    """Expect the fault `code`."""
+    with pytest.raises(GpuhookError) as caught:
+        yield caught
+    assert caught.value.code == code
 
 
 def said(offer: Offer) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -91,13 +91,14 @@ def scrape_of(
     usage: Driver | None,
     held: Holdings = HELD,
     *,
+    resource: Resource | None = None,
     unhealthy: frozenset[str] = frozenset(),
     timeout: float = 10.0,
 ) -> Scrape:
     async def holders() -> Holdings:
         return held
 
-    offered = Offered((T4,), unhealthy)
+    offered = Offered((resource or T4,), unhealthy)
     return Scrape(
         lambda: offered, lambda: usage, holders, proc=str(place / "proc"), timeout=timeout
     )
@@ -230,6 +231,16 @@ def test_what_is_offered_and_held(place: Path) -> None:
         (NAME, f"{GPU}::1", GPU, "demo", "inference", "main"): 1,
     }
     assert of(found, "gpuhook_gpu_info", "gpu", "index", "model") == {(GPU, "0", "Tesla T4"): 1}
+
+
+def test_memory_units_are_one_series_for_each_container(place: Path) -> None:
+    """There may be thousands of them."""
+    holder = Holder("demo", "trainer", "main")
+    held = Holdings({f"{GPU}::{n}": holder for n in range(3)})
+    units = replace(T4, sharing="memory-units")
+    found = scraped(scrape_of(place, Driver(), held, resource=units))
+    assert of(found, "gpuhook_replica_holder", "unit", "gpu", "pod") == {(GPU, GPU, "trainer"): 3}
+    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 3}
 
 
 def test_memory_per_container(place: Path) -> None:

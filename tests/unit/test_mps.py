@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.config.configuration import SharedResource
 from gpuhook.kubernetes.mps import plan as mps
 from gpuhook.kubernetes.mps.daemon import MpsDaemon
 from gpuhook.kubernetes.mps.plan import MpsPlan
 from gpuhook.kubernetes.offer import devices
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
 
 STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
 
@@ -45,7 +46,9 @@ def shared(*replicas: int, **facts: object) -> Resource:
         for index, count in enumerate(replicas)
         for number in range(count)
     ]
-    return Resource("nvidia.com/gpu", tuple(units), sharing="mps")
+    share = (15360 << 20) // max(replicas)
+    memory = {unit.device.uuid: UnitMemory(share, share) for unit in units}
+    return Resource("nvidia.com/gpu", tuple(units), sharing="mps", memory=memory)
 
 
 def test_every_client_gets_its_share() -> None:
@@ -62,19 +65,31 @@ def test_every_client_gets_its_share() -> None:
 
 
 def test_limits_are_of_the_right_devices() -> None:
-    """A device whose memory nobody knows keeps its ordinal."""
-    units = (Unit("GPU-0", device(0, memory=None)), Unit("GPU-1", device(1)))
-    plan = mps.plan(Resource("nvidia.com/gpu", units, sharing="mps"), "/run/mps")
+    """A device without a limit keeps its ordinal."""
+    resource = shared(1, 1)
+    plan = mps.plan(replace(resource, memory={"GPU-1": resource.memory["GPU-1"]}), "/run/mps")
     assert plan is not None
     assert plan.commands()[0] == "set_default_device_pinned_mem_limit 1 15360M"
+    assert not any(" 0 " in command for command in plan.commands())
+
+
+def test_percentage_may_be_configured() -> None:
+    resource = shared(4)
+    entry = SharedResource("nvidia.com/gpu", 4, active_thread_percentage=60)
+    plan = mps.plan(replace(resource, entries={"GPU-0": entry}), "/run/mps")
+    assert plan is not None
+    assert plan.percentage == 60
+    two = replace(shared(4, 4), entries={"GPU-0": entry})
+    with pytest.raises(GpuhookError, match="unequal activeThreadPercentage: 60 % of GPU-0, 25 %"):
+        mps.plan(two, "/run/mps")
 
 
 def test_time_slicing_needs_no_daemon() -> None:
     assert mps.plan(replace(shared(4), sharing="time-slicing"), "/run/mps") is None
 
 
-def test_unknown_memory_is_not_limited() -> None:
-    plan = mps.plan(shared(2, memory=None), "/run/mps")
+def test_memory_is_not_limited_where_nothing_says_so() -> None:
+    plan = mps.plan(replace(shared(2), memory={}), "/run/mps")
     assert plan is not None
     assert plan.commands() == ("set_default_active_thread_percentage 50",)
 

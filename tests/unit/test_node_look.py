@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,19 @@ def test_what_changes_during_a_look_is_looked_at_again(
     assert node_look.has_changed(first, launch(node))
     second = node_look.look(launch(node), Configuration())
     assert not node_look.has_changed(second, launch(node))
+
+
+def test_memory_of_a_gpu_that_is_lost_is_remembered(node: SimulatedNode) -> None:
+    """What is counted by memory stays in the list, as unhealthy."""
+    first = node_look.look(launch(node), Configuration())
+    (gpu,) = first.node.gpus
+    assert gpu.memory_bytes
+    gone = replace(gpu, lost="fallen off the bus", memory_bytes=None)
+    lost = replace(first, node=replace(first.node, gpus=(gone,)))
+    found = node_look.remembering(lost, first)
+    assert found.node.gpus == (replace(gone, memory_bytes=gpu.memory_bytes),)
+    assert node_look.remembering(lost, found) == found
+    assert node_look.remembering(lost, node_look.Look()) == lost
+    other = replace(gone, uuid=None)
+    nameless = replace(first, node=replace(first.node, gpus=(other,)))
+    assert node_look.remembering(nameless, first) == nameless

@@ -12,17 +12,22 @@ its container, and an index may be another GPU's by then.
 from __future__ import annotations
 
 from binascii import crc32
+from collections import Counter
+from itertools import compress
+from operator import attrgetter
 
 from gpuhook.errors import fault
+from gpuhook.kubernetes.allocation import memory
 from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
 from gpuhook.kubernetes.allocation.context import CDI_STRATEGIES
 from gpuhook.kubernetes.allocation.extra_devices import IMEX
-from gpuhook.kubernetes.config.configuration import MPS
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.kubernetes.offer import one_device
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from gpuhook.kubernetes.allocation.context import Context
     from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 IMEX_ENV = "NVIDIA_IMEX_CHANNELS"
 _ANNOTATION = "nvidia-device-plugin_"
 _NEAREST = 3
+_UUID = attrgetter("device.uuid")  # of a unit's device
 
 
 def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Allocation:
@@ -37,20 +43,25 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
 
     An id that is there twice counts once. Raises GH1850 for an id that the resource has not got,
     GH1851 for one that is unhealthy, GH1852 for more than one where the configuration forbids
-    that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there.
+    that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there, GH1859
+    for memory units of several devices.
     """
     units = chosen(resource, ids)
     if not units:
         return Allocation(envs={VOCABULARY.devices_env: "void"})
-    _require(resource, units, context)
-    devices = tuple({unit.device.uuid: unit.device for unit in units}.values())
+    counts = Counter(map(_UUID, units))
+    _require(resource, units, counts, context)
+    devices = tuple(device for device in resource.devices if device.uuid in counts)
     parts = [_STRATEGIES[name](devices, context) for name in context.strategies]
     parts.append(_features(context))
     if context.pass_device_specs and not set(context.strategies) <= set(CDI_STRATEGIES):
         parts.append(_nodes(devices, context))
     if resource.sharing == MPS:
         parts.append(context.mps[resource.name])
-    held = [unit.id for unit in units if unit.replica is not None]
+    parts.append(memory.granted(resource, counts))
+    # Of memory units there are thousands, and their grant says all.
+    named = () if resource.sharing == MEMORY_UNITS else units
+    held = [unit.id for unit in named if unit.replica is not None]
     if held:
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
     return merged(parts)
@@ -59,13 +70,12 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
 def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
     """Return the units `ids`, each once, in the resource's order; GH1850 for one it has not got."""
     asked = dict.fromkeys(ids)
-    found = [unit for unit in resource.units if unit.id in asked]
-    if len(found) < len(asked):
-        held = {unit.id for unit in found}
-        unknown = next(identifier for identifier in asked if identifier not in held)
-        nearest = ", ".join(_nearest(unknown, [unit.id for unit in resource.units])) or "none"
+    known = resource.index.positions
+    if not known.keys() >= asked.keys():
+        unknown = next(identifier for identifier in asked if identifier not in known)
+        nearest = ", ".join(_nearest(unknown, list(known))) or "none"
         raise fault("GH1850", id=unknown, resource=resource.name, nearest=nearest)
-    return found
+    return list(compress(resource.units, map(asked.__contains__, known)))
 
 
 def _nearest(unknown: str, known: list[str]) -> list[str]:
@@ -78,11 +88,15 @@ def _nearest(unknown: str, known: list[str]) -> list[str]:
     return sorted(known, key=lambda identifier: -alike(identifier))[:_NEAREST]
 
 
-def _require(resource: Resource, units: list[Unit], context: Context) -> None:
+def _require(
+    resource: Resource, units: list[Unit], devices: Collection[str], context: Context
+) -> None:
     """Raise the fault of a request that cannot be met, as allocate() says."""
     if resource.refuses_more_than_one and len(units) > 1:
         raise fault("GH1852", resource=resource.name, count=len(units))
-    for unit in units:
+    if resource.sharing == MEMORY_UNITS and len(devices) > 1:
+        raise one_device.split(resource, len(units), devices)
+    for unit in units if context.unhealthy else ():
         reason = context.unhealthy.get(unit.id) or context.unhealthy.get(unit.device.uuid)
         if reason:
             raise fault("GH1851", id=unit.id, resource=resource.name, reason=reason)

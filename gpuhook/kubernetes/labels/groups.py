@@ -67,8 +67,10 @@ class Group:
     key: str  # in names of labels: the model, or the profile
     model: str
     count: int
-    replicas: int  # per GPU or instance; 1: not shared, 0: nobody can have one
+    replicas: int  # per GPU or instance; 0: nobody can have one
+    is_shared: bool = False  # also of one replica, where that is all that the memory holds
     memory_bytes: int | None = None
+    limit_bytes: int | None = None  # of one replica, where it has one
     compute_capability: str | None = None
     sharing: str = NOT_SHARED
     is_renamed: bool = False  # its resource has a name that tells of the sharing
@@ -77,17 +79,17 @@ class Group:
 
     def labels(self) -> dict[str, str]:
         """Return the values by name, the name without prefix and subject."""
-        is_shared = self.replicas > 1
         told = {
-            "product": self._product(is_shared=is_shared and not self.is_renamed),
+            "product": self._product(is_shared=self.is_shared and not self.is_renamed),
             "count": str(self.count),
             "replicas": str(self.replicas),
-            "sharing-strategy": self.sharing if is_shared else NOT_SHARED,
+            "sharing-strategy": self.sharing if self.is_shared else NOT_SHARED,
         }
         if self.memory_bytes:
             told["memory"] = str(self.memory_bytes // _MEBIBYTE)
             if self.replicas:
-                told["replica-memory"] = str(self.memory_bytes // self.replicas // _MEBIBYTE)
+                share = self.limit_bytes or self.memory_bytes // self.replicas
+                told["replica-memory"] = str(share // _MEBIBYTE)
         if self.subject == GPU:
             told |= _architecture(self.compute_capability)
         return told | _attributes(self.instance)
@@ -162,13 +164,16 @@ class _Held:
         replicas = Counter(self._replicas[device.uuid] for device in devices).most_common(1)[0][0]
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
+        limit, own = resource.memory.get(first.uuid), resource.index.ids[first.uuid][0]
         return Group(
             subject=subject,
             key=key,
             model=first.model or _UNNAMED,
             count=len(devices),
             replicas=replicas,
+            is_shared=resource.units[resource.index.positions[own]].replica is not None,
             memory_bytes=first.memory_bytes,
+            limit_bytes=None if limit is None else limit.hard,
             compute_capability=first.compute_capability,
             sharing=resource.sharing,
             is_renamed=resource.name in self._renamed,

@@ -3,8 +3,8 @@
 
 Pure. Three witnesses are put together, each of which may be missing: the driver says which
 process uses how much, the process's cgroup says which container it is in, and the ledger and the
-kubelet say which container holds which unit. A share is a unit's part of its device, the memory
-divided by the units of that device; nothing enforces it under time-slicing.
+kubelet say which container holds which unit. A share is a unit's part of its device: what its limit
+guarantees it, else the memory divided by the units of that device, which then nothing enforces.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def shares(resources: Iterable[Resource]) -> dict[str, tuple[str, int | None]]:
     """Return (device, bytes that are its fair share) of each unit."""
     found: dict[str, tuple[str, int | None]] = {}
     for resource in resources:
-        counts: dict[str, int] = {}
-        for unit in resource.units:
-            counts[unit.device.uuid] = counts.get(unit.device.uuid, 0) + 1
-        for unit in resource.units:
-            device, memory = unit.device.uuid, unit.device.memory_bytes
-            found[unit.id] = device, None if memory is None else memory // counts[device]
+        for device in resource.devices:
+            ids = resource.index.ids[device.uuid]
+            limit = resource.memory.get(device.uuid)
+            total = device.memory_bytes
+            each = None if total is None else total // len(ids)
+            found |= dict.fromkeys(ids, (device.uuid, limit.soft if limit and limit.soft else each))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.metrics import container_memory
 from gpuhook.kubernetes.metrics.holders import Holdings
 
@@ -37,7 +38,7 @@ GAUGES = {
     "gpuhook_replicas_held": (("resource",), "Units that containers of pods hold"),
     "gpuhook_replica_holder": (
         ("resource", "unit", *_OF_CONTAINER),
-        "1 for each unit that a container of a pod holds",
+        "1 for each unit that a container of a pod holds; its number of memory units, by device",
     ),
     "gpuhook_gpu_info": (
         ("gpu", "index", "model", "profile", "parent"),
@@ -208,12 +209,15 @@ def _held(pulled: Pulled) -> dict[str, _Series]:
     holders: _Series = {}
     for resource in () if pulled.holdings.reason else pulled.resources:
         counts[resource.name,] = 0
+        is_memory = resource.sharing == MEMORY_UNITS  # a container may hold thousands of them
         for unit in resource.units:
             holder = pulled.holdings.holders.get(unit.id)
             if holder is not None:
                 counts[resource.name,] += 1
                 names = holder.namespace, holder.pod, holder.container
-                holders[(resource.name, unit.id, unit.device.uuid, *names)] = 1
+                uuid = unit.device.uuid
+                key = (resource.name, uuid if is_memory else unit.id, uuid, *names)
+                holders[key] = holders.get(key, 0) + 1
     return {"gpuhook_replicas_held": counts, "gpuhook_replica_holder": holders}
 
 

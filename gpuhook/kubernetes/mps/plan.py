@@ -10,18 +10,18 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.errors import fault
+from gpuhook.grant.memory import MIB
 from gpuhook.kubernetes.allocation.allocation import Mount
 from gpuhook.kubernetes.config.configuration import MPS
 from gpuhook.kubernetes.offer.devices import most_clients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.offer.devices import Device, Resource
+    from gpuhook.kubernetes.offer.devices import Resource
 
 # Where a container finds the daemon's pipes, whatever the directory on the host.
 CONTAINER_PIPE = "/run/nvidia-mps/pipe"
 CONTAINER_SHM = "/dev/shm"  # noqa: S108 # where the client library looks
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,21 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
     """Return the daemon that `resource` needs, None if it is not shared by MPS.
 
     Ordinals in its commands count the devices that it sees, which are those of the resource.
-    Raises GH1870 where the devices have unequal replicas (a daemon has one percentage for all),
+    Raises GH1870 where the devices have unequal replicas or percentages (a daemon has one for all),
     GH1871 for more clients than a device can serve, GH1872 for MIG.
     """
     if resource.sharing != MPS or not resource.units:
         return None
     if resource.is_mig:
         raise fault("GH1872", resource=resource.name)
-    counts = {device.uuid: _replicas(resource, device) for device in resource.devices}
+    counts = {uuid: len(ids) for uuid, ids in resource.index.ids.items()}
+    percentages = {uuid: _percentage(resource, uuid, count) for uuid, count in counts.items()}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{count} of {uuid}" for uuid, count in counts.items())
-        raise fault("GH1870", resource=resource.name, counts=told)
+        raise fault("GH1870", resource=resource.name, kind="replicas", told=told)
+    if len(set(percentages.values())) > 1:
+        told = ", ".join(f"{percentage} % of {uuid}" for uuid, percentage in percentages.items())
+        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", told=told)
     replicas = next(iter(counts.values()))
     for device in resource.devices:
         most = most_clients(device.compute_capability)
@@ -106,14 +110,14 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
         resource=resource.name,
         root=os.path.join(mps_root, name),
         uuids=tuple(counts),
-        percentage=max(1, 100 // replicas),
+        percentage=next(iter(percentages.values())),
         limits=tuple(
-            (device.uuid, device.memory_bytes // replicas // _MIB)
-            for device in resource.devices
-            if device.memory_bytes is not None
+            (uuid, resource.memory[uuid].hard // MIB) for uuid in counts if uuid in resource.memory
         ),
     )
 
 
-def _replicas(resource: Resource, device: Device) -> int:
-    return sum(unit.device.uuid == device.uuid for unit in resource.units)
+def _percentage(resource: Resource, uuid: str, replicas: int) -> int:
+    entry = resource.entries.get(uuid)
+    chosen = entry.active_thread_percentage if entry else None
+    return chosen or max(1, 100 // replicas)

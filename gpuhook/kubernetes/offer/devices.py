@@ -9,7 +9,7 @@ from gpuhook.kubernetes.config.configuration import MOST_CLIENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpuhook.kubernetes.config.configuration import SharedResource
 
@@ -61,6 +61,15 @@ class UnitMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """What is looked up of units again and again: there may be tens of thousands."""
+
+    positions: Mapping[str, int]  # in Resource.units, by id, in their order
+    devices: tuple[Device, ...]  # the distinct ones, in their order
+    ids: Mapping[str, Sequence[str]]  # of the units of each device, by its UUID, in their order
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """An extended resource of the node and all of its units, in their order.
 
@@ -75,11 +84,28 @@ class Resource:
     is_mig: bool = False
     memory: Mapping[str, UnitMemory] = field(default_factory=dict)
     entries: Mapping[str, SharedResource] = field(default_factory=dict)
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", _indexed(self.units))
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The distinct devices of the units, in their order."""
-        return tuple({unit.device.uuid: unit.device for unit in self.units}.values())
+        return self.index.devices
+
+
+def _indexed(units: Sequence[Unit]) -> Index:
+    positions = {unit.id: position for position, unit in enumerate(units)}
+    devices: dict[str, Device] = {}
+    ids: dict[str, list[str]] = {}
+    for unit in units:
+        uuid = unit.device.uuid
+        if uuid not in devices:
+            devices[uuid] = unit.device
+            ids[uuid] = []
+        ids[uuid].append(unit.id)
+    return Index(positions, tuple(devices.values()), ids)
 
 
 def capability(text: str | None) -> tuple[int, int] | None:

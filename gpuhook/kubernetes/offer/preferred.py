@@ -2,13 +2,17 @@
 """Which units the kubelet had better give to a container: GetPreferredAllocation, without gRPC.
 
 Whole GPUs go by their links (aligned.py), replicas and MIG instances by what is taken already
-(spread.py). The same question always has the same answer, in whatever order it is asked.
+(spread.py), and memory units are all of one device (one_device.py). The same question always has
+the same answer, in whatever order it is asked.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gpuhook.errors import fault
-from gpuhook.kubernetes.offer import aligned, spread
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
+from gpuhook.kubernetes.offer import aligned, one_device, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,18 +37,30 @@ def preferred(
     `must_include` are among them, and count as available. Units of the devices `unhealthy` (by
     UUID) are given only if there are not enough others. Ids in `available` that the resource does
     not have (any more) are passed over: a hint is no reason to fail a pod. Raises GH1843 to
-    GH1846.
+    GH1846; for memory units, which a container gets of one healthy device or not at all, GH1849
+    instead of the last one, and GH1859.
     """
-    known = {unit.id: unit.device.uuid for unit in resource.units}
+    known = resource.index.positions
     required = set(must_include)
-    _check_names(resource, available, must_include, known)
+    named = set(available)
+    _check_names(resource, available, named, "available")
+    _check_names(resource, must_include, required, "must_include")
+    unknown = next((name for name in must_include if name not in known), None)
+    if unknown is not None:
+        raise fault("GH1843", resource=resource.name, name=unknown)
     if size < len(required):
         raise fault("GH1845", resource=resource.name, size=size, required=len(required))
-    free = required.union(known.keys() & set(available))
+    if resource.sharing == MEMORY_UNITS:
+        named |= required
+        return one_device.choose(
+            resource, named, required, size, policy=policy, unhealthy=unhealthy
+        )
+    free = required.union(known.keys() & named)
     if size > len(free):
-        named = len(required.union(available))
-        raise fault("GH1846", resource=resource.name, size=size, known=len(free), named=named)
-    healthy = required | {name for name in free if known[name] not in unhealthy}
+        count = len(required | named)
+        raise fault("GH1846", resource=resource.name, size=size, known=len(free), named=count)
+    bad = {unit.id for unit in resource.units if unit.device.uuid in unhealthy}
+    healthy = required | (free - bad)
     candidates = healthy if len(healthy) >= size else free
     if goes_by_links(resource):
         chosen = aligned.choose(resource.devices, candidates, required, size, topology)
@@ -67,17 +83,8 @@ def goes_by_links(resource: Resource) -> bool:
 
 
 def _check_names(
-    resource: Resource,
-    available: Sequence[str],
-    must_include: Sequence[str],
-    known: Collection[str],
+    resource: Resource, names: Sequence[str], distinct: Collection[str], where: str
 ) -> None:
-    for where, names in (("available", available), ("must_include", must_include)):
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise fault("GH1844", resource=resource.name, name=name, where=where)
-            seen.add(name)
-    for name in must_include:
-        if name not in known:
-            raise fault("GH1843", resource=resource.name, name=name)
+    if len(distinct) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise fault("GH1844", resource=resource.name, name=twice, where=where)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.errors import fault
+from gpuhook.grant.memory import MIB
 from gpuhook.grant.replicas import SEPARATOR
-from gpuhook.kubernetes.config.configuration import MPS, NOT_SHARED
-from gpuhook.kubernetes.offer import node_devices
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED
+from gpuhook.kubernetes.offer import memory, node_devices
 from gpuhook.kubernetes.offer.devices import Resource, Unit
 from gpuhook.kubernetes.offer.sharing import Share, shares
 from gpuhook.kubernetes.offer.sharing_doubts import doubts
@@ -19,14 +21,16 @@ from gpuhook.vendors.nvidia.selection import instance_trouble, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from gpuhook.kubernetes.config.configuration import Configuration, Sharing
+    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.offer.devices import UnitMemory
     from gpuhook.vendors.nvidia.inventory import Node
 
 MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1beta1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
 _AROUND_ID = 24  # bytes of a Device message beside its id: health "Unhealthy", one NUMA node
+_AROUND_UNIT = 16  # the same without a NUMA node
 _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 
@@ -42,18 +46,20 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     """Return what `node` offers under `configuration`; a resource without units is not in it.
 
     Lost GPUs and instances with trouble are in it: unusable() says which, to be reported as
-    unhealthy. Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
+    unhealthy. Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike,
+    GH1847 where limits promise more memory than there is, GH1848 for memory units that cannot be.
     """
     devices, left_out = node_devices.found(node, configuration)
-    sharing = configuration.sharing
-    divided, ineffective = shares(devices, sharing)
+    sharing, reserve = configuration.sharing, configuration.own.memory_reserve
+    divided, ineffective = shares(devices, sharing, reserve)
     by_name: dict[str, list[Share]] = {}
     for share in divided:
         by_name.setdefault(share.resource, []).append(share)
-    warnings = [*left_out, *ineffective, *doubts(divided, sharing.strategy)]
+    limits = {share: memory.of_unit(share, sharing.strategy, reserve) for share in divided}
+    warnings = [*left_out, *ineffective, *doubts(limits, sharing.strategy)]
     resources = []
     for name, own in sorted(by_name.items()):
-        resource = _resource(name, own, sharing, warnings)
+        resource = _resource(name, {share: limits[share] for share in own}, configuration, warnings)
         warnings += _long_ids(resource)
         resources.append(resource)
     return Offer(tuple(resources), tuple(warnings))
@@ -80,29 +86,42 @@ def unusable(node: Node) -> dict[str, str]:
     return found
 
 
-def _resource(name: str, own: list[Share], sharing: Sharing, warnings: list[str]) -> Resource:
-    most = _most_replicas(own)
+def _resource(
+    name: str,
+    own: Mapping[Share, UnitMemory | None],
+    configuration: Configuration,
+    warnings: list[str],
+) -> Resource:
+    sharing = configuration.sharing
+    is_shared = any(share.is_divided for share in own)
+    is_units = is_shared and sharing.strategy == MEMORY_UNITS
+    most = None
+    if is_units:
+        _check_units(name, own, configuration.own.memory_reserve)
+    else:
+        most = _most_replicas(own)
     if most is not None:
         warnings.append(
             f"{name}: {sum(share.replicas for share in own)} units do not fit into the "
             f"{MAX_MESSAGE >> 20} MiB that the kubelet takes: at most {most} replicas of a "
             "device are offered"
         )
-    is_shared = any(share.replicas > 1 for share in own)
     # The clients of an MPS server do not add up: NVIDIA's plugin always refuses more than one.
     refuses = sharing.refuses_more_than_one or sharing.strategy == MPS
     return Resource(
         name=name,
         units=tuple(unit for share in own for unit in _units(share, most)),
         sharing=sharing.strategy if is_shared else NOT_SHARED,
-        refuses_more_than_one=is_shared and refuses,
+        refuses_more_than_one=is_shared and refuses and not is_units,
         is_mig=any(share.device.instance is not None for share in own),
+        memory={share.device.uuid: limit for share, limit in own.items() if limit is not None},
+        entries={share.device.uuid: share.entry for share in own if share.entry is not None},
     )
 
 
 def _units(share: Share, most: int | None) -> Iterator[Unit]:
     uuid = share.device.uuid
-    if share.replicas == 1:
+    if not share.is_divided:
         yield Unit(uuid, share.device)
         return
     count = share.replicas if most is None else min(share.replicas, most)
@@ -110,7 +129,37 @@ def _units(share: Share, most: int | None) -> Iterator[Unit]:
         yield Unit(f"{uuid}{SEPARATOR}{replica}", share.device, replica)
 
 
-def _most_replicas(own: list[Share]) -> int | None:
+def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
+    """Raise GH1848 where units are no units: of several sizes, of less than 1 MiB, or too many."""
+    sizes = sorted({share.entry.unit or 0 for share in own if share.entry is not None})
+    if len(sizes) > 1 or sizes[0] < MIB:
+        told = ", ".join(f"{size} bytes" for size in sizes)
+        reason = f"its units are of {told}, and have to be of one size, 1 MiB at least"
+        raise fault("GH1848", resource=name, reason=reason)
+
+    def fits(unit: int) -> bool:
+        counts = ((s, memory.fitting(s.device, unit, reserve) or 0) for s in own)
+        each = _REPLICA + _AROUND_UNIT
+        return sum(count * (len(s.device.uuid) + each) for s, count in counts) <= MAX_MESSAGE
+
+    unit = sizes[0]
+    if fits(unit):
+        return
+    too_small, fitting = unit // MIB, 2 * unit // MIB
+    while not fits(fitting * MIB):
+        too_small, fitting = fitting, 2 * fitting
+    while fitting - too_small > 1:
+        middle = (too_small + fitting) // 2
+        too_small, fitting = (too_small, middle) if fits(middle * MIB) else (middle, fitting)
+    count = sum(share.replicas for share in own)
+    reason = (
+        f"{count} units of {unit // MIB} MiB do not fit into the {MAX_MESSAGE >> 20} MiB that the "
+        f"kubelet takes; the smallest unit that does is {fitting} MiB"
+    )
+    raise fault("GH1848", resource=name, reason=reason)
+
+
+def _most_replicas(own: Collection[Share]) -> int | None:
     """Return how many replicas of each device one message carries, None if it carries all."""
 
     def size(most: int) -> int:

@@ -3,15 +3,17 @@
 
 Entries of `sharing.*.resources` are read in their order, and a device belongs to the first entry
 that means it: `devices: all` after other entries of the same name means all other devices. A
-device that no entry means stays what it is.
+device that no entry means stays what it is, but for memory units: a resource of them has nothing
+else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.kubernetes.config.configuration import MPS
-from gpuhook.kubernetes.offer import device_names
+from gpuhook.grant.memory import MIB
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.kubernetes.offer import device_names, memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,14 +21,25 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.offer.devices import Device
     from gpuhook.kubernetes.offer.node_devices import Named
 
+_SECTIONS = {MPS: "mps", MEMORY_UNITS: "memoryUnits"}
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A device and the number of its units; one unit is the device itself, not shared."""
+    """A device and the number of its units; one unit is the device itself, unless it is counted.
+
+    `entry` is what the configuration says of the device, None for nothing.
+    """
 
     resource: str  # after renaming
     device: Device
     replicas: int = 1
+    entry: SharedResource | None = None
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether a unit is a part of the device, be it the only one that the memory allows."""
+        return self.replicas > 1 or (self.entry is not None and not self.entry.replicas)
 
     @property
     def memory_each(self) -> int | None:
@@ -34,11 +47,21 @@ class Share:
         total = self.device.memory_bytes
         return None if total is None else total // self.replicas
 
+    @property
+    def model(self) -> str:
+        """What the device is called where all of its kind are meant."""
+        name = self.device.model or "GPU"
+        return f"{name} {self.device.profile}" if self.device.profile else name
+
 
 def shares(
-    devices: tuple[Named, ...], sharing: Sharing
+    devices: tuple[Named, ...], sharing: Sharing, reserve: int = 0
 ) -> tuple[tuple[Share, ...], tuple[str, ...]]:
-    """Return (the shares of `devices`, in their order; warnings about entries without effect)."""
+    """Return (the shares of `devices`, in their order; warnings about what has no effect).
+
+    A device that holds no unit of the size that is configured, `reserve` bytes of its memory left
+    alone, or of which nobody knows how many, has no share.
+    """
     names = sorted({named.resource for named in devices})
     of_device: dict[str, SharedResource] = {}
     warnings: list[str] = []
@@ -55,14 +78,44 @@ def shares(
             indices = ", ".join(taken)
             warnings.append(f"{where}: earlier entries for {entry.name} have device {indices}")
         of_device |= dict.fromkeys((named.device.uuid for named in free), entry)
-    found = tuple(_share(named, of_device.get(named.device.uuid), sharing) for named in devices)
-    return found, (*warnings, *_mixed(devices, found))
+    found = [_share(named, of_device.get(named.device.uuid), sharing, reserve) for named in devices]
+    held = [(named, share) for named, share in zip(devices, found, strict=True) if share.replicas]
+    warnings += [_holds_none(share, sharing, reserve) for share in found if not share.replicas]
+    if sharing.strategy == MEMORY_UNITS:
+        held = _units_alone(held, warnings)
+    return tuple(share for _, share in held), (*warnings, *_mixed(held))
 
 
-def _mixed(devices: tuple[Named, ...], found: tuple[Share, ...]) -> list[str]:
+def _units_alone(held: list[tuple[Named, Share]], warnings: list[str]) -> list[tuple[Named, Share]]:
+    """Return `held` without whole devices under a name of units: one would count as a unit."""
+    units = {share.resource for _, share in held if share.entry is not None}
+    left = [share for _, share in held if share.entry is None and share.resource in units]
+    warnings += [
+        f"{share.resource}: device {share.device.index} ({share.model}) is not offered: no entry "
+        "of sharing.memoryUnits means it, and the others of that name are memory units"
+        for share in left
+    ]
+    return [(named, share) for named, share in held if share not in left]
+
+
+def _holds_none(share: Share, sharing: Sharing, reserve: int) -> str:
+    """Return why a device holds no unit of the size that its entry says."""
+    size = memory.size_of_one(share.entry, sharing.strategy) if share.entry else None
+    unit = "unit" if sharing.strategy == MEMORY_UNITS else "replica"
+    where = f"{share.resource}: device {share.device.index} ({share.model}) is not offered"
+    total = share.device.memory_bytes
+    if total is None:
+        return f"{where}: the driver does not tell its memory, so nobody knows how many {unit}s"
+    return (
+        f"{where}: its {total // MIB} MiB, less {reserve // MIB} MiB of reserve, hold no {unit} "
+        f"of {(size or 0) // MIB} MiB"
+    )
+
+
+def _mixed(held: list[tuple[Named, Share]]) -> list[str]:
     """Return a warning for each name under which devices of several resources are offered."""
     before: dict[str, dict[str, None]] = {}
-    for named, share in zip(devices, found, strict=True):
+    for named, share in held:
         before.setdefault(share.resource, {})[named.resource] = None
     return [
         f"{name} has the devices of {' and of '.join(sorted(names))}: a container that asks for "
@@ -73,14 +126,17 @@ def _mixed(devices: tuple[Named, ...], found: tuple[Share, ...]) -> list[str]:
 
 
 def _section(sharing: Sharing) -> str:
-    return f"sharing.{'mps' if sharing.strategy == MPS else 'timeSlicing'}.resources"
+    return f"sharing.{_SECTIONS.get(sharing.strategy, 'timeSlicing')}.resources"
 
 
-def _share(named: Named, entry: SharedResource | None, sharing: Sharing) -> Share:
+def _share(named: Named, entry: SharedResource | None, sharing: Sharing, reserve: int) -> Share:
     if entry is None:
         return Share(named.resource, named.device)
     name = entry.offered_name(by_default=sharing.rename_by_default)
-    return Share(name, named.device, max(entry.replicas, 1))
+    size = memory.size_of_one(entry, sharing.strategy)
+    if size is None:
+        return Share(name, named.device, max(entry.replicas, 1), entry)
+    return Share(name, named.device, memory.fitting(named.device, size, reserve) or 0, entry)
 
 
 def _meant(entry: SharedResource, own: list[Named], where: str, warnings: list[str]) -> list[Named]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from gpuhook.kubernetes.api.services import HEALTHY, UNHEALTHY
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +19,18 @@ def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchR
     """Return the list of a resource's units, in their order.
 
     A unit is unhealthy if the UUID of its device is in `unhealthy`. Its topology is there where
-    its NUMA node is known, and only there: the kubelet would take a node 0 for one.
+    its NUMA node is known, and only there: the kubelet would take a node 0 for one. Memory units
+    have none: the kubelet would first take what it can of one NUMA node, and so split a request.
     """
-    return api.ListAndWatchResponse(devices=[_device(unit, unhealthy) for unit in resource.units])
+    has_node = resource.sharing != MEMORY_UNITS
+    return api.ListAndWatchResponse(
+        devices=[_device(unit, unhealthy, has_node=has_node) for unit in resource.units]
+    )
 
 
-def _device(unit: Unit, unhealthy: Collection[str]) -> api.Device:
+def _device(unit: Unit, unhealthy: Collection[str], *, has_node: bool) -> api.Device:
     health = UNHEALTHY if unit.device.uuid in unhealthy else HEALTHY
-    node = unit.device.numa_node
+    node = unit.device.numa_node if has_node else None
     if node is None or node < 0:
         return api.Device(ID=unit.id, health=health)
     topology = api.TopologyInfo(nodes=[api.NUMANode(ID=node)])

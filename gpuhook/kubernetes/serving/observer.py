@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
 
 _A_MOMENT = 0.5
+_MOST_SHOWN = 16  # ids of one container
 
 
 class Observer(Protocol):
@@ -123,7 +124,7 @@ class Log:
 
     def allocated(self, resource: str, requests: Sequence[Sequence[str]], seconds: float) -> None:
         """Write who got what."""
-        shown = [" ".join(ids) for ids in requests]
+        shown = [" ".join(_few(ids)) for ids in requests]
         took = _milliseconds(seconds)
         self._log.info("allocated", resource=resource, devices=shown, milliseconds=took)
 
@@ -134,7 +135,7 @@ class Log:
     def pre_started(self, resource: str, ids: Sequence[str], seconds: float) -> None:
         """Write which devices were looked at."""
         took = _milliseconds(seconds)
-        self._log.info("start allowed", resource=resource, devices=list(ids), milliseconds=took)
+        self._log.info("start allowed", resource=resource, devices=_few(ids), milliseconds=took)
 
     def refused(self, resource: str, method: str, reason: str, seconds: float) -> None:
         """Write why."""
@@ -154,6 +155,13 @@ class Log:
         """
         mended = retry is not None and retry < _A_MOMENT
         return cast("Callable[..., None]", self._log.debug if mended else self._log.warning)
+
+
+def _few(ids: Sequence[str]) -> list[str]:
+    """Return the ids as a line may show them: memory units are asked for by the thousand."""
+    if len(ids) <= _MOST_SHOWN:
+        return list(ids)
+    return [*sorted(ids)[: _MOST_SHOWN // 2], f"and {len(ids) - _MOST_SHOWN // 2} more"]
 
 
 def _said(reason: GpuhookError) -> dict[str, str]:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory that a container is granted of its devices, in the words that its runtime reads.
+
+A mount of /dev/null says it for each device: a pod can set any variable, and no such mount. The
+variables say it again for runtimes that know only those, NVIDIA's among them; they are of all
+devices of a container, so they are there only where all of these have the same limit.
+"""
+
+from __future__ import annotations
+
+from gpuhook.grant.memory import MIB, MemoryLimit, mount_path
+from gpuhook.kubernetes.allocation.allocation import Allocation, Mount
+from gpuhook.kubernetes.config.configuration import MPS
+from gpuhook.vendors.nvidia.words import VOCABULARY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.offer.devices import Resource
+
+
+def limits(resource: Resource, counts: Mapping[str, int]) -> list[MemoryLimit]:
+    """Return what a container may have of each device that has a limit.
+
+    `counts` are its units, by the device's UUID. The sum of them is its limit, and no more than the
+    device has.
+    """
+    found = []
+    for device in resource.devices:
+        one, count = resource.memory.get(device.uuid), counts.get(device.uuid, 0)
+        if one is not None and count:
+            hard = min(count * one.hard, device.memory_bytes or count * one.hard)
+            limit = MemoryLimit(device.uuid, hard, count * one.soft, is_asked=one.is_asked)
+            found.append(limit)
+    return found
+
+
+def granted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
+    """Return the mounts and variables of the limits; nothing where there are none.
+
+    Nothing for MPS either: its server bounds its clients itself.
+    """
+    if resource.sharing == MPS:
+        return Allocation()
+    found = limits(resource, counts)
+    mounts = (Mount(mount_path(VOCABULARY.memory_prefix, limit), "/dev/null") for limit in found)
+    is_all = len(found) == len(counts)
+    return Allocation(envs=_variables(found) if is_all else {}, mounts=tuple(mounts))
+
+
+def _variables(found: list[MemoryLimit]) -> dict[str, str]:
+    values = {(limit.hard // MIB, limit.soft // MIB) for limit in found}
+    if len(values) != 1:
+        return {}
+    ((hard, soft),) = values
+    named = {VOCABULARY.memory_limit_env: hard, VOCABULARY.memory_request_env: soft}
+    return {name: str(value) for name, value in named.items() if value}

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory units and limits, from the configuration file to the kubelet, with a real plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import Node
+from tests.kubelet.kubelet import AdmissionError, Allocated, Kubelet
+from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.simulated import stub_events
+from tests.simulated.node import make_node
+
+GPU, UNITS = "nvidia.com/gpu", "nvidia.com/gpumem"
+MEMORY_UNITS = """\
+version: v1
+sharing:
+  memoryUnits:
+    policy: packed
+    resources:
+    - name: nvidia.com/gpu
+      unit: GiB
+"""
+LIMITS = TIME_SLICING + "      memory: fair\n"
+PREFIX = "/var/run/gpuhook/memory/"
+
+
+@pytest.fixture
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Callable[..., PluginProcess]]:
+    """Return a function: node, configuration, env -> a running plugin, stopped in the end."""
+    with ExitStack() as stack:
+
+        def started(profile: str | Node, text: str = MEMORY_UNITS, **env: str) -> PluginProcess:
+            node = make_node(tmp_path / "node", profile)
+            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
+
+        yield started
+
+
+def card(pod: Allocated) -> str:
+    """Return the one GPU of a container, by its units and by its environment."""
+    (uuid,) = {name.partition("::")[0] for name in pod.ids}
+    assert pod.response.envs["NVIDIA_VISIBLE_DEVICES"] == uuid
+    return uuid
+
+
+def grants(pod: Allocated) -> list[tuple[str, str]]:
+    return [
+        (mount.container_path.removeprefix(PREFIX), mount.host_path)
+        for mount in pod.response.mounts
+        if mount.container_path.startswith(PREFIX)
+    ]
+
+
+def test_gibibytes_of_a_t4(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+    running = run("t4")
+    uuid = running.node.node.gpus[0].uuid
+    kubelet.wait_for_devices(UNITS, 14)
+    assert list(kubelet.devices(UNITS)) == [f"{uuid}::{n}" for n in range(14)]
+    assert not any(device.topology.nodes for device in kubelet.devices(UNITS).values())
+    pods = [kubelet.allocate(UNITS, size) for size in (6, 8)]
+    assert [grants(pod) for pod in pods] == [
+        [(f"{uuid},hard=6144,soft=6144,asked", "/dev/null")],
+        [(f"{uuid},hard=8192,soft=8192,asked", "/dev/null")],
+    ]
+    assert "GPUHOOK_REPLICAS" not in pods[0].response.envs
+    assert pods[1].response.envs["NVIDIA_GPU_MEMORY_LIMIT"] == "8192"
+    assert kubelet.free(UNITS) == 0
+    kubelet.release(pods[0])
+    assert card(kubelet.allocate(UNITS, 3)) == uuid
+    assert running.stop() == 0
+
+
+def test_pods_of_all_sizes_survive_restarts(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    """Eight cards of 79 GiB: the fullest that fits is taken, across restarts of both sides."""
+    running = run("h100x8")
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    first = [kubelet.allocate(UNITS, size) for size in (40, 30, 20, 9)]
+    assert len({card(pod) for pod in (first[0], first[1], first[3])}) == 1  # 79 of 79
+    assert card(first[2]) != card(first[0])
+
+    assert running.stop() == 0
+    kubelet.wait_for(lambda: kubelet.allocatable(UNITS) == 0, "no unit without a plugin")
+    running.start()
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    assert card(kubelet.allocate(UNITS, 59)) == card(first[2])
+
+    registered = len(kubelet.registrations)
+    kubelet.restart()
+    kubelet.wait_for(lambda: len(kubelet.registrations) > registered, "a registration")
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    full = {card(first[0]), card(first[2])}
+    whole = [kubelet.allocate(UNITS, 79) for _ in range(6)]
+    assert len({card(pod) for pod in whole} - full) == 6
+    assert kubelet.free(UNITS) == 0
+
+
+def test_request_that_no_card_holds_is_refused_with_the_reason(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("h100x8")
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    with pytest.raises(AdmissionError, match=r"GH1849: 80 units .* 79 at most are free"):
+        kubelet.allocate(UNITS, 80)
+    running.wait_for_log(event="refused", method="GetPreferredAllocation")
+    for _ in range(8):
+        kubelet.allocate(UNITS, 50)
+    assert kubelet.free(UNITS) == 8 * 29
+    with pytest.raises(AdmissionError, match=r"GH1849: 30 units .* 29 at most are free"):
+        kubelet.allocate(UNITS, 30)
+    with pytest.raises(AdmissionError, match="unavailable"):
+        kubelet.allocate(UNITS, 8 * 29 + 1)
+
+
+def test_spread_takes_the_emptiest_card(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    run("h100x8", MEMORY_UNITS.replace("packed", "spread"))
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    assert len({card(kubelet.allocate(UNITS, 10)) for _ in range(8)}) == 8
+
+
+def test_lost_card_keeps_its_units_as_unhealthy(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    """A lost card has no size any more; the units of running pods do not vanish with it."""
+    running = run("h100x8")
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    lost = str(running.node.node.gpus[3].uuid)
+    stub_events.lose(running.node, lost)
+    kubelet.wait_for_devices(UNITS, 7 * 79, 79)
+    bad = {name for name, unit in kubelet.devices(UNITS).items() if unit.health != "Healthy"}
+    assert bad == {f"{lost}::{n}" for n in range(79)}
+
+
+def test_mebibytes_of_a_card_of_24_gib(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+    """24,000 units are registered, listed and allocated."""
+    facts = dump_file.load("t4")
+    large = replace(facts.gpus[0], memory_bytes=(24_000 + 256) << 20)
+    running = run(replace(facts, gpus=(large,)), MEMORY_UNITS.replace("GiB", "MiB"))
+    kubelet.wait_for_devices(UNITS, 24_000)
+    small = kubelet.allocate(UNITS, 5_000)
+    assert grants(small) == [(f"{large.uuid},hard=5000,soft=5000,asked", "/dev/null")]
+    kubelet.allocate(UNITS, 19_000)
+    assert kubelet.free(UNITS) == 0
+    kubelet.release(small)
+    kubelet.allocate(UNITS, 4_999)
+    told = running.wait_for_log(event="allocated")
+    assert len(str(told)) < 2000
+
+
+def test_too_many_units_leave_the_last_good_offer(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("h100x8")
+    kubelet.wait_for_devices(UNITS, 8 * 79)
+    running.configure(MEMORY_UNITS.replace("GiB", "MiB"))
+    told = running.wait_for_log(reason="NotOffered")
+    assert "the smallest unit that does is 10 MiB" in told["event"]
+    assert kubelet.allocatable(UNITS) == 8 * 79
+    running.configure(MEMORY_UNITS.replace("GiB", "10Mi"))
+    kubelet.wait_for(lambda: kubelet.allocatable(UNITS) > 60_000, "units of 10 MiB")
+    kubelet.allocate(UNITS, 8_000)
+
+
+def test_replicas_have_a_fair_share(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+    running = run("t4", LIMITS)
+    uuid = running.node.node.gpus[0].uuid
+    kubelet.wait_for_devices(GPU, 4)
+    pod = kubelet.allocate(GPU, 1)
+    assert grants(pod) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
+    assert pod.response.envs["NVIDIA_GPU_MEMORY_REQUEST"] == "3776"
+    assert pod.response.envs["GPUHOOK_REPLICAS"] == f"{uuid}::0"
+    running.configure(LIMITS.replace("fair", "4Gi"))
+    told = running.wait_for_log(reason="NotOffered")
+    assert "4 replicas of 4096 MiB are 16384 MiB" in told["event"]
+    assert grants(kubelet.allocate(GPU, 1)) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
+
+
+def test_replicas_are_counted_by_memory(
+    run: Callable[..., PluginProcess], kubelet: Kubelet
+) -> None:
+    running = run("t4", TIME_SLICING.replace("replicas: 4", "replicas: {memory: 5Gi}"))
+    uuid = running.node.node.gpus[0].uuid
+    kubelet.wait_for_devices(GPU, 2)
+    assert grants(kubelet.allocate(GPU, 1)) == [(f"{uuid},hard=5120,soft=5120", "/dev/null")]

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory units under a kubelet that gives and takes them at random, against a model of cards.
+
+The model counts the free units of each card and nothing else. The kubelet keeps ids, as its
+checkpoint does, over restarts of its own and of the plugin, and gives a container of a pod the
+units that the pod's init containers had.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import memory
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.kubernetes.allocation.context import Context
+from gpuhook.kubernetes.config.configuration import (
+    MEMORY_UNITS,
+    PACKED,
+    SPREAD,
+    Configuration,
+    SharedResource,
+    Sharing,
+)
+from gpuhook.kubernetes.offer.devices import Resource
+from gpuhook.kubernetes.offer.preferred import preferred
+from gpuhook.kubernetes.offer.resources import offered
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.unit.choosing import NO_LINKS
+
+GIB, RESERVE = 1 << 30, 256 << 20
+NAME = "nvidia.com/gpumem"
+SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=8)
+
+
+def made(sizes: list[int], policy: str) -> Resource:
+    """Return what a plugin offers of cards that hold so many GiB, as if it had just started."""
+    gpus = tuple(
+        Gpu(n, f"GPU-{n}", n, name="T4", memory_bytes=size * GIB + RESERVE, numa_node=n % 2)
+        for n, size in enumerate(sizes)
+    )
+    entry = SharedResource("nvidia.com/gpu", rename=NAME, unit=GIB)
+    sharing = Sharing(MEMORY_UNITS, resources=(entry,), policy=policy)
+    (resource,) = offered(Node(Driver(), gpus=gpus), Configuration(sharing=sharing)).resources
+    return resource
+
+
+def card(name: str) -> str:
+    return name.partition("::")[0]
+
+
+def granted(answer: Allocation) -> dict[str, int]:
+    """Return the GiB that a runtime would take for granted of each card."""
+    mounts = [{"destination": m.container_path, "source": m.host_path} for m in answer.mounts]
+    found = memory.granted({"mounts": mounts}, VOCABULARY.memory_prefix)
+    return {uuid: limit.hard // GIB for uuid, limit in found.items()}
+
+
+class Containers(RuleBasedStateMachine):
+    """A node, its plugin, and the kubelet's device manager."""
+
+    running = Bundle("running")
+
+    @initialize(sizes=SIZES, policy=st.sampled_from([PACKED, SPREAD]), seed=st.integers())
+    def boot(self, sizes: list[int], policy: str, seed: int) -> None:
+        self.sizes, self.policy = sizes, policy
+        self.order = random.Random(seed)
+        self.plugin = made(sizes, policy)
+        self.used: set[str] = set()
+        self.free = Counter({f"GPU-{n}": size for n, size in enumerate(sizes)})
+
+    def admit(self, size: int, reused: list[str]) -> list[str]:
+        """Give `size` units to a container as the kubelet does; GpuhookError where it cannot."""
+        chosen = reused[:size]
+        if len(chosen) < size:
+            known = [unit.id for unit in self.plugin.units]
+            available = [name for name in known if name not in self.used]
+            available += [name for name in chosen if name not in available]
+            self.order.shuffle(available)  # the kubelet's sets have no order
+            chosen = preferred(
+                self.plugin, available, chosen, size, policy=self.policy, topology=NO_LINKS
+            )
+        self.order.shuffle(chosen)
+        answer = allocate(self.plugin, chosen, Context(("envvar",)))
+        (uuid,) = {card(name) for name in chosen}
+        assert granted(answer) == {uuid: size}
+        assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == uuid
+        return chosen
+
+    @rule(target=running, size=st.integers(1, 13))
+    def start(self, size: int) -> object:
+        fitting = {uuid: free for uuid, free in self.free.items() if free >= size}
+        if len(self.plugin.units) - len(self.used) < size:
+            return multiple()  # the kubelet refuses by itself
+        if not fitting:
+            with pytest.raises(GpuhookError) as caught:
+                self.admit(size, [])
+            assert caught.value.code == "GH1849"
+            return multiple()
+        chosen = self.admit(size, [])
+        best = (min if self.policy == PACKED else max)(fitting.values())
+        assert self.free[card(chosen[0])] == best
+        assert not self.used.intersection(chosen)
+        self.take(chosen)
+        return chosen
+
+    @rule(target=running, pod=consumes(running), size=st.integers(1, 13))
+    def follow_init_container(self, pod: list[str], size: int) -> object:
+        """The units of an init container go to the next container of its pod."""
+        uuid = card(pod[0])
+        if size > len(pod) + self.free[uuid]:
+            if len(self.plugin.units) - len(self.used) >= size - len(pod):
+                with pytest.raises(GpuhookError) as caught:
+                    self.admit(size, pod)
+                assert caught.value.code == "GH1849"
+            self.give_back(pod)  # the pod has failed
+            return multiple()
+        chosen = self.admit(size, pod)
+        assert set(pod[:size]) <= set(chosen)
+        assert not (self.used - set(pod)).intersection(chosen)
+        self.give_back(pod)
+        self.take(chosen)
+        return chosen
+
+    @rule(pod=consumes(running))
+    def end(self, pod: list[str]) -> None:
+        self.give_back(pod)
+
+    @rule()
+    def restart_plugin(self) -> None:
+        before, self.plugin = self.plugin, made(self.sizes, self.policy)
+        assert [unit.id for unit in self.plugin.units] == [unit.id for unit in before.units]
+
+    @rule()
+    def restart_kubelet(self) -> None:
+        """What is in use comes out of the checkpoint."""
+        self.used = set(json.loads(json.dumps(sorted(self.used))))
+
+    def take(self, chosen: list[str]) -> None:
+        self.used.update(chosen)
+        self.free[card(chosen[0])] -= len(chosen)
+
+    def give_back(self, chosen: list[str]) -> None:
+        self.used.difference_update(chosen)
+        self.free[card(chosen[0])] += len(chosen)
+
+    @invariant()
+    def no_card_gives_more_than_it_has(self) -> None:
+        held = Counter(card(name) for name in self.used)
+        for index, size in enumerate(self.sizes):
+            assert size - held[f"GPU-{index}"] == self.free[f"GPU-{index}"] >= 0
+
+
+TestContainers = Containers.TestCase
+TestContainers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@given(SIZES, st.data())
+def test_units_of_two_cards_are_never_handed_out(sizes: list[int], data: st.DataObject) -> None:
+    """Whatever the kubelet comes up with."""
+    resource = made(sizes, PACKED)
+    names = [unit.id for unit in resource.units]
+    asked = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    cards = {card(name) for name in asked}
+    if len(cards) > 1:
+        with pytest.raises(GpuhookError) as caught:
+            allocate(resource, asked, Context(("envvar",)))
+        assert caught.value.code == "GH1859"
+    else:
+        answer = allocate(resource, asked, Context(("envvar",)))
+        assert granted(answer) == {cards.pop(): len(asked)}

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory units and limits as the kubelet and containers see them: lists, choices, answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuhook.errors import RequestError
+from gpuhook.grant import memory
+from gpuhook.grant.memory import MemoryLimit
+from gpuhook.kubernetes.allocation import pre_start
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.allocation import Allocation, Mount
+from gpuhook.kubernetes.allocation.context import Context
+from gpuhook.kubernetes.answering import Answering, Known
+from gpuhook.kubernetes.config.configuration import (
+    LIST_STRATEGIES,
+    MEMORY_UNITS,
+    MPS,
+    SPREAD,
+    Configuration,
+    SharedResource,
+    Sharing,
+)
+from gpuhook.kubernetes.labels.groups import groups
+from gpuhook.kubernetes.metrics.container_memory import shares
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
+from gpuhook.kubernetes.offer.preferred import preferred
+from gpuhook.kubernetes.serving import messages
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.unit.choosing import NO_LINKS
+from tests.unit.offering import GPU, T4, configured, offer, refused
+
+GIB = 1 << 30
+NAME = "nvidia.com/gpumem"
+VENDOR = "k8s.device-plugin.nvidia.com"
+LIMIT, REQUEST = "NVIDIA_GPU_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_REQUEST"
+PREFIX = "/var/run/gpuhook/memory"
+
+
+def device(index: int, count: int, numa: int | None = None) -> Device:
+    path = f"/dev/nvidia{index}"
+    uuid = f"GPU-{index}"
+    total = count * GIB + (256 << 20)
+    return Device(uuid, str(index), uuid, index, (path,), (path,), "T4", total, numa_node=numa)
+
+
+def resource(*counts: int, sharing: str = MEMORY_UNITS, soft: int = GIB) -> Resource:
+    """Return units of 1 GiB of devices that hold so many of them."""
+    devices = [device(index, count, index % 2) for index, count in enumerate(counts)]
+    units = [Unit(f"{d.uuid}::{n}", d, n) for d in devices for n in range(counts[d.gpu_index])]
+    limit = UnitMemory(GIB, soft, is_asked=sharing == MEMORY_UNITS)
+    held = {d.uuid: limit for d in devices}
+    return Resource(NAME, tuple(units), sharing=sharing, memory=held)
+
+
+def ids(gpu: int, *numbers: int) -> list[str]:
+    return [f"GPU-{gpu}::{number}" for number in numbers]
+
+
+def choose(
+    offered: Resource,
+    size: int,
+    *,
+    policy: str = "packed",
+    taken: tuple[str, ...] | list[str] = (),
+    required: list[str] | None = None,
+    unhealthy: tuple[str, ...] = (),
+) -> list[str]:
+    free = [unit.id for unit in offered.units if unit.id not in taken]
+    return preferred(
+        offered,
+        free,
+        required or [],
+        size,
+        policy=policy,
+        topology=NO_LINKS,
+        unhealthy=unhealthy,
+    )
+
+
+def test_kubelet_is_told_no_numa_nodes_of_units() -> None:
+    """It would fill a request with the units of one NUMA node, whatever cards these are of."""
+    listed = messages.listing(resource(2, 2), {"GPU-1"}).devices
+    assert [(d.ID, d.health, len(d.topology.nodes)) for d in listed] == [
+        ("GPU-0::0", "Healthy", 0),
+        ("GPU-0::1", "Healthy", 0),
+        ("GPU-1::0", "Unhealthy", 0),
+        ("GPU-1::1", "Unhealthy", 0),
+    ]
+    slices = messages.listing(resource(2, 2, sharing="time-slicing"), {}).devices
+    assert all(len(d.topology.nodes) == 1 for d in slices)
+
+
+def test_packed_takes_the_least_that_still_fits() -> None:
+    three = resource(8, 4, 6)
+    assert choose(three, 3) == ids(1, 0, 1, 2)
+    assert choose(three, 5) == ids(2, 0, 1, 2, 3, 4)
+    assert choose(three, 7) == ids(0, *range(7))
+    assert choose(three, 3, taken=ids(0, 0, 2, 3, 5, 7)) == ids(0, 1, 4, 6)
+
+
+def test_spread_takes_the_most() -> None:
+    three = resource(8, 4, 6)
+    assert choose(three, 3, policy=SPREAD) == ids(0, 0, 1, 2)
+    assert choose(three, 3, policy=SPREAD, taken=ids(0, 0, 1, 2)) == ids(2, 0, 1, 2)
+
+
+def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
+    with pytest.raises(RequestError) as caught:
+        choose(resource(8, 4), 9)
+    assert caught.value.code == "GH1849"
+    assert "9 units of nvidia.com/gpumem (9216 MiB)" in caught.value.message
+    assert "8 at most are free" in caught.value.message
+
+
+def test_units_that_must_be_there_say_the_card() -> None:
+    """The kubelet gives a container what the init containers of its pod had."""
+    two = resource(8, 4)
+    assert choose(two, 4, required=ids(0, 5)) == ids(0, 0, 1, 2, 5)
+    with refused("GH1849"):
+        choose(two, 5, required=ids(1, 0))
+    with refused("GH1859"):
+        choose(two, 5, required=[*ids(0, 0), *ids(1, 0)])
+
+
+def test_broken_card_is_not_preferred() -> None:
+    two = resource(8, 4)
+    assert choose(two, 2, unhealthy=("GPU-1",)) == ids(0, 0, 1)
+    with refused("GH1849"):
+        choose(two, 6, unhealthy=("GPU-0",))
+
+
+def test_policy_is_that_of_memory_units() -> None:
+    offered = resource(8, 4)
+    free = [unit.id for unit in offered.units]
+    for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
+        configuration = Configuration(sharing=Sharing(MEMORY_UNITS, policy=policy))
+        known = Known(NO_LINKS, configuration)
+        assert Answering(known, lambda _: None).preferred(offered, free, [], 1) == [best]
+
+
+def at_work(*strategies: str) -> Context:
+    names = frozenset(f"{VENDOR}/gpu=GPU-{n}" for n in range(3))
+    files = Allocation({"LD_LIBRARY_PATH": "/x"}, (Mount("/x/libcuda.so.1", "/c"),))
+    return Context(strategies, cdi_names=names, host_files=files)
+
+
+@pytest.mark.parametrize("strategy", LIST_STRATEGIES)
+def test_grant_of_units_is_one_mount_with_their_sum(strategy: str) -> None:
+    given = allocate(resource(8, 4), ids(0, 1, 2, 6), at_work(strategy))
+    grants = [mount for mount in given.mounts if mount.container_path.startswith(PREFIX)]
+    path = f"{PREFIX}/GPU-0,hard=3072,soft=3072,asked"
+    assert grants == [Mount(path, "/dev/null", read_only=True)]
+    assert (given.envs[LIMIT], given.envs[REQUEST]) == ("3072", "3072")
+    assert "GPUHOOK_REPLICAS" not in given.envs
+
+
+def test_grant_is_what_the_runtime_reads() -> None:
+    given = allocate(resource(8), ids(0, 1, 2), at_work("envvar"))
+    spec = {
+        "mounts": [{"destination": m.container_path, "source": m.host_path} for m in given.mounts],
+        "process": {"env": [f"{name}={value}" for name, value in given.envs.items()]},
+    }
+    found = memory.limits(spec, ["GPU-0"], VOCABULARY)
+    assert found == [MemoryLimit("GPU-0", 2 * GIB, 2 * GIB, is_asked=True)]
+
+
+def test_units_of_two_cards_are_refused() -> None:
+    with refused("GH1859") as caught:
+        allocate(resource(8, 4), [*ids(1, 0), *ids(0, 1)], at_work("envvar"))
+    assert "2 units of nvidia.com/gpumem are of GPU-0 and GPU-1" in caught.value.message
+
+
+def test_replicas_with_a_limit_get_it_for_each_device() -> None:
+    two = resource(4, 4, sharing="time-slicing", soft=GIB // 2)
+    given = allocate(two, [*ids(0, 0, 1), *ids(1, 3)], at_work("envvar"))
+    assert [mount.container_path for mount in given.mounts] == [
+        f"{PREFIX}/GPU-0,hard=2048,soft=1024",
+        f"{PREFIX}/GPU-1,hard=1024,soft=512",
+    ]
+    assert LIMIT not in given.envs  # one variable cannot say both
+    assert given.envs["GPUHOOK_REPLICAS"] == "GPU-0::0,GPU-0::1,GPU-1::3"
+    alike = allocate(two, [*ids(0, 0), *ids(1, 3)], at_work("envvar"))
+    assert (alike.envs[LIMIT], alike.envs[REQUEST]) == ("1024", "512")
+
+
+def test_device_without_a_limit_leaves_the_variables_out() -> None:
+    two = resource(4, 4, sharing="time-slicing")
+    half = replace(two, memory={"GPU-0": two.memory["GPU-0"]})
+    given = allocate(half, [*ids(0, 0), *ids(1, 0)], at_work("envvar"))
+    assert len(given.mounts) == 1
+    assert LIMIT not in given.envs
+    assert allocate(half, ids(1, 0), at_work("envvar")).mounts == ()
+
+
+def test_nothing_guaranteed_is_no_request() -> None:
+    """The variable may not be 0."""
+    one = resource(4, sharing="time-slicing", soft=0)
+    given = allocate(one, ids(0, 0), at_work("envvar"))
+    assert given.envs[LIMIT] == "1024"
+    assert REQUEST not in given.envs
+
+
+def test_nobody_is_granted_more_than_the_card_has() -> None:
+    one = resource(4, sharing="time-slicing")
+    large = replace(one, memory={"GPU-0": UnitMemory(3 * GIB, GIB)})
+    given = allocate(large, ids(0, 0, 1, 2), at_work("envvar"))
+    assert given.envs[LIMIT] == str(4 * 1024 + 256)
+
+
+def test_mps_bounds_its_clients_itself() -> None:
+    mps = resource(4, sharing=MPS)
+    context = replace(at_work("envvar"), mps={NAME: Allocation(envs={"PIPE": "/p"})})
+    given = allocate(mps, ids(0, 0), context)
+    assert given.mounts == ()
+    assert given.envs["PIPE"] == "/p"
+    assert LIMIT not in given.envs
+
+
+def test_start_is_refused_on_a_broken_card_only() -> None:
+    two = resource(8, 4)
+    pre_start.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
+    with refused("GH1857"):
+        pre_start.check(two, ids(1, 0), {"GPU-1": "XID 79"})
+    # An id of a configuration with smaller units: its card counts.
+    pre_start.check(two, ids(0, 5000), {})
+
+
+def test_labels_tell_the_size_of_a_unit() -> None:
+    entry = SharedResource(GPU, rename=NAME, unit=2 * GIB)
+    configuration = configured(entry, strategy=MEMORY_UNITS)
+    offered = offer(T4, entry, strategy=MEMORY_UNITS).resources
+    (group,) = groups(T4, offered, configuration)
+    told = group.labels()
+    assert (told["replicas"], told["replica-memory"], told["memory"]) == ("7", "2048", "15360")
+    assert told["sharing-strategy"] == MEMORY_UNITS
+    assert told["product"] == "Tesla-T4"  # the resource's name tells of the sharing
+
+
+def test_labels_tell_of_one_replica_that_is_not_all_of_its_card() -> None:
+    entry = SharedResource(GPU, replica_memory=10 << 30)
+    (group,) = groups(T4, offer(T4, entry).resources, configured(entry))
+    told = group.labels()
+    assert (told["replicas"], told["replica-memory"], told["memory"]) == ("1", "10240", "15360")
+    assert (told["sharing-strategy"], told["product"]) == ("time-slicing", "Tesla-T4-SHARED")
+
+
+def test_fair_share_of_a_unit_is_its_size() -> None:
+    assert set(shares([resource(8, 4)]).values()) == {("GPU-0", GIB), ("GPU-1", GIB)}
+    total = 4 * GIB + (256 << 20)
+    unlimited = replace(resource(4, sharing="time-slicing"), memory={})
+    assert set(shares([unlimited]).values()) == {("GPU-0", total // 4)}
