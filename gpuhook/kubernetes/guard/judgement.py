@@ -77,7 +77,8 @@ class Mark:
     """A container that is above its limit of a device.
 
     `spent` are the seconds of the grace that have gone by, `below` those since it came down, None
-    while it is up. `is_above`: by more than is tolerated, at the last look.
+    while it is up. At the last look it was seen above its limit if `is_over`, and by more than is
+    tolerated if `is_above`.
     """
 
     share: Share
@@ -85,6 +86,7 @@ class Mark:
     since: float  # seconds since 1970
     spent: float = 0.0
     below: float | None = None
+    is_over: bool = False
     is_above: bool = False
     sent: tuple[Sent, ...] = ()
 
@@ -178,17 +180,19 @@ def _mark(
 
 
 def _unseen(before: Mark | None, share: Share, sight: Sight) -> Mark | None:
-    return before and replace(_aged(before, sight), share=share, is_above=False)
+    return before and replace(_aged(before, sight), share=share, is_over=False, is_above=False)
 
 
 def _above(before: Mark | None, share: Share, total: int, sight: Sight, settings: Guard) -> Mark:
     if before is None:
-        return Mark(share, total, sight.now, is_above=True)
+        return Mark(share, total, sight.now, is_over=True, is_above=True)
     # A look that came late has not seen what was in between.
     counted = min(sight.elapsed, 2 * settings.longest_interval) if before.is_above else 0.0
     spent = before.spent + counted
     aged = _aged(before, sight)
-    return replace(aged, share=share, used=total, spent=spent, below=None, is_above=True)
+    return replace(
+        aged, share=share, used=total, spent=spent, below=None, is_over=True, is_above=True
+    )
 
 
 def _not_above(
@@ -197,9 +201,9 @@ def _not_above(
     """Return the mark of a container that uses no more than is tolerated, None if it has ended."""
     if before is None:
         return None
-    aged = replace(_aged(before, sight), share=share, used=total, is_above=False)
+    aged = replace(_aged(before, sight), share=share, used=total, is_over=False, is_above=False)
     if total > share.hard:
-        return replace(aged, below=None)
+        return replace(aged, below=None, is_over=True)
     below = 0.0 if before.below is None else before.below + sight.elapsed
     return None if below >= min(SETTLED, settings.grace) else replace(aged, below=below)
 
@@ -212,7 +216,7 @@ def _aged(mark: Mark, sight: Sight) -> Mark:
 def _order(mark: Mark, users: list[User], settings: Guard) -> Order | None:
     """Return what is to be done about a marked container now, if anything."""
     acts = settings.action in (TERMINATE, KILL) and mark.share.is_certain
-    if not acts or mark.below is not None:
+    if not acts or not mark.is_over:
         return None
     kills = settings.action == KILL
     waiting = _waiting(mark, users) if kills else None

@@ -115,7 +115,9 @@ class Watch:
         sight = Sight(found.shares, found.users, self._now(), elapsed)
         verdict = judgement.judged(self._marks, sight, settings)
         self._marks = dict(verdict.marks)
-        sent, failed = self._act(verdict.orders, sight, question, holding.known)
+        sent, failed = self._act(
+            verdict.orders, sight, driver, question.targets, known=holding.known
+        )
         return Round(
             is_needed=True,
             is_near=bool(self._marks) or pace.is_near(sight),
@@ -129,17 +131,23 @@ class Watch:
         )
 
     def _act(
-        self, orders: Iterable[Order], sight: Sight, question: Question, known: frozenset[str]
+        self,
+        orders: Iterable[Order],
+        sight: Sight,
+        driver: Driver,
+        targets: Mapping[str, Target],
+        *,
+        known: frozenset[str],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
-        for order in orders if question.driver is not None else ():
+        for order in orders:
             device = order.share.device
-            target = question.targets.get(device, Target(device, device))
+            target = targets.get(device, Target(device, device))
             try:
                 was_sent = acting.carried_out(
                     order,
-                    question.driver,
+                    driver,
                     self._kernel,
                     target,
                     known=known,
@@ -179,7 +187,7 @@ class Watch:
 
     def _keep(self) -> str:
         """Write the marks if they are others; returns why that could not be done."""
-        now = tuple(replace(mark, is_above=False) for mark in self._marks.values())
+        now = tuple(replace(mark, is_over=False, is_above=False) for mark in self._marks.values())
         if now == self._written:
             return ""
         try:
