@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/etc/gpuhook/config.yaml"
 PATH_ENV = "GPUHOOK_CONFIG"
-START, REFUSE = "start", "refuse"
+START, REFUSE, AUTO = "start", "refuse", "auto"
 _MAX_SIZE = 1 << 20
 
 
@@ -30,6 +30,8 @@ class Settings:
         "accept_volume_mounts",
         "annotation_prefixes",
         "default_kind",
+        "limits_hints",
+        "limits_on_failure",
         "low_level_runtimes",
         "on_missing_driver",
         "spec_dirs",
@@ -40,6 +42,8 @@ class Settings:
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
         self.default_kind = ""  # the vendor's own
+        self.limits_hints: list[str] = []  # of the frameworks of memory_hints.py
+        self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
         self.low_level_runtimes = ["runc", "crun"]
         self.on_missing_driver = START
         self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
@@ -50,6 +54,8 @@ KEYS = {
     ("cdi", "annotationPrefixes"): "annotation_prefixes",
     ("cdi", "defaultKind"): "default_kind",
     ("cdi", "specDirs"): "spec_dirs",
+    ("limits", "hints"): "limits_hints",
+    ("limits", "onFailure"): "limits_on_failure",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
     ("request", "acceptVolumeMounts"): "accept_volume_mounts",
     ("request", "onMissingDriver"): "on_missing_driver",

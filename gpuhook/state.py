@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
+DIRECTORY = "/run/gpuhook"  # root's
 DIRECTORY_ENV = "GPUHOOK_STATE_DIR"
 HOST_ROOT_ENV = "GPUHOOK_HOST_ROOT"
 PROGRAM_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -19,7 +20,7 @@ def directory() -> str:
     chosen = os.environ.get(DIRECTORY_ENV)
     if chosen:
         return chosen
-    return os.path.join(_user_run(), "gpuhook") if is_rootless() else "/run/gpuhook"
+    return os.path.join(_user_run(), "gpuhook") if is_rootless() else DIRECTORY
 
 
 def is_rootless() -> bool:

@@ -21,8 +21,8 @@ LIBRARY = __file__.rpartition("/")[0]
 def load(entry: str) -> None:
     """Put the module `entry` and what it imports of gpuhook into sys.modules.
 
-    The modules come in the order in which they finish importing each other, so that every import
-    statement in them finds what it names.
+    Those that are there already stay. The modules come in the order in which they finish importing
+    each other, so that every import statement in them finds what it names.
     """
     if entry in sys.modules:
         return
@@ -37,6 +37,8 @@ def load(entry: str) -> None:
     module_type: type[types.ModuleType] = type(sys)
     modules = sys.modules
     for name, is_package, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
+        if name in modules:
+            continue  # of another file of ours: there is one of each
         module = modules[name] = module_type(name)
         parent, _, child = name.rpartition(".")
         module.__package__ = name if is_package else parent

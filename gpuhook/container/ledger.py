@@ -14,6 +14,8 @@ Where memory is limited, `memory` is a list, an object for each device:
     by         "driver": set, and read back so; "": only the device plugin's guard may watch it
     trouble    why the driver does not hold it, as a sentence; "" where it does
     cgroups    the directories that the driver was told, where it was told
+    granted    where `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null
+               for none. A record without it is the grant; a lifted one has no limit to it
 
 What was done to a running container stands beside what its config.json gave it:
 

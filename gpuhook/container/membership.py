@@ -39,7 +39,7 @@ def of_pid(pid: int, known: list[Found]) -> Found:
             if _namespace(found, "mnt") == mounts:
                 return found
         by_pid = {found.pid: found for found in known}
-        for parent in _parents(pid):
+        for parent in parents(pid):
             if parent in by_pid:
                 return by_pid[parent]
         pids = process.namespace("pid")
@@ -71,7 +71,7 @@ def _namespace(found: Found, kind: str) -> tuple[int, int] | None:
         return None  # it ended meanwhile, or is somebody else's
 
 
-def _parents(pid: int) -> Iterator[int]:
+def parents(pid: int) -> Iterator[int]:
     """Yield the parent of a process, that one's parent, and so on."""
     for _ in range(_MAX_DEPTH):
         try:

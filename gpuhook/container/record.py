@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ANNOTATION = "io.gpuhook.record"
 HOOK_MARK = "GPUHOOK_HOOK="
+_STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hooks
 
 
 def take_back(spec: dict[str, Any]) -> bool:
@@ -138,9 +139,10 @@ def _drop_rules(linux: dict[str, Any], rules: object) -> None:
 
 def _drop_hooks(spec: dict[str, Any]) -> None:
     hooks = spec.get("hooks")
-    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    if isinstance(stage, list):
-        stage[:] = [hook for hook in stage if not marked(hook)]
+    for name in _STAGES:
+        stage = hooks.get(name) if isinstance(hooks, dict) else None
+        if isinstance(stage, list):
+            stage[:] = [hook for hook in stage if not marked(hook)]
 
 
 def marked(hook: object) -> bool:

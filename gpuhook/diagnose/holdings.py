@@ -5,9 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.container import memory_records
+from gpuhook.grant.memory import NO_LIMIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.container.memory_records import Record
+
 
 def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
-    """Return the finding for one ledger entry: id, pod, namespace, gpus, replicas, route, since.
+    """Return the finding for one ledger entry: id, pod, gpus, replicas, memory, route, since.
 
     `by_node` has the UUIDs of GPUs and MIG instances by a device node of their own, as far as
     generate-cdi has left its inventory on this node; others go by the names that were used.
@@ -29,12 +36,29 @@ def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
         "milliseconds": entry.get("milliseconds"),
         "since": entry["since"],
         "withdrawn": entry.get("withdrawn") or [],
+        "memory": [_limit(record) for record in memory_records.of(entry).values()],
+    }
+
+
+def _limit(record: Record) -> dict[str, Any]:
+    """Return the limit of one GPU's memory: bytes, null for none; `by` nobody where none holds."""
+    limit, is_held = record.limit, record.by == memory_records.DRIVER and record.is_limited
+    return {
+        "gpu": limit.device,
+        "limit": None if limit.hard == NO_LIMIT else limit.hard,
+        "request": limit.soft,
+        "by": memory_records.DRIVER if is_held else "nobody",
+        "trouble": record.trouble,
     }
 
 
 def _gpus(entry: dict[str, Any], by_node: dict[str, str]) -> list[str]:
-    """Return the GPUs of an entry: by its device nodes, which are what a container really has."""
+    """Return the GPUs of an entry: by its device nodes, which are what a container really has.
+
+    One that got its GPUs from somebody else, and a limit from us, has those that are limited.
+    """
     nodes = [path for path in entry.get("nodes") or () if path in by_node]
     if nodes:
         return [by_node[path] for path in nodes]
-    return [name.partition("=")[2] or name for name in entry.get("devices") or ()]
+    named = [name.partition("=")[2] or name for name in entry.get("devices") or ()]
+    return named or list(memory_records.of(entry))

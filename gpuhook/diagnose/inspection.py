@@ -30,11 +30,17 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/inspect/v1"
 
 
-def of(live: Live, found: Found, spec: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+def of(
+    live: Live,
+    found: Found,
+    spec: dict[str, Any],
+    entry: dict[str, Any],
+    memory: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Return the facts of a running container, as schemas/inspect.json has them.
 
-    `spec` is its config.json and `entry` its entry in the ledger, {} where there is none. Raises
-    OSError, and GH1732 if it ends meanwhile.
+    `spec` is its config.json and `entry` its entry in the ledger, {} where there is none; `memory`
+    are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
     mounted = live.process.mounts()
     mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
@@ -50,6 +56,7 @@ def of(live: Live, found: Found, spec: dict[str, Any], entry: dict[str, Any]) ->
         "nodes": list(_nodes(live, {mount.target for mount in mounted})),
         "mounts": mounts,
         "loader": _loader(live),
+        "memory": memory or [],
         "env": {
             "process": _variables(live.process.environment()),
             "config": _variables(_config_variables(spec)),

@@ -52,4 +52,30 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} is not a regular file of at most {limit} bytes",
         "it was not read; see what is at that path",
     ),
+    "GH1312": (
+        HostError,
+        "this node has cgroup v1, and the driver limits the memory of v2's cgroups only",
+        (
+            "boot with systemd.unified_cgroup_hierarchy=1, or set limits.onFailure to start in"
+            " /etc/gpuhook/config.yaml: then the device plugin's guard alone watches the limit"
+        ),
+    ),
+    "GH1313": (
+        HostError,
+        "the container has no cgroup of its own: {reason}",
+        "have its engine give it one (podman: not --cgroups=disabled): limits are a cgroup's",
+    ),
+    "GH1314": (
+        HostError,
+        "the container's cgroup {path} holds processes of others, {pids}: it would limit them too",
+        "give each container a cgroup of its own, another linux.cgroupsPath",
+    ),
+    "GH1315": (
+        HostError,
+        "only the host's root can limit a container's memory of a GPU: {reason}",
+        (
+            "run the engine as root; for containers with a user namespace use gpuhook-runtime,"
+            " whose hook runs outside of it"
+        ),
+    ),
 }

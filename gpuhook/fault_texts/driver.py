@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, GpuhookError, RequestError
+from gpuhook.errors import DriverError, GpuhookError, HostError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1200": (
@@ -123,6 +123,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: this NVML makes no event set: {reason}",
         "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
     ),
+    # GH1250 to GH1259: memory limits.
     "GH1250": (
         DriverError,
         "{path}: this driver has no memory limits for containers; they came with CUDA 13.4",
@@ -161,5 +162,46 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "no memory limit can be set or read on the GPU {uuid}: {reason}",
         "compare with nvidia-smi -L on the host; dmesg | grep NVRM tells why a GPU is lost",
+    ),
+    "GH1256": (
+        DriverError,
+        "the driver has not answered within {seconds} seconds when it was to limit memory",
+        "run nvidia-smi on the host: when that hangs too, dmesg | grep NVRM tells why",
+    ),
+    "GH1257": (
+        DriverError,
+        "limiting memory through the driver's library failed: {how}",
+        "run nvidia-smi on the host: when that fails too, reinstall the driver",
+    ),
+    # GH1260 to GH1269: compute policy, compute mode.
+    "GH1260": (
+        HostError,
+        "there is no program {program} to set the time slice of a GPU with",
+        "install the driver's nvidia-smi: package nvidia-utils, nvidia-smi or nvidia-driver-cuda",
+    ),
+    "GH1261": (
+        DriverError,
+        "{program} knows no compute-policy: this driver cannot be told the length of a time slice",
+        "update the driver to 455 or newer, or take timeSlice away",
+    ),
+    "GH1262": (
+        DriverError,
+        "{uuid} has no time slice that can be set: {reason}",
+        "only GPUs with compute preemption have one: take timeSlice away for this GPU",
+    ),
+    "GH1263": (
+        HostError,
+        "the time slice of {uuid} may not be set: {reason}",
+        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+    ),
+    "GH1264": (
+        DriverError,
+        "`{program} compute-policy {arguments}` failed: {reason}",
+        "run it on the host: when that fails too, dmesg | grep NVRM tells why",
+    ),
+    "GH1265": (
+        DriverError,
+        "the compute mode of {uuid} cannot be read: {reason}",
+        "run nvidia-smi -q -d COMPUTE on the host; a GPU without it needs no computeMode",
     ),
 }

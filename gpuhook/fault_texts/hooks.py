@@ -65,6 +65,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "gpuhook-hook prestart was called with {argument}, but knows no option besides --dry-run",
         "see `gpuhook-hook --help`, and what args the engine's hook entry has after prestart",
     ),
+    "GH1645": (
+        FileError,
+        "gpuhook-hook limit was called with {argument}, but {reason}",
+        "gpuhook-runtime writes that hook: reinstall it, and create the container anew",
+    ),
+    "GH1646": (
+        HostError,
+        "no gpuhook-hook in {dirs}: it is what sets a container's memory limits",
+        "reinstall gpuhook-runtime, or link gpuhook-hook to one of these directories",
+    ),
+    "GH1647": (
+        HostError,
+        "GPU {device}: its memory limit does not hold: {trouble}",
+        "the container starts all the same, as limits.onFailure says; `gpuhook ps` shows it",
+    ),
     "GH1690": (
         HostError,
         "{where}: {reason}",

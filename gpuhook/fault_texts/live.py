@@ -197,4 +197,39 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{reason}, though a container was started with it",
         "it says what the container was granted: put it right, or start the container anew",
     ),
+    "GH1780": (
+        RequestError,
+        "{container} has no GPU whose memory could be limited",
+        "`gpuhook attach` gives it one; `gpuhook inspect {container}` shows what it has",
+    ),
+    "GH1781": (
+        RequestError,
+        "{name} is no GPU of {container}; it has {gpus}",
+        "name one of these by its index or UUID, or leave --gpu out for all of them",
+    ),
+    "GH1782": (
+        RequestError,
+        "{limit} is more than {gpu} has: {whole}",
+        "give less; `gpuhook limits clear` takes a limit away",
+    ),
+    "GH1783": (
+        RequestError,
+        "{gpu} of {container} is a MIG instance, or divided into some: no limit can be set on it",
+        "an instance has the memory of its profile; name other GPUs of the container with --gpu",
+    ),
+    "GH1784": (
+        RefusedError,
+        "memory limits are the host's root's: user {user} can set and clear none",
+        "run it as root on the host; `gpuhook limits show` shows what the ledger has",
+    ),
+    "GH1785": (
+        DriverError,
+        "the memory of {container} on {gpu}: the ledger has {noted}, and the driver holds {held}",
+        "run `gpuhook repair {container}`: the ledger's holds again; the processes go on",
+    ),
+    "GH1786": (
+        DriverError,
+        "the memory of {container} on {gpu} is not bounded by the driver, with {limit}: {reason}",
+        "mend that and run `gpuhook repair {container}`; the device plugin's guard watches it else",
+    ),
 }

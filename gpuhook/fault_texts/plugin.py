@@ -74,6 +74,26 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "another process serves {resource} on {path}",
         "run one device plugin for each node: this one waits until the socket is free",
     ),
+    "GH1836": (
+        FileError,
+        "{resource} is to have the interposer {name}, which gpuhook.interposers has not got",
+        "name one that is there, or add it",
+    ),
+    "GH1837": (
+        HostError,
+        "no container of {resource} can start with the interposer {name}: the host has no {path}",
+        "install the interposer on the node, or take `interposer` away; it is looked for again",
+    ),
+    "GH1838": (
+        RequestError,
+        "{count} devices of {resource} in a container: each has its own {key} of interposer {name}",
+        "ask for one device, or leave the placeholder away that is different",
+    ),
+    "GH1839": (
+        FileError,
+        "the interposer {name} of {resource} says {placeholder}, and {uuid} has no limit of memory",
+        "set `memory` in the entry of the resource, or leave {placeholder} away",
+    ),
     # GH1840 to GH1849: resources and preferred allocation.
     "GH1840": (
         FileError,
@@ -244,9 +264,45 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1877": (
         HostError,
         "the compute mode of {uuid} cannot be set to {mode}: {reason}",
-        "sharing by MPS needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
     ),
-    # GH1880 to GH1889: labels.
+    # GH1880 to GH1884: time slices, compute modes.
+    "GH1880": (
+        HostError,
+        "no {kind} is set, as what a GPU had before cannot be noted in {path}: {reason}",
+        "the state directory must be writable: mount /run/gpuhook into the plugin's container",
+    ),
+    "GH1881": (
+        DriverError,
+        "the {kind} of {uuid} stays {ours} and is not {before} again, as before: {reason}",
+        "it is tried again at each look at the node; a reboot puts it back, too",
+    ),
+    "GH1882": (
+        FileError,
+        "{resource}: {key} is nothing for {uuid}, an instance: a GPU in MIG mode has none to set",
+        "name other devices in the entry, or take {key} away",
+    ),
+    "GH1883": (
+        FileError,
+        "{resource}: computeMode is nothing for {uuid}: the daemon of MPS sets the mode",
+        "take computeMode away from the entries of sharing.mps",
+    ),
+    # GH1885 to GH1889: the guard.
+    "GH1885": (
+        HostError,
+        "memory limits that no driver holds are not watched: {reason}",
+        "run the plugin's pod with hostPID: the driver tells the pids of the host",
+    ),
+    "GH1886": (
+        HostError,
+        "process {pid}, which is to end for its container's memory limit, gets no signal: {reason}",
+        "give the plugin's container the capability KILL, on Linux 5.3 or later",
+    ),
+    "GH1887": (
+        HostError,
+        "the driver has not told for {seconds} seconds who uses its GPUs: no limit is watched",
+        "see with `nvidia-smi` whether it answers; it is not asked again before it does",
+    ),
     # GH1890 to GH1899: metrics.
     "GH1890": (
         HostError,

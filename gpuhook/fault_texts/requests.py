@@ -59,4 +59,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{request_env}={request} is more than {limit_env}={limit}",
         "what is guaranteed cannot be more than what is allowed: raise the limit, in MiB",
     ),
+    "GH1024": (
+        RequestError,
+        "a memory limit is set, but which GPU {nodes} is cannot be told on this node",
+        "run `gpuhook generate-cdi`, which notes that, or name the GPU by its UUID",
+    ),
 }

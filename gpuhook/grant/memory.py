@@ -94,32 +94,43 @@ def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
 
 
 def asked(environment: Mapping[str, str], words: Vocabulary) -> Asked:
-    """Return what the two variables ask for. Raises GH1022 for what is no number of MiB, GH1023.
+    """Return what the two variables ask for. Raises GH1022 for what is no number of MiB.
 
     An empty variable says nothing.
     """
-    wanted = Asked(
+    return Asked(
         _mebibytes(environment, words.memory_request_env),
         _mebibytes(environment, words.memory_limit_env),
     )
-    if wanted.request is not None and wanted.limit is not None and wanted.request > wanted.limit:
-        raise fault(
-            "GH1023",
-            request=wanted.request // MIB,
-            limit=wanted.limit // MIB,
-            request_env=words.memory_request_env,
-            limit_env=words.memory_limit_env,
-        )
-    return wanted
+
+
+def _require_sense(wanted: Asked, grants: Iterable[MemoryLimit], words: Vocabulary) -> None:
+    """Raise GH1023 where more is to be guaranteed than allowed.
+
+    A device plugin repeats its grant in the variables, and a pod may set one of them only: of two
+    of which one is the plugin's, the pod's counts.
+    """
+    if wanted.request is None or wanted.limit is None or wanted.request <= wanted.limit:
+        return
+    if any(wanted.request == grant.soft or wanted.limit == grant.hard for grant in grants):
+        return
+    raise fault(
+        "GH1023",
+        request=wanted.request // MIB,
+        limit=wanted.limit // MIB,
+        request_env=words.memory_request_env,
+        limit_env=words.memory_limit_env,
+    )
 
 
 def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> list[MemoryLimit]:
     """Return what a container may have of each of `devices`; none for what nothing limits.
 
-    `devices` are named as grants name them. Raises what asked() raises.
+    `devices` are named as grants name them. Raises what asked() raises, and GH1023.
     """
     grants = granted(spec, words.memory_prefix)
     wanted = asked(request.environment(spec), words)
+    _require_sense(wanted, grants.values(), words)
     found = (narrowed(device, grants.get(device), wanted) for device in dict.fromkeys(devices))
     return [limit for limit in found if limit is not None]
 

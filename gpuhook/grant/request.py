@@ -88,6 +88,21 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
+def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
+    """Return whether mounts or variables of a spec may limit its memory of devices.
+
+    Most containers have neither, and pay for no more than this look.
+    """
+    names = (words.memory_limit_env + "=", words.memory_request_env + "=")
+    process = spec.get("process")
+    entries = process.get("env") if isinstance(process, dict) else None
+    if any(isinstance(entry, str) and entry.startswith(names) for entry in _items(entries)):
+        return True
+    below = words.memory_prefix + "/"
+    mounts = _items(spec.get("mounts"))
+    return any(isinstance(m, dict) and str(m.get("destination")).startswith(below) for m in mounts)
+
+
 def sources(spec: dict[str, Any], words: Vocabulary, prefixes: list[str]) -> list[Source]:
     """Return every source that names devices, in the order of precedence; [] asks for nothing.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOUNT_POINT = "/sys/fs/cgroup"
+V1, V2 = "v1", "v2"
 _MOUNTINFO = "/proc/self/mountinfo"
 _LIMIT = 16 << 20
 # crun puts the container into a cgroup of this name in its scope, and writes that one down; the
@@ -29,7 +30,7 @@ _V1_REASONS = {
 
 
 class DeviceCgroup:
-    """A cgroup that decides on devices: `version` is "v1" or "v2".
+    """A cgroup that decides on devices: `version` is V1 or V2.
 
     `name` is its path as /proc/PID/cgroup has it, `path` its directory, `top` the directory of the
     highest cgroup that can be reached from here. `own` are the directories of the container's
@@ -145,14 +146,38 @@ def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
         os.close(fd)
 
 
+def hierarchy(mounts: bytes | None = None) -> str | None:
+    """Return V2 where that is what is mounted at /sys/fs/cgroup, else V1; None for neither."""
+    mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
+    return None if mounted is None else mounted[0]
+
+
+def name_of(cgroup_file: bytes) -> str | None:
+    """Return the name of the v2 cgroup in a /proc/PID/cgroup, None where there is none."""
+    return _name(cgroup_file, "v2")
+
+
+def processes(path: str) -> list[int]:
+    """Return the pids in a v2 cgroup, without those below it; 0 is one that we cannot see.
+
+    Raises OSError.
+    """
+    return [int(line) for line in files.read(f"{path}/cgroup.procs", _LIMIT).split()]
+
+
+def is_populated(path: str) -> bool:
+    """Return whether a process is in a v2 cgroup or below it; raises OSError."""
+    return b"populated 1" in files.read(f"{path}/cgroup.events", _LIMIT)
+
+
 def _mounted(content: bytes) -> tuple[str, str, str] | None:
     """Return version, root and mount point of the hierarchy that decides on devices."""
     v1 = v2 = None
     for mount in mountinfo.parse(content):
         if mount.fstype == "cgroup2" and mount.target == MOUNT_POINT:
-            v2 = ("v2", mount.root, mount.target)
+            v2 = (V2, mount.root, mount.target)
         elif mount.fstype == "cgroup" and "devices" in mount.features:
-            v1 = ("v1", mount.root, mount.target)
+            v1 = (V1, mount.root, mount.target)
     return v2 or v1
 
 
@@ -160,7 +185,7 @@ def _name(cgroup_file: bytes, version: str) -> str | None:
     for line in cgroup_file.split(b"\n"):
         number, _, rest = line.partition(b":")
         controllers, _, name = rest.partition(b":")
-        if version == "v2":
+        if version == V2:
             wanted = number == b"0" and not controllers
         else:
             wanted = b"devices" in controllers.split(b",")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CLONE_NEWNS = 0x00020000
+_CLONE_NEWCGROUP = 0x02000000
 _PROC_USER_INIT_INO = 0xEFFFFFFD
 _REASONS = {
     errno.EPERM: "not permitted; CAP_SYS_ADMIN in the container's user namespace is needed",
@@ -34,6 +35,12 @@ fault_texts.load()  # nothing can be imported in a container's mount namespace
 def is_initial_user_namespace(inode: int) -> bool:
     """Return whether this is the inode number of the host's own: it is fixed there."""
     return inode == _PROC_USER_INIT_INO
+
+
+def enter_cgroup_namespace(ns_fd: int) -> None:
+    """Enter the cgroup namespace behind `ns_fd`, for good; raises OSError."""
+    if LIBC.setns(ns_fd, _CLONE_NEWCGROUP) != 0:
+        raise os_error("cgroup namespace", _REASONS)
 
 
 def in_mount_namespace(ns_fd: int, work: Callable[[], None]) -> None:

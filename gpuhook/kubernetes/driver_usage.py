@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.vendors.nvidia.usage import Memory, ProcessUse
 
@@ -19,6 +23,14 @@ class DriverUsage:
 
     def __init__(self, library: str, module_version: str | None) -> None:
         self._library = (library, module_version)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Keep NVML open for several questions. Raises GH1202 to GH1206."""
+        from gpuhook.vendors.nvidia import nvml
+
+        with nvml.opened(*self._library):
+            yield
 
     def memory(self, uuid: str) -> Memory | None:
         """Return its memory in bytes, None if nobody can tell. Raises GH1202 to GH1206."""

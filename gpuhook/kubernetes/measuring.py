@@ -48,11 +48,16 @@ class Measuring:
         look: Look,
         resources: tuple[Resource, ...],
         unhealthy: Mapping[str, str],
+        *,
+        guards: bool = False,
     ) -> None:
-        """Tell of these resources from now on; `unhealthy` has device UUIDs."""
+        """Tell of these resources from now on; `unhealthy` has device UUIDs.
+
+        `guards`: the plugin acts on containers that are above a limit of memory.
+        """
         units = (unit for resource in resources for unit in resource.units)
         bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
-        self._offered, self._look = Offered(resources, bad), look
+        self._offered, self._look = Offered(resources, bad, guards), look
         if settings == self._settings:
             return
         await self.end()

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation.allocation import Allocation
 from gpuhook.kubernetes.mps import left_behind
 from gpuhook.kubernetes.mps import plan as mps
+from gpuhook.vendors.nvidia import driver_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,10 +126,6 @@ def _reason(error: GpuhookError | OSError) -> str:
 
 
 def _program(look: Look) -> str:
-    """Return the daemon's program: the driver's own, else the one on the search path."""
     from gpuhook.kubernetes.mps.daemon import PROGRAM
 
-    for file in look.seen.files:
-        if os.path.basename(file.container_path) == PROGRAM:
-            return file.host_path
-    return shutil.which(PROGRAM) or PROGRAM
+    return driver_programs.path(look.seen, PROGRAM)

@@ -18,6 +18,7 @@ from gpuhook.kubernetes.allocation.context import with_health
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.config import source as config_source
 from gpuhook.kubernetes.connections import Connections
+from gpuhook.kubernetes.guarding import Guarding
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
 from gpuhook.kubernetes.measuring import Measuring
@@ -25,8 +26,9 @@ from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
 from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 from gpuhook.kubernetes.serving.observer import Log
-from gpuhook.kubernetes.serving.observers import all_of
+from gpuhook.kubernetes.serving.observers import all_of, on_allocate
 from gpuhook.kubernetes.serving.serving import Serving
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.kubernetes.turn_news import TurnNews
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LAST_NEWS_WITHIN = 1.0  # seconds
+_PUT_BACK_WITHIN = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
 
 
 def run(launch: Launch) -> int:
@@ -113,6 +116,7 @@ class Plugin:
         self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
         self._mps = MpsKeeping()
+        self._policies = PolicyKeeping(launch.host_root)
         self._observations = Observations()
         self._told = TurnNews(news, launch.pod_resources_socket)
         self._monitoring = Monitoring(
@@ -124,11 +128,18 @@ class Plugin:
             keeps=launch.inventory is None,
         )
         self._answering = Answering(Known(self._look.topology), self._free_memory)
+        self._guarding = Guarding(
+            own.guard,
+            launch.pod_resources_socket,
+            news,
+            self._observations,
+            keeps=launch.inventory is None,
+        )
         self._serving = Serving(
             launch.plugin_directory,
             launch.kubelet_socket,
             self._answering,
-            all_of(Log(), self._observations),
+            all_of(Log(), self._observations, on_allocate(self._guarding.allocated)),
             pre_start=own.pre_start_check,
         )
         self._labelling = Labelling(launch, connections.server, news)
@@ -155,10 +166,21 @@ class Plugin:
         """Withdraw what is offered, in order, and stop."""
         self._lookout.stop()
         await self._serving.stop()
+        await self._guarding.end()
+        await self._put_back()
         await self._monitoring.end()
         await self._labelling.end(self._loaded.configuration)
         await self._measuring.end()
         await self._news.end(_LAST_NEWS_WITHIN)
+
+    async def _put_back(self) -> None:
+        """Give the GPUs what they had; if the driver hangs, that is left to the next plugin."""
+        if not self._policies.is_needed:
+            return
+        work = daemon_thread.begin(self._policies.end, "gpuhook-end")
+        await asyncio.wait({work}, timeout=_PUT_BACK_WITHIN)
+        if work.done():
+            self._told.policies(work.result())
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
         """Take a turn. What fails in it is told, and tried again later; it ends nothing.
@@ -209,6 +231,7 @@ class Plugin:
             self._told.configured(loaded)
             self._observations.configured(loaded.name, loaded.digest)
             self._monitoring.configured(loaded.configuration.own.health)
+            self._guarding.configured(loaded.configuration.own.guard)
             self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
         else:
             self._told.read(loaded)
@@ -230,7 +253,9 @@ class Plugin:
                 raise look.trouble
             look = node_look.remembering(look, self._look)
         outcome = await self._slow(
-            lambda: working_out.worked_out(self._launch, configuration, look, self._mps)
+            lambda: working_out.worked_out(
+                self._launch, configuration, look, self._mps, self._policies
+            )
         )
         self._look, self._outcome, self._worked_out = look, outcome, configuration
         self._told.worked_out(outcome)
@@ -272,13 +297,17 @@ class Plugin:
         self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
-        metrics = self._loaded.configuration.own.metrics
-        await self._measuring.offered(metrics, self._look, offered, unhealthy)
+        self._told.isolated(offered, outcome.bounds)
+        own = self._loaded.configuration.own
+        guards = own.guard.ends_processes
+        await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)
+        self._guarding.offered(self._look, offered)
         self._labelling.offered(configuration, self._look, offered)
 
     def _polled(self) -> None:
         """Look at what tells of a change without being asked."""
         self._monitoring.polled()
+        self._guarding.polled()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)
 

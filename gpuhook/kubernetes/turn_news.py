@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant.memory import MIB
+from gpuhook.kubernetes import sharing_words
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.metrics import holders
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.source import Loaded
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.offer.devices import Device, Resource
+    from gpuhook.kubernetes.policy_keeping import PolicyState
     from gpuhook.kubernetes.working_out import Outcome
 
 
@@ -32,6 +34,8 @@ class TurnNews:
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
+        self._isolation: frozenset[sharing_words.Told] = frozenset()
+        self._policies: frozenset[str] = frozenset()
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
     def configured(self, loaded: Loaded) -> None:
@@ -103,9 +107,19 @@ class TurnNews:
             self._news.log.info("CDI spec written", path=path)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
+        self.policies(outcome.policies)
         for one in outcome.offer.resources:
             if one.sharing == MEMORY_UNITS:
                 self._sized(one.name, max(limit.hard for limit in one.memory.values()) // MIB)
+
+    def policies(self, state: PolicyState) -> None:
+        """Tell what of the GPUs' policies was changed, and what could not be, once."""
+        for sentence in state.changed:
+            self._news.good("PolicySet", sentence, sentence)
+        for error in state.faults:
+            if str(error) not in self._policies:
+                self._news.failed("PolicyNotSet", error, str(error))
+        self._policies = frozenset(str(error) for error in state.faults)
 
     def _sized(self, name: str, size: int) -> None:
         """Tell of units that have another size now: the kubelet counts on in those that are held.
@@ -133,6 +147,14 @@ class TurnNews:
         self._unhealthy = frozenset(unhealthy)
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
+
+    def isolated(self, resources: tuple[Resource, ...], bounds: Mapping[str, str]) -> None:
+        """Tell what is isolated for those who share, and what is not, as far as that is new."""
+        told = sharing_words.of(resources, bounds)
+        for one in told:
+            if one not in self._isolation:
+                self._news.log.info("sharing", **one.fields())
+        self._isolation = frozenset(told)
 
     def _counted(self, counts: dict[str, tuple[int, int]]) -> None:
         before, self._counts = self._counts, counts

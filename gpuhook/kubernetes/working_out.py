@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a configuration and a look at the node to what is offered and how it is handed over.
 
-This writes the CDI specs and starts MPS daemons, so it blocks: the plugin calls it in a thread.
+This writes the CDI specs, starts MPS daemons and sets policies of GPUs, so it blocks: the plugin
+calls it in a thread.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.kubernetes.allocation import context, extra_devices
+from gpuhook.kubernetes import driver_limits
+from gpuhook.kubernetes.allocation import context, extra_devices, interposers
 from gpuhook.kubernetes.allocation.context import Context, Specs
 from gpuhook.kubernetes.mps_keeping import MpsState
-from gpuhook.kubernetes.offer import preferred, resources
+from gpuhook.kubernetes.offer import memory_bounds, preferred, resources
 from gpuhook.kubernetes.offer.resources import Offer
+from gpuhook.kubernetes.policy_keeping import PolicyState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,32 +23,46 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.mps_keeping import MpsKeeping
     from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.offer.devices import Resource
+    from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
 
-    `written` are the CDI specs that are new or changed.
+    `written` are the CDI specs that are new or changed. `bounds` is who bounds the memory of those
+    who share a device, by its UUID.
     """
 
     offer: Offer = field(default_factory=lambda: Offer((), ()))
     context: Context = field(default_factory=Context)
     mps: MpsState = field(default_factory=MpsState)
+    policies: PolicyState = field(default_factory=PolicyState)
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
+    bounds: dict[str, str] = field(default_factory=dict)
 
 
 def worked_out(
-    launch: Launch, configuration: Configuration, look: Look, keeping: MpsKeeping
+    launch: Launch,
+    configuration: Configuration,
+    look: Look,
+    keeping: MpsKeeping,
+    policy_keeping: PolicyKeeping,
 ) -> Outcome:
     """Return what the node offers. Raises GpuhookError where the two contradict each other."""
     offer = resources.offered(look.node, configuration)
     extras = extra_devices.find(configuration, look.places)
     specs = _specs(launch, configuration, look, extras)
+    policy_keeping.leave(offer.resources, look)
     mps = keeping.keep(offer.resources, configuration.flags.mps_root, look)
-    made = context.context(configuration, look.node, specs, extras, mps.given)
+    policies = policy_keeping.keep(offer.resources, look)
+    missing = {}
+    if not look.is_dump:
+        missing = interposers.missing(offer.resources, configuration.own.interposers, look.places)
+    made = context.context(configuration, look.node, specs, extras, mps.given, missing=missing)
     for resource in offer.resources:
         preferred.prepare(resource, look.topology)
     unusable = resources.unusable(look.node) | mps.unready
@@ -55,7 +72,21 @@ def worked_out(
     losses = {gpu.loss for gpu in look.node.gpus}  # which the book of their health tells of
     told = (warning for warning in look.node.warnings if warning not in losses)
     warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
-    return Outcome(offer, made, mps, unusable, warnings, specs.written)
+    bounds = _bounds(offer.resources, configuration, look)
+    return Outcome(offer, made, mps, policies, unusable, warnings, specs.written, bounds)
+
+
+def _bounds(
+    offered: tuple[Resource, ...], configuration: Configuration, look: Look
+) -> dict[str, str]:
+    library = None if look.is_dump else look.seen.driver.nvml
+    driver = any(resource.memory for resource in offered) and driver_limits.held(library)
+    guard = configuration.own.guard.ends_processes
+    return {
+        device.uuid: memory_bounds.bound(resource, device, driver=driver, guard=guard)
+        for resource in offered
+        for device in resource.devices
+    }
 
 
 def _specs(

@@ -14,7 +14,7 @@ from gpuhook import fastjson, files, state
 from gpuhook.container import ledger, oci, record
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request, resolve
-from gpuhook.programs import granting, rootfs_jobs, told_replicas
+from gpuhook.programs import bundled, granting, rootfs_jobs, told_replicas
 from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 class Create:
     """One create: the call, and how this node grants.
 
-    `trouble` is what is wrong with the settings: no GPU is given under an unknown policy.
+    `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
+    with the settings: no GPU is given under an unknown policy.
     """
 
     def __init__(
-        self, command: Command, grants: granting.Granting, trouble: GpuhookError | None = None
+        self,
+        command: Command,
+        grants: granting.Granting,
+        launcher: str,
+        trouble: GpuhookError | None = None,
     ) -> None:
         self.command = command
+        self.launcher = launcher
         self.grants = grants
         self.log = grants.log
         self._trouble = trouble
@@ -50,26 +56,36 @@ class Create:
         source = self.grants.source(spec)
         engine_hooks = granting.our_hooks(spec)
         if source is None:
-            if engine_hooks:
-                self._note_engine(spec, engine_hooks, low_level)
-            if taken_back or (engine_hooks and _voided(spec)):
+            is_changed = False
+            if engine_hooks or request.limits_memory(spec, words.VOCABULARY):
+                is_changed = self._note_engine(spec, engine_hooks, low_level)
+            if is_changed or taken_back:
                 files.replace(path, fastjson.dumps(spec))
             return
         if self._trouble is not None:
             raise self._trouble
         grant = self.grants.of(spec, source)
+        memory: list[dict[str, Any]] = []
         if grant is not None:
-            self._apply(spec, grant, engine_hooks)
+            memory = self._apply(spec, source, grant, engine_hooks, low_level)
         if grant is not None or taken_back:
             # Without a grant: what an earlier create gave, when there was a driver, goes.
             files.replace(path, fastjson.dumps(spec))
         if grant is not None:
-            self._enter_in_ledger(spec, source, grant, low_level, "wrapper")
+            self._enter_in_ledger(spec, source, grant, low_level, "wrapper", memory=memory)
 
     def _apply(
-        self, spec: dict[str, Any], grant: resolve.Grant, engine_hooks: list[dict[str, Any]]
-    ) -> None:
-        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
+        self,
+        spec: dict[str, Any],
+        source: request.Source,
+        grant: resolve.Grant,
+        engine_hooks: list[dict[str, Any]],
+        low_level: str,
+    ) -> list[dict[str, Any]]:
+        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do.
+
+        Returns the ledger's records of its memory limits.
+        """
         before = record.survey(spec)
         todo = self.grants.jobs(grant, granting.capabilities_of(spec))
         brought = [hook["args"] for hook in engine_hooks]
@@ -84,15 +100,50 @@ class Create:
             oci.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
+        # In a user namespace they are not among config.json's: there they are bound.
+        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        names = [*grant.devices, *source.names]
+        memory, entries = self._limit(spec, nodes, names, low_level)
+        grant.edits["env"] += entries
         record.write(spec, before, grant.edits)
+        return memory
 
     def _note_engine(
         self, spec: dict[str, Any], engine_hooks: list[dict[str, Any]], low_level: str
-    ) -> None:
-        """Check and enter a container to which its engine has applied our CDI spec already."""
+    ) -> bool:
+        """Check and enter a container to which its engine has applied our CDI spec already.
+
+        Returns whether `spec` was changed.
+        """
         for hook in engine_hooks:
             granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
-        self._enter_in_ledger(spec, None, resolve.Grant(), low_level, "cdi+wrapper")
+        before = record.survey(spec)
+        memory, entries = self._limit(spec, [], [], low_level)
+        if memory and self._trouble is not None:
+            raise self._trouble
+        if memory:
+            record.write(spec, before, {"env": entries})
+        if engine_hooks or memory:
+            grant = resolve.Grant()
+            self._enter_in_ledger(spec, None, grant, low_level, "cdi+wrapper", memory=memory)
+        is_voided = bool(engine_hooks) and _voided(spec)
+        return is_voided or bool(memory)
+
+    def _limit(
+        self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Limit the container's memory of its devices, if that is limited.
+
+        Returns the ledger's records, and the variables that were set for it.
+        """
+        if not request.limits_memory(spec, words.VOCABULARY):
+            return [], []
+        bundled.load("gpuhook.programs.create_limits")
+        from gpuhook.programs import create_limits
+
+        root = self.command.root or state.runtime_root(low_level)
+        has = create_limits.Has([*oci.device_paths(spec), *nodes], names)
+        return create_limits.add(spec, has, self.grants, self.launcher, root)
 
     def _enter_in_ledger(
         self,
@@ -101,6 +152,8 @@ class Create:
         grant: resolve.Grant,
         low_level: str,
         route: str,
+        *,
+        memory: list[dict[str, Any]],
     ) -> None:
         command = self.command
         if not ledger.is_id(command.identity):
@@ -111,7 +164,7 @@ class Create:
         nodes = oci.device_paths(spec)
         told = told_replicas.of(spec, grant.devices, lambda: self.grants.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
-        entry = {
+        entry: dict[str, Any] = {
             **ledger.pod_of(spec.get("annotations")),
             "bundle": os.path.abspath(command.bundle),
             "devices": grant.devices,
@@ -125,6 +178,8 @@ class Create:
             "started": ledger.start_time(creator),
             "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
         }
+        if memory:
+            entry["memory"] = memory
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)

@@ -7,6 +7,8 @@ differs.
 
 from __future__ import annotations
 
+import os
+
 from gpuhook import state
 from gpuhook.cdi import registry
 from gpuhook.errors import GpuhookError, fault
@@ -95,6 +97,23 @@ class Granting:
                 if paths and paths.issubset(nodes):
                     held.add(name)
         return frozenset(held)
+
+    def nvml(self) -> str:
+        """Return the host path of the NVML library that this node's specs mount, "" for none.
+
+        A container's own mounts do not count: a volume may be named as a library of the driver is.
+        """
+        found = self._registry()
+        for kind in (self._default_kind(), words.PLUGIN_KIND):
+            try:
+                specs = found.kind(kind)
+            except GpuhookError:
+                continue  # there is none of this kind
+            for spec in specs:
+                for mount in spec.edits.get("mounts") or ():
+                    if words.is_nvml(mount["containerPath"]) and os.path.isfile(mount["hostPath"]):
+                        return mount["hostPath"]
+        return known_node.nvml()
 
     def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[jobs.Jobs]:
         """Return the jobs of our hooks in the grant, each once, and take these hooks out of it.

@@ -20,6 +20,7 @@ PROGRAM = "gpuhook-hook"
 _MAX_LOG = 1 << 20
 USAGE = """usage: gpuhook-hook apply [options]      (OCI state on standard input)
        gpuhook-hook prestart [--dry-run] (OCI state on standard input)
+       gpuhook-hook limit [options]      (OCI state on standard input)
        gpuhook-hook --version
 
 apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
@@ -38,6 +39,14 @@ its config.json asks for, unless gpuhook-runtime or a CDI engine has done so.
 
   --dry-run               print what would be done, and do nothing; also for a container that
                           runs: runc state ID | gpuhook-hook prestart --dry-run
+
+limit: the createRuntime hook that gpuhook-runtime adds to a container whose memory is limited.
+
+  --gpu UUID=HARD,SOFT[,asked]
+                          bytes of this GPU, asked for by the container itself
+  --nvml PATH             the driver's libnvidia-ml.so.1 (default: looked for)
+  --root DIR              the runtime's state root, by which the ledger knows the container
+  --required              a limit that does not hold stops the container
 """
 # NVIDIA's hook program has these verbs too; Docker calls it by its name.
 _NOTHING_TO_DO = ("poststart", "poststop")
@@ -98,5 +107,10 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
         from gpuhook.programs import hook_prestart
 
         hook_prestart.run(words, log)
+    elif verb == "limit":
+        bundled.load("gpuhook.programs.hook_limit")
+        from gpuhook.programs import hook_limit
+
+        hook_limit.run(words, log)
     elif verb not in _NOTHING_TO_DO:
         raise fault("GH1640", argument=verb, reason="there is no such verb")

@@ -14,13 +14,15 @@ import time
 
 from gpuhook import files
 from gpuhook.container import ledger, oci
+from gpuhook.container.process import Process
 from gpuhook.container.provide import provide
 from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
-from gpuhook.programs import hook_state, told_replicas
+from gpuhook.grant import request
+from gpuhook.programs import bundled, hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
 from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision
+from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
 _TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR, errno.EBUSY)
 
 
-def run(words: list[str], log: EngineLog) -> None:
-    """Do the jobs that `words` name for the container whose state is on standard input."""
+def run(arguments: list[str], log: EngineLog) -> None:
+    """Do the jobs that `arguments` name for the container whose state is on standard input."""
     began = time.monotonic()
-    job = jobs.parse(words)
+    job = jobs.parse(arguments)
     state = hook_state.read()
     if job.fingerprint:
         now = freshness.fingerprint(job.host_root, job.libcuda)
@@ -50,7 +52,30 @@ def run(words: list[str], log: EngineLog) -> None:
         _file_system(root, job, log)
         if job.driver_params:
             _mask_params(root, job, log)
-    _enter_in_ledger(state, began, log)
+    pid = _init_pid()
+    _enter_in_ledger(state, pid, _limit(state.spec, pid, log), began, log)
+
+
+def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any]]:
+    """Limit the container's memory of its GPUs, if no hook of the wrapper has done so.
+
+    Returns the ledger's records, [] for a container without a limit.
+    """
+    if not request.limits_memory(spec, words.VOCABULARY) or _is_limited(spec):
+        return []
+    bundled.load("gpuhook.programs.hook_limit")
+    from gpuhook.programs import hook_limit
+
+    with Process(pid) as process:
+        nodes = oci.device_paths(spec)
+        return hook_limit.in_container(spec, nodes, [], process, log, is_inside=True)
+
+
+def _is_limited(spec: dict[str, Any]) -> bool:
+    """Return whether the wrapper's hook has limited the container: no tenant can add hooks."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("createRuntime") if isinstance(hooks, dict) else None
+    return isinstance(stage, list) and any(jobs.is_ours(hook, jobs.LIMIT) for hook in stage)
 
 
 def _file_system(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
@@ -98,12 +123,23 @@ def _init_pid() -> int:
     return 0
 
 
-def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
-    pid = _init_pid()
+def _note(root: str, identity: str, pid: int, memory: list[dict[str, Any]], log: EngineLog) -> None:
+    from gpuhook.programs import hook_limit
+
+    with Process(pid) as process:
+        hook_limit.note(root, identity, process, memory, log)
+
+
+def _enter_in_ledger(
+    state: HookState, pid: int, memory: list[dict[str, Any]], began: float, log: EngineLog
+) -> None:
     if not ledger.is_id(state.id):
         return
-    if any((e["id"], e.get("bundle")) == (state.id, state.bundle) for e in ledger.living()):
-        return  # the wrapper was there before
+    for known in ledger.living():
+        if (known["id"], known.get("bundle")) == (state.id, state.bundle):
+            if memory:
+                _note(known["root"], state.id, pid, memory, log)
+            return  # the wrapper was there before
     nodes = oci.device_paths(state.spec)
     entry: dict[str, Any] = {
         **ledger.pod_of(state.spec.get("annotations")),
@@ -119,6 +155,8 @@ def _enter_in_ledger(state: HookState, began: float, log: EngineLog) -> None:
         "started": ledger.start_time(pid),
         "milliseconds": round((time.monotonic() - began) * 1000, 2),
     }
+    if memory:
+        entry["memory"] = memory
     trouble = ledger.enter("", state.id, entry)
     if trouble is not None:
         log.warning(trouble)

@@ -18,9 +18,10 @@ from gpuhook.container import ledger, ledger_changes, live, oci, record
 from gpuhook.container.made import LiveRecord
 from gpuhook.container.process import Process
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.programs import cold, granting, hook_state, told_replicas
+from gpuhook.grant import request
+from gpuhook.programs import bundled, cold, granting, hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
-from gpuhook.vendors.nvidia import granted
+from gpuhook.vendors.nvidia import granted, words
 from gpuhook.vendors.nvidia import live as nvidia_live
 
 TYPE_CHECKING = False
@@ -45,19 +46,21 @@ _GIVEN_BY = {
 }
 
 
-def run(words: list[str], log: EngineLog) -> None:
+def run(arguments: list[str], log: EngineLog) -> None:
     """Give the container whose state is on standard input its GPUs, or raise why not.
 
     With --dry-run, print what would be done, or why nothing would be.
     """
     began = time.monotonic()
-    for word in words:
+    for word in arguments:
         if word != _DRY_RUN:
             raise fault("GH1644", argument=word)
     state = hook_state.read()
     served = _served(state.spec)
-    told = [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(words))
-    if words:
+    told = (
+        [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(arguments))
+    )
+    if arguments:
         _print(state, told)
 
 
@@ -98,6 +101,9 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
                 return _told(plan)
             plan.execute(held)
             entry = _entry(state, source, grant, held)
+            memory = _limit(spec, entry["nodes"], [*grant.devices, *source.names], process, log)
+            if memory:
+                entry["memory"] = memory
             entry["replicas"] = grant.replicas or told_replicas.of(
                 spec, grant.devices, lambda: grants.covered(entry["nodes"])
             )
@@ -105,6 +111,18 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     _enter(state, entry, log)
     return []
+
+
+def _limit(
+    spec: dict[str, Any], nodes: list[str], names: list[str], process: Process, log: EngineLog
+) -> list[dict[str, Any]]:
+    """Limit the container's memory of its GPUs, if that is limited; return the ledger's records."""
+    if not request.limits_memory(spec, words.VOCABULARY):
+        return []
+    bundled.load("gpuhook.programs.hook_limit")
+    from gpuhook.programs import hook_limit
+
+    return hook_limit.in_container(spec, nodes, names, process, log, is_inside=False)
 
 
 def _planned(

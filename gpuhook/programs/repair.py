@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuhook.container import live, oci
 from gpuhook.errors import GpuhookError
+from gpuhook.programs import limit_repair
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -19,6 +20,8 @@ from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuhook.cdi.edits import ContainerEdits, Mount
     from gpuhook.container.live import Plan
     from gpuhook.programs.granting import Granting
@@ -27,9 +30,24 @@ if TYPE_CHECKING:
 _EVERY = words.parse_capabilities("all")
 
 
-def repair(target: Target, grants: Granting | None, *, is_dry: bool) -> Report:
-    """Make true again what the container was granted. All or nothing."""
+def repair(
+    target: Target, grants: Granting | None, library: Callable[[], str], *, is_dry: bool
+) -> Report:
+    """Make true again what the container was granted. All or nothing.
+
+    `library` finds the NVML that is asked about memory limits, for a container that has some.
+    """
     plan = missing(target, grants)
+    with limit_repair.lost(target, library) as lost:
+        # First the limits: a device that comes back is not without them for a moment.
+        plan.operations = [*lost.plan.operations, *plan.operations]
+        report = _done(target, plan, is_dry=is_dry)
+        report.notes += lost.notes
+        lost.try_again(target, report, is_dry=is_dry)
+    return report
+
+
+def _done(target: Target, plan: Plan, *, is_dry: bool) -> Report:
     report = Report(target, plan, is_dry=is_dry)
     if is_dry or not plan.operations:
         return report

@@ -77,7 +77,8 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         from gpuhook.programs.create import Create
         from gpuhook.programs.granting import Granting
 
-        create = Create(command, Granting(chosen, log, compiler.compile_spec), trouble)
+        grants = Granting(chosen, log, compiler.compile_spec)
+        create = Create(command, grants, launcher, trouble)
         try:
             create.edit(path, raw, low_level)
         except (GpuhookError, OSError):

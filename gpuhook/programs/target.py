@@ -34,13 +34,17 @@ class Target:
 
     `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
     what was newly made for that, `withdrawn` the nodes that were taken away of the former,
-    `denied` those that may be denied without showing it.
+    `denied` those that may be denied without showing it. `cgroup` is the name of its cgroup that
+    counts, as Found has it.
     """
 
-    def __init__(self, found: Found, spec: dict[str, Any], held: Live) -> None:
+    def __init__(
+        self, found: Found, spec: dict[str, Any], held: Live, cgroup: str | None = None
+    ) -> None:
         self.found = found
         self.spec = spec
         self.held = held
+        self.cgroup = cgroup
         entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
         self.entry: dict[str, Any] = entry or {}
         record = LiveRecord(self.entry.get("live"))
@@ -166,7 +170,7 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
             container = stack.enter_context(live.opened(process, "/", spec, cgroup))
             if signals is not None:
                 container.signals = signals
-            yield Target(found, spec, container)
+            yield Target(found, spec, container, cgroup)
 
 
 def _config(found: Found) -> dict[str, Any]:

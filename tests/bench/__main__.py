@@ -36,6 +36,7 @@ LINES = (
     Ratio("prestart hook, no GPU asked for", RUNC, None),
     Ratio("whole create, crun", CRUN, 2.5),
     Ratio("whole create, 0.1 CPU", "bare runc create, 0.1 CPU", 2.5),
+    Ratio("create with a limit", "create, cgroup v2", None),
     Ratio("32 creates at once", "32 bare creates at once", 2.1),
     Ratio("create alone, 16 x 7 MIG", "create alone, 1 GPU", 1.2),
     Ratio("podman, our CDI spec", "podman, no device", None),
@@ -91,6 +92,7 @@ def _groups(place: Path, rounds: int) -> Iterator[tuple[list[Case], int]]:
     yield cases.runc(ready), rounds
     yield cases.crun(ready), rounds
     yield cases.limited(ready), max(5, rounds // 3)
+    yield cases.of_memory(ready), rounds
     yield cases.crowd(ready), 3
     yield cases.life(ready), max(5, rounds // 3)
     yield cases.podman(ready), max(5, rounds // 4)

@@ -18,6 +18,7 @@ from tests.bench.stage import fresh, gpu_bundle
 from tests.contract.bundles import Bundle
 from tests.contract.engines import ULIMITS
 from tests.contract.product import Product
+from tests.contract.runtimes import settled
 
 PYTHON = "/usr/bin/python3"
 TRUE_PROGRAM = "/bin/true"
@@ -102,6 +103,24 @@ def _hooked(ready: Product, place: str, name: str, value: str) -> Case:
     made = gpu_bundle(ready, place, value=value, hooks=hooks)
     low = _program("runc")
     return Case(name, lambda: fresh(made, [low], low))
+
+
+def of_memory(ready: Product) -> list[Case]:
+    """Return a create on cgroup v2 of a container with one GPU, without a limit and with one.
+
+    Where the machine has v1, both are called through a mount namespace with v2.
+    """
+    around, low = settled("runc", "v2").prefix, _program("runc")
+    bare = gpu_bundle(ready, "memory-none", value="0")
+    held = gpu_bundle(ready, "memory-limit", value="0")
+    config = held.config()
+    config["process"]["env"].append("NVIDIA_GPU_MEMORY_LIMIT=4096")
+    held.write(config)
+    runtime, env = [ready.runtime], ready.on(low)
+    return [
+        Case("create, cgroup v2", lambda: fresh(bare, runtime, low, around), env),
+        Case("create with a limit", lambda: fresh(held, runtime, low, around), env),
+    ]
 
 
 def limited(ready: Product) -> list[Case]:

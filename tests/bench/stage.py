@@ -78,16 +78,19 @@ def gpu_bundle(made: Product, name: str, value: str = "all", **oci: Any) -> Bund
 
 
 @contextmanager
-def fresh(made: Bundle, command: Sequence[str], low_level: str) -> Iterator[Sequence[str]]:
+def fresh(
+    made: Bundle, command: Sequence[str], low_level: str, around: Sequence[str] = ()
+) -> Iterator[Sequence[str]]:
     """Yield `command create` for a new container of the bundle as it was written.
 
-    In the end the container is deleted with `low_level`, and config.json is what it was.
+    In the end the container is deleted with `low_level`, and config.json is what it was. `around`
+    is what both are called through.
     """
     original = made.file.read_bytes()
     identity = f"gpuhook-bench-{uuid4().hex[:12]}"
     root = ["--root", str(made.path / "state")]
     try:
-        yield [*command, *root, "create", "--bundle", str(made.path), identity]
+        yield [*around, *command, *root, "create", "--bundle", str(made.path), identity]
     finally:
-        subprocess.run([low_level, *root, "delete", "--force", identity], check=True)
+        subprocess.run([*around, low_level, *root, "delete", "--force", identity], check=True)
         made.file.write_bytes(original)

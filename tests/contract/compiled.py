@@ -32,6 +32,11 @@ def memlock() -> Path:
     return _compiled("memlock.so", "memlock.c", ["gcc", "-shared", "-fPIC"])
 
 
+def interposer() -> Path:
+    """Return the library that stands between programs and dlopen (programs/interposer.c)."""
+    return _compiled("interposer.so", "interposer.c", ["gcc", "-shared", "-fPIC"])
+
+
 def _compiled(name: str, source: str, compiler: list[str]) -> Path:
     command = [*compiler, *WARNINGS, str(PROGRAMS / source), "-o"]
 

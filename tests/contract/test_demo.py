@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.product import Product
-from tests.demo import act2, scene
+from tests.demo import act2, act4, scene
 from tests.demo.page import Page
 
 
@@ -38,3 +38,8 @@ def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_kubernetes_node_keeps_its_promises(node8: Product, short_path: Path) -> None:
     """The scenario of the seeds: ConfigMap, labels, two pods on one GPU, and a fault."""
     assert act2.play(Page(), node8, short_path / "act2")
+
+
+def test_a_share_of_memory_holds(node8: Product, short_path: Path) -> None:
+    """One asks for everything and fails alone, or is ended alone where the driver is too old."""
+    assert act4.play(Page(), node8, short_path / "act4")

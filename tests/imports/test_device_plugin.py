@@ -17,6 +17,7 @@ LATER = {
     "gpuhook.kubernetes.api_server.client",
     "gpuhook.kubernetes.labels.node_labels",
     "gpuhook.kubernetes.mps.daemon",
+    "gpuhook.vendors.nvidia.compute_policy",
     "gpuhook.kubernetes.allocation.spec_upkeep",
 }
 LOADED = """

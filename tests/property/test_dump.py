@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.compute_policy import TIME_SLICES
 from gpuhook.vendors.nvidia.inventory import (
     DeviceNode,
     Driver,
@@ -19,6 +20,7 @@ from gpuhook.vendors.nvidia.inventory import (
     MigInstance,
     Node,
 )
+from gpuhook.vendors.nvidia.nvml_words import COMPUTE_MODES
 
 hexadecimal = st.text("0123456789ABCDEF", min_size=2, max_size=2)
 bus_ids = st.builds("00000000:{}:{}.{}".format, hexadecimal, hexadecimal, st.integers(0, 7))
@@ -65,6 +67,8 @@ gpus = st.builds(
     memory_bytes=st.none() | numbers,
     numa_node=st.none() | st.integers(0, 64),
     mig_mode=st.none() | st.sampled_from(["enabled", "disabled", "unsupported"]),
+    compute_mode=st.none() | st.sampled_from(list(COMPUTE_MODES.values())),
+    time_slice=st.none() | st.sampled_from(TIME_SLICES),
     lost=st.none() | words,
     instances=st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple),
 )

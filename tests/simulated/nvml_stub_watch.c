@@ -6,7 +6,8 @@
  *   events 11               mask of the event types that it supports (11 without the line); 0: none
  *   used 1048576            bytes of its memory that are in use; so does: reserved
  *   recovery 1              its recovery action; without the line, the driver has no such field
- *   compute_mode 3          nvmlComputeMode_t
+ *   compute_mode 3          nvmlComputeMode_t; one that was set is in nvml-stub.mode.UUID, beside
+ *                           the profile, and stays when the library's process ends
  *   levels 0 10 50          topology levels to the GPUs by index
  *   nvlink switch BUS 6     six links to the switch at BUS, or: nvlink gpu BUS 6, nvlink down - 6;
  *                           BUS "-": the driver does not tell it
@@ -289,27 +290,50 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu)
 	return NOT_FOUND;
 }
 
+static FILE *mode_opened(const struct gpu *gpu, const char *how)
+{
+	const char *profile = profile_path(), *slash = strrchr(profile, '/');
+	char path[4096 + 160];
+
+	snprintf(path, sizeof path, "%.*s/nvml-stub.mode.%s", slash ? (int)(slash - profile) : 0,
+		 profile, gpu->uuid);
+	return fopen(path, how);
+}
+
 int nvmlDeviceGetComputeMode(const struct gpu *gpu, unsigned *mode)
 {
 	struct watched *more;
 	int failed = watch_ask(gpu, MODE, &more);
+	FILE *set;
 
 	if (failed)
 		return failed;
 	*mode = more->compute_mode;
-	return more->compute_mode < 0 ? NOT_SUPPORTED : SUCCESS;
+	if (more->compute_mode < 0)
+		return NOT_SUPPORTED;
+	set = mode_opened(gpu, "re");
+	if (set) {
+		failed = fscanf(set, "%u", mode) == 1 ? SUCCESS : UNKNOWN;
+		fclose(set);
+	}
+	return failed;
 }
 
 int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
 {
 	struct watched *more;
 	int failed = watch_ask(gpu, MODE, &more);
+	FILE *set;
 
 	if (failed)
 		return failed;
 	if (more->compute_mode < 0)
 		return NOT_SUPPORTED;
-	more->compute_mode = mode;
+	set = mode_opened(gpu, "we");
+	if (!set)
+		return UNKNOWN;
+	fprintf(set, "%u\n", mode);
+	fclose(set);
 	return SUCCESS;
 }
 

@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from gpuhook import __version__
 from gpuhook.programs.cli import COMMANDS, main
 from gpuhook.vendors.nvidia import dump_file
+from tests.simulated import stub_events, time_slices
+from tests.simulated.node import make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,12 +106,34 @@ def test_the_table() -> None:
     assert driver == "Driver 580.95.05, kernel module 580.95.05, CUDA 13.0"
     assert empty == ""
     assert header == header.upper()
-    names = "INDEX NAME UUID MINOR BUS-ID ARCH CC MEMORY NUMA MIG STATE"
+    names = "INDEX NAME UUID MINOR BUS-ID ARCH CC MEMORY NUMA MIG MODE SLICE STATE"
     assert " ".join(header.split()) == names
     assert len(rows) == 8
     place = header.index("MINOR")
     assert [row[place] for row in rows] == list("01324576")
     assert all(row[place - 2 : place] == "  " for row in (header, *rows))
+
+
+def test_compute_mode_and_time_slice_are_shown_and_dumped(tmp_path: Path) -> None:
+    """They are what the driver says now: a dump has them as far as it does."""
+    node = make_node(tmp_path / "node", "t4", real_nodes=False)
+    uuid = str(node.node.gpus[0].uuid)
+    stub_events.say(node, uuid, "compute_mode 3")
+    time_slices.install(node).put(0, "short")
+    row = gpuhook("inventory", *node.options).stdout.splitlines()[3].split()
+    assert row[-3:] == ["exclusive-process", "short", "ok"]
+    shown = gpuhook("inventory", *node.options, "-o", "yaml").stdout
+    gpu = dump_file.parse(shown.encode(), "shown").gpus[0]
+    assert (gpu.compute_mode, gpu.time_slice) == ("exclusive-process", "short")
+
+
+def test_driver_without_compute_policy_leaves_the_time_slice_unknown(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "node", "t4", real_nodes=False)
+    time_slices.install(node).mood("old")
+    shown = gpuhook("inventory", *node.options)
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[3].split()[-3:] == ["default", "unknown", "ok"]
+    assert "time_slice" not in gpuhook("inventory", *node.options, "-o", "json").stdout
 
 
 def test_a_lost_gpu_in_the_table() -> None:

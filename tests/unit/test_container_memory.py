@@ -5,17 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.kubernetes.metrics.cgroup_names import Membership
 from gpuhook.kubernetes.metrics.container_memory import (
     ContainerMemory,
     DeviceUse,
     Entry,
+    Limit,
+    Share,
     shares,
     told,
     unattributed,
 )
 from gpuhook.kubernetes.metrics.holders import Holder
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)
@@ -123,6 +126,54 @@ def test_a_process_that_computes_and_draws_counts_once() -> None:
 
 def test_whole_devices_are_their_own_share() -> None:
     """A device that is not shared is one unit, of all its memory."""
-    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {GPU: (GPU, 1000)}
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {GPU: Share(GPU, 1000)}
     mute = Device(GPU, "0", GPU, 0, (), ())
-    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, mute),))]) == {GPU: (GPU, None)}
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, mute),))]) == {GPU: Share(GPU)}
+
+
+LIMITED = Resource("nvidia.com/gpu", UNITS, "time-slicing", memory={GPU: UnitMemory(240, 200)})
+
+
+def limits_of(
+    entries: dict[str, Entry], holders: dict[str, Holder], resource: Resource = LIMITED
+) -> list[tuple[str, int | None, int | None, str]]:
+    """Return container, limit, guarantee and who holds it, where the plugin ends processes."""
+    found = told([use()], {}, entries, holders, shares([resource], guards=True))
+    return [(one.pod, one.limit_bytes, one.guaranteed_bytes, one.limited_by) for one in found]
+
+
+def test_the_ledger_says_what_the_driver_holds() -> None:
+    """A limit that was set and read back is the driver's; one that was only granted is watched."""
+    entries = {
+        A: Entry(A, "demo", "trainer", "main", memory=(Limit(GPU, 150, 100, is_held=True),)),
+        B: Entry(B, "demo", "server", "main", memory=(Limit(GPU, 240, 200),)),
+    }
+    holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
+    assert limits_of(entries, holders) == [
+        ("server", 240, 200, "guard"),
+        ("trainer", 150, 100, "driver"),
+    ]
+
+
+def test_without_a_record_the_units_say_it() -> None:
+    """Another runtime writes no ledger: the limit is that of the units, and nobody's promise."""
+    holders = {f"{GPU}::0": SERVER, f"{GPU}::1": SERVER}
+    assert limits_of({}, holders) == [("server", 480, 400, "guard")]
+    by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})
+    assert limits_of({}, holders, by_mps) == [("server", 480, 480, "mps")]
+
+
+def test_a_record_of_the_youngest_container_counts() -> None:
+    """The ledger may still know the container that was there before a restart: it comes first."""
+    entries = {
+        A: Entry(A, "demo", "server", "main", memory=(Limit(GPU, 100, 100),)),
+        B: Entry(B, "demo", "server", "main", memory=(Limit(GPU, 240, 200),)),
+    }
+    assert limits_of(entries, {f"{GPU}::1": SERVER}) == [("server", 240, 200, "guard")]
+
+
+def test_a_request_alone_is_no_limit() -> None:
+    """A container that is only kept something for may use all."""
+    entries = {"web": Entry("web", memory=(Limit(GPU, NO_LIMIT, 100, is_held=True),))}
+    (found,) = told([use()], {}, entries, {}, {})
+    assert (found.limit_bytes, found.guaranteed_bytes, found.limited_by) == (None, 100, "driver")

@@ -9,17 +9,23 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.kubernetes.config.configuration import (
+    KILL,
+    MEMORY_UNITS,
     MPS,
+    NO_ACTION,
+    REPORT,
+    TERMINATE,
     TIME_SLICING,
     Configuration,
     Flags,
+    Guard,
     Own,
     SharedResource,
     Sharing,
 )
 from gpuhook.kubernetes.labels import text as label_text
 from gpuhook.kubernetes.labels.node_labels import Facts, labels
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, MigInstance, Node
 
 VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -119,6 +125,7 @@ def test_the_seeds_node() -> None:
         "gpu.family": "turing",
         "gpu.machine": "g4dn.xlarge",
         "gpu.memory": "15360",
+        "gpu.memory-limit-by": "nobody",
         "gpu.mode": "compute",
         "gpu.product": "Tesla-T4-SHARED",
         "gpu.replica-memory": "3840",
@@ -152,6 +159,48 @@ def test_a_renamed_resource_tells_of_the_sharing_itself(
     }
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sharing", "driver", "action", "by"),
+    [
+        (TIME_SLICING, True, KILL, "driver"),
+        (TIME_SLICING, False, KILL, "guard"),
+        (TIME_SLICING, False, TERMINATE, "guard"),
+        (TIME_SLICING, False, REPORT, "nobody"),
+        (MEMORY_UNITS, True, NO_ACTION, "driver"),
+        (MEMORY_UNITS, False, NO_ACTION, "nobody"),
+        (MPS, True, KILL, "mps"),
+    ],
+)
+def test_a_limit_is_the_memory_of_a_replica(
+    sharing: str, driver: bool, action: str, by: str
+) -> None:
+    """What a replica may have is its limit, and the labels say who holds it to that."""
+    offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=sharing)
+    offered = replace(offered, memory={"GPU-0": UnitMemory(4096 * MIB, 4096 * MIB)})
+    configuration = replace(shared(3, sharing), own=Own(guard=Guard(action)))
+    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, Facts(driver_limits=driver))
+    names = ("gpu.replica-memory", "gpu.memory-limit-by", "gpu.sharing-strategy")
+    assert list(told(found, *names).values()) == ["4096", by, sharing]
+    check_form(found)
+
+
+def test_a_mig_instance_cannot_be_divided_by_the_driver() -> None:
+    """The driver has no limits for MIG: what shares an instance is watched."""
+    gpus = (a100(0, "1g.5gb"),)
+    made = slices(gpus[0])
+    offered = resource("nvidia.com/gpu", *made, replicas=2, sharing=TIME_SLICING)
+    offered = replace(offered, memory={made[0].uuid: UnitMemory(2048 * MIB, 2048 * MIB)})
+    configuration = replace(shared(2, mig="single"), own=Own(guard=Guard(KILL)))
+    found = labels(Node(DRIVER, gpus), (offered,), configuration, Facts(driver_limits=True))
+    assert told(found, "gpu.replica-memory", "gpu.memory-limit-by") == {
+        "gpu.replica-memory": "2048",
+        "gpu.memory-limit-by": "guard",
+    }
+
+
 def test_h100_unshared() -> None:
     """Eight whole H100: one replica each, not shared, the clique and the memory of a whole GPU."""
     gpus = tuple(gpu(n, "NVIDIA H100 80GB HBM3", "9.0", 81559) for n in range(8))
@@ -167,6 +216,7 @@ def test_h100_unshared() -> None:
         "ProLiant-XL675d-Gen10-Plus", "true", "unknown",
     ]  # fmt: skip
     assert "nvidia.com/gfd.timestamp" not in found
+    assert "nvidia.com/gpu.memory-limit-by" not in found
     assert "nvidia.com/mig.strategy" not in found
 
 

@@ -91,8 +91,27 @@ def test_a_value_that_is_no_number_of_mebibytes_is_refused(value: str) -> None:
     assert value in caught.value.message
 
 
-def test_a_request_above_the_limit_is_refused() -> None:
-    env = {"NVIDIA_GPU_MEMORY_REQUEST": "20", "NVIDIA_GPU_MEMORY_LIMIT": "10"}
+ABOVE = ("NVIDIA_GPU_MEMORY_REQUEST=20", "NVIDIA_GPU_MEMORY_LIMIT=10")
+
+
+@pytest.mark.parametrize("grants", [(), (MemoryLimit(GPU, 30 * MIB, 5 * MIB),)])
+def test_a_request_above_the_limit_is_refused(grants: tuple[MemoryLimit, ...]) -> None:
     with pytest.raises(GpuhookError) as caught:
-        memory.asked(env, VOCABULARY)
+        memory.limits(spec(*grants, env=ABOVE), [GPU], VOCABULARY)
     assert caught.value.code == "GH1023"
+
+
+def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None:
+    """The pod sets one variable of two, and the other is the plugin's still."""
+    granted = spec(MemoryLimit(GPU, 20 * MIB, 20 * MIB), env=ABOVE)
+    assert memory.limits(granted, [GPU], VOCABULARY) == [
+        MemoryLimit(GPU, 10 * MIB, 10 * MIB, is_asked=True)
+    ]
+    granted = spec(MemoryLimit(GPU, 10 * MIB, 5 * MIB), env=ABOVE)
+    assert memory.limits(granted, [GPU], VOCABULARY) == [
+        MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
+    ]
+
+
+def test_variables_of_a_container_without_gpus_stop_nothing() -> None:
+    assert memory.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=10",)), [], VOCABULARY) == []

@@ -249,7 +249,8 @@ def test_labels_tell_of_one_replica_that_is_not_all_of_its_card() -> None:
 
 
 def test_fair_share_of_a_unit_is_its_size() -> None:
-    assert set(shares([resource(8, 4)]).values()) == {("GPU-0", GIB), ("GPU-1", GIB)}
+    told = {(share.device, share.fair) for share in shares([resource(8, 4)]).values()}
+    assert told == {("GPU-0", GIB), ("GPU-1", GIB)}
     total = 4 * GIB + (256 << 20)
     unlimited = replace(resource(4, sharing="time-slicing"), memory={})
-    assert set(shares([unlimited]).values()) == {("GPU-0", total // 4)}
+    assert {share.fair for share in shares([unlimited]).values()} == {total // 4}

@@ -28,7 +28,7 @@ from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.metrics.scrape import Offered, Scrape
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
 from gpuhook.logs import logger
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
@@ -257,6 +257,34 @@ def test_memory_per_container(place: Path) -> None:
     assert of(found, "gpuhook_gpu_memory_used_bytes", "gpu") == {GPU: 5 << 30}
     assert of(found, "gpuhook_gpu_memory_unattributed_bytes", "gpu") == {GPU: 2 << 30}
     assert of(found, "gpuhook_gpu_processes", "gpu") == {GPU: 3}
+
+
+def test_limits_of_memory(place: Path) -> None:
+    """Limits are told with who holds them; a GPU has the sum of what was granted of it."""
+    entry: dict[str, object] = {"pid": 0, "started": None, "devices": [f"nvidia.com/gpu={GPU}"]}
+    names = {"namespace": "demo", "pod": "trainer", "container": "main"}
+    record = {"device": GPU, "hard": 3 << 30, "soft": 2 << 30, "by": "driver"}
+    odd: list[object] = [7, {}, {"device": GPU, "hard": "much", "soft": 0}]
+    entry |= {**names, "replicas": [f"{GPU}::0"], "memory": [*odd, record]}
+    ledger.record("/nowhere", A, entry)
+    limited = replace(T4, memory={GPU: UnitMemory(4 << 30, 1 << 30)})
+
+    async def holders() -> Holdings:
+        return HELD
+
+    offered = Offered((limited,), guards=True)
+    scrape = Scrape(lambda: offered, Driver, holders, proc=str(place / "proc"), timeout=10.0)
+    found = scraped(scrape)
+    assert of(found, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
+        ("trainer", "driver"): 3 << 30,
+        ("inference", "guard"): 4 << 30,
+    }
+    assert of(found, "gpuhook_container_memory_guaranteed_bytes", "pod") == {
+        "trainer": 2 << 30,
+        "inference": 1 << 30,
+    }
+    assert of(found, "gpuhook_gpu_memory_granted_bytes", "gpu") == {GPU: 7 << 30}
+    assert of(found, "gpuhook_unit_memory_limit_bytes", "resource", "gpu") == {(NAME, GPU): 4 << 30}
 
 
 def test_the_ledger_is_only_read(place: Path) -> None:

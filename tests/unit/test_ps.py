@@ -16,8 +16,14 @@ from click.testing import CliRunner, Result
 
 from gpuhook.container import ledger
 from gpuhook.diagnose import unseen
+from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
+from gpuhook.kubernetes.health import evidence
+from gpuhook.kubernetes.policies import before
+from gpuhook.kubernetes.policies.before import Note
+from gpuhook.kubernetes.policies.wanted import COMPUTE_MODE, TIME_SLICE
 from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia import dump, dump_file
+from gpuhook.vendors.nvidia.words import VOCABULARY
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
@@ -82,12 +88,120 @@ def test_two_containers_on_one_gpu(place: Path) -> None:
     assert [c["replicas"] for c in found] == [[f"{UUIDS[0]}::0"], [f"{UUIDS[0]}::1"]]
     assert [c["gpus"] for c in found] == [[UUIDS[0]], [UUIDS[0]]]
     header, first, second = ps().stdout.splitlines()
-    assert header.split() == ["CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "ROUTE", "SINCE"]
+    columns = ["CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "LIMIT", "ROUTE", "SINCE"]
+    assert header.split() == columns
     assert first.split()[:3] == ["one", "train-0", "ml"]
     assert second.split()[:3] == ["two", "-", "-"]
     assert first.endswith(" ago")
     bare = ps("--no-headers").stdout.splitlines()
     assert [line.split() for line in bare] == [first.split(), second.split()]
+
+
+def limited(gpu: int, hard: int, by: str = "driver") -> dict[str, Any]:
+    """Return the ledger's record of a limit."""
+    told = {"device": UUIDS[gpu], "hard": hard, "soft": 1 << 30, "asked": False, "by": by}
+    return {**told, "trouble": "" if by else "GH1250: too old", "cgroups": []}
+
+
+def test_limits_of_memory(place: Path) -> None:
+    """What a container may have and who bounds it, once where it is the same of all its GPUs."""
+    both = {"devices": [f"nvidia.com/gpu={uuid}" for uuid in UUIDS], "route": "wrapper"}
+    same = [limited(0, 3776 << 20), limited(1, 3776 << 20)]
+    container(place, "same", **both, memory=same)
+    container(place, "mixed", **both, memory=[limited(0, 4 << 30), limited(1, 2 << 30, by="")])
+    container(place, "lifted", **both, memory=[{**limited(0, NO_LIMIT), "soft": 0}])
+    container(place, "free", **both)
+    rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
+    assert " - 3776Mi driver wrapper " in rows["same"]
+    assert " - 4Gi driver,2Gi nobody wrapper " in rows["mixed"]
+    assert " - none wrapper " in rows["lifted"]
+    assert " - - wrapper " in rows["free"]
+    wide = ps("-o", "wide").stdout.splitlines()
+    assert wide[0].split()[-3:] == ["REQUEST", "TIME-SLICE", "COMPUTE-MODE"]
+    assert wide[1].split()[-3:] == ["1Gi", "-", "-"]
+    found = {one["id"]: one["memory"] for one in listed()}
+    assert found["mixed"][1] == {
+        "gpu": UUIDS[1],
+        "limit": 2 << 30,
+        "request": 1 << 30,
+        "by": "nobody",
+        "trouble": "GH1250: too old",
+    }
+    assert (found["lifted"][0]["limit"], found["free"]) == (None, [])
+
+
+def test_turns_of_the_gpus(place: Path) -> None:
+    """The time slice and the compute mode are the node's own, where they are known."""
+    document = place / "state/node.json"
+    document.parent.mkdir()
+    gpus = [{"minor": n, "uuid": uuid, "time_slice": "long"} for n, uuid in enumerate(UUIDS)]
+    document.write_text(json.dumps({"gpus": [{**gpus[0], "compute_mode": "unknown"}, gpus[1]]}))
+    document.chmod(0o644)
+    container(place, "one", **holding(0))
+    assert listed()[0]["turns"] == {UUIDS[0]: {"time_slice": "long"}}
+    assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["long", "-"]
+    notes = {
+        (UUIDS[0], TIME_SLICE): Note(before="default", ours="short"),
+        (UUIDS[0], COMPUTE_MODE): Note(before="default", ours="exclusive-process"),
+    }
+    before.write(notes, evidence.read().boot)  # as the device plugin does
+    assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["short", "exclusive-process"]
+
+
+def bundled(place: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the key of an entry whose bundle has this config.json."""
+    bundle = place / "bundles" / name
+    bundle.mkdir(parents=True)
+    (bundle / "config.json").write_text(json.dumps({"ociVersion": "1.0.2", **config}))
+    return {"bundle": str(bundle)}
+
+
+def ways() -> dict[str, tuple[str, str]]:
+    """Return how each container shares its GPU, and who bounds its memory."""
+    return {
+        one["id"]: (told["sharing"], told["memory_by"])
+        for one in listed()
+        for told in one["sharing"]
+    }
+
+
+def test_who_is_alone(place: Path) -> None:
+    """A GPU in the hands of two containers is shared in turns, though nobody said so."""
+    container(place, "one", **holding(0))
+    assert ways() == {"one": ("none", "nobody")}
+    container(place, "two", **{**holding(0), "memory": [limited(0, 4 << 30)]})
+    assert ways() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
+    shown = ps("--isolation").stdout
+    assert "two GPU-0aaaaaaa: shared, time-slicing" in shown
+    assert "  memory:     not bounded" in shown
+    assert "  memory:     bounded by the driver" in shown
+    assert shown.count("  crash:") == 2
+
+
+def test_how_gpus_are_shared(place: Path) -> None:
+    """By what a device plugin has left: replicas, MPS's directory, the mount that grants units."""
+    container(place, "slice", pod="a", namespace="ml", **holding(0, 1))
+    pipe = {"process": {"env": ["CUDA_MPS_PIPE_DIRECTORY=/mps/pipe"]}}
+    container(place, "mps", **{**holding(1, 0), **bundled(place, "mps", pipe)})
+    for name, is_asked in (("units", True), ("share", False)):
+        limit = MemoryLimit(UUIDS[0], 4 << 30, is_asked=is_asked)
+        path = mount_path(VOCABULARY.memory_prefix, limit)
+        mounts = [{"source": "/dev/null", "destination": path}]
+        granted = {**holding(0), **bundled(place, name, {"mounts": mounts})}
+        container(place, name, **granted, memory=[limited(0, 4 << 30)])
+    mig = {**holding(0), "devices": ["nvidia.com/gpu=MIG-1"], "nodes": []}
+    container(place, "mig", **mig)
+    assert ways() == {
+        "slice": ("time-slicing", "nobody"),
+        "mps": ("mps", "mps"),
+        "units": ("memory-units", "driver"),
+        "share": ("time-slicing", "driver"),
+        "mig": ("none", "hardware"),
+    }
+    shown = ps("--isolation", "-o", "wide").stdout
+    assert f"slice ml/a {UUIDS[0]}: shared, time-slicing" in shown
+    assert "mig MIG-1: for itself alone" in shown
+    assert ps("--isolation").exit_code == 0
 
 
 def test_gpus_are_named_by_their_nodes(place: Path) -> None:

@@ -26,6 +26,9 @@ request:
   acceptEnvWhenUnprivileged: false
   acceptVolumeMounts: true
   onMissingDriver: refuse
+limits:
+  onFailure: start
+  hints: [jax, cupy]
 """
 
 
@@ -70,6 +73,8 @@ def test_every_setting(file: Path) -> None:
         "accept_volume_mounts": True,
         "annotation_prefixes": ["gpus.example.com/"],
         "default_kind": "example.com/gpu",
+        "limits_hints": ["jax", "cupy"],
+        "limits_on_failure": "start",
         "low_level_runtimes": ["/opt/crun", "runc"],
         "on_missing_driver": "refuse",
         "spec_dirs": ["/etc/cdi", "/opt/cdi"],

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import Any
+
 from structlog.testing import capture_logs
 
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, SharedResource
 from gpuhook.kubernetes.news import News
+from gpuhook.kubernetes.offer.devices import Unit, UnitMemory
 from gpuhook.kubernetes.offer.resources import Offer
 from gpuhook.kubernetes.turn_news import TurnNews
 from gpuhook.kubernetes.working_out import Outcome
@@ -14,6 +19,7 @@ from gpuhook.logs import logger
 from tests.kubelet.plugin import resource
 from tests.unit.offering import GPU, T4, offer
 
+DEVICE = resource().devices[0]
 OFFER = Offer((resource(),), ())
 
 
@@ -27,6 +33,37 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
         ("warning", "another", None),
     ]
+
+
+def sharing(lines: list[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return resource and what is said of memory, of each line about sharing."""
+    return [(line["resource"], line["memory"]) for line in lines if line["event"] == "sharing"]
+
+
+def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
+    """A line for each resource says what holds for those who share, until something else does."""
+    memory = {device.uuid: UnitMemory(9, 9) for device in resource().devices}
+    shared = replace(resource(), sharing="time-slicing", memory=memory)
+    with capture_logs() as lines:
+        told = TurnNews(News(logger()), "/none")
+        for by in ("driver", "driver", "guard", "driver"):
+            told.isolated((shared,), {device.uuid: by for device in shared.devices})
+    said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
+    assert said == ["bounded", "watched", "bounded"]
+    assert {line["strategy"] for line in lines} == {"time-slicing"}
+    assert all({"compute", "stability", "crash"} <= line.keys() for line in lines)
+
+
+def test_devices_that_differ_have_lines_of_their_own() -> None:
+    """Where one GPU has limits and another has none, each line names its devices."""
+    other = replace(DEVICE, uuid="GPU-other", index="7")
+    units = (*resource().units, Unit("GPU-other::0", other, 0))
+    shared = replace(resource(), units=units, sharing="time-slicing")
+    with capture_logs() as lines:
+        TurnNews(News(logger()), "/none").isolated((shared,), {"GPU-other": "driver"})
+    assert [line["devices"] for line in lines][-1] == ["7"]
+    assert "GPU" not in str(lines[0]["devices"])
+    assert len(lines) == 2
 
 
 def test_units_of_another_size_are_told_once() -> None:

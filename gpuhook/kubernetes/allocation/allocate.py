@@ -17,7 +17,7 @@ from itertools import compress
 from operator import attrgetter
 
 from gpuhook.errors import fault
-from gpuhook.kubernetes.allocation import memory
+from gpuhook.kubernetes.allocation import interposers, memory
 from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
 from gpuhook.kubernetes.allocation.context import CDI_STRATEGIES
 from gpuhook.kubernetes.allocation.extra_devices import IMEX
@@ -44,7 +44,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     An id that is there twice counts once. Raises GH1850 for an id that the resource has not got,
     GH1851 for one that is unhealthy, GH1852 for more than one where the configuration forbids
     that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there, GH1859
-    for memory units of several devices.
+    for memory units of several devices, GH1836 to GH1839 for interposers.
     """
     units = chosen(resource, ids)
     if not units:
@@ -64,7 +64,9 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     held = [unit.id for unit in named if unit.replica is not None]
     if held:
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
-    return merged(parts)
+    parts.append(memory.hinted(resource, counts))
+    # First, as the variables that say what is granted are not an interposer's to change.
+    return merged([interposers.of(resource, counts, context.interposers), *parts])
 
 
 def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
@@ -104,6 +106,7 @@ def _require(
         raise fault("GH1853", resource=resource.name, reason=context.blocked)
     if resource.sharing == MPS and resource.name not in context.mps:
         raise fault("GH1854", resource=resource.name)
+    interposers.require(resource, devices, context.missing)
 
 
 def merged(parts: Sequence[Allocation]) -> Allocation:

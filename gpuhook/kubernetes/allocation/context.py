@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.kubernetes.allocation.extra_devices import Extra
-    from gpuhook.kubernetes.config.configuration import Configuration
+    from gpuhook.kubernetes.config.configuration import Configuration, Interposer
     from gpuhook.vendors.nvidia.inventory import Node
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
@@ -54,6 +54,8 @@ class Context:
     extras: tuple[Extra, ...] = ()
     host_files: Allocation = field(default_factory=Allocation)  # that strategy, without devices
     mps: Mapping[str, Allocation] = field(default_factory=dict)  # by resource name
+    interposers: tuple[Interposer, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)  # interposers, by the path they lack
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     blocked: str = ""
     warnings: tuple[str, ...] = ()
@@ -70,11 +72,13 @@ def context(
     specs: Specs,
     extras: tuple[Extra, ...] = (),
     mps: Mapping[str, Allocation] | None = None,
+    *,
+    missing: Mapping[str, str] | None = None,
 ) -> Context:
     """Return the context of a node as the host sees it (host_paths.at_host).
 
     A strategy for which the node lacks something is left out with a warning; where none is left,
-    `blocked` says why.
+    `blocked` says why. `missing` are interposers whose files the host has not got.
     """
     flags = configuration.flags.plugin
     files = host_files.of(node, configuration.own.host_files_path)
@@ -83,6 +87,9 @@ def context(
     configured = [s for s in LIST_STRATEGIES if s in flags.device_list_strategy]
     strategies = tuple(s for s in configured if not troubles.get(s))
     lost = [f"{s}: {troubles[s]}" for s in configured if troubles.get(s)]
+    warnings = [f"the strategy {line}" for line in lost] if strategies else []
+    lacking = (missing or {}).items()
+    warnings += [f"the interposer {name}: the host has no {path}" for name, path in lacking]
     return Context(
         strategies=strategies,
         id_strategy=flags.device_id_strategy,
@@ -94,8 +101,10 @@ def context(
         extras=extras,
         host_files=files if "host-files" in strategies else Allocation(),
         mps=mps or {},
+        interposers=configuration.own.interposers,
+        missing=missing or {},
         blocked="" if strategies else "; ".join(lost),
-        warnings=tuple(f"the strategy {line}" for line in lost) if strategies else (),
+        warnings=tuple(warnings),
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.configuration import Flags
     from gpuhook.vendors.nvidia.inventory import Node
 
+_IN_POD = "KUBERNETES_SERVICE_HOST"  # set by the kubelet in every container
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -39,6 +41,20 @@ class Places:
             if is_below(path, here):
                 return _joined(there, path[len(here.rstrip("/")) :])
         return path
+
+    def here(self, path: str) -> str | None:
+        """Return where this process sees a path of the host, None where it does not.
+
+        A container sees of the host what is mounted below /driver-root or at the dev root. In a pod
+        without either, its own files are no answer.
+        """
+        roots = [(self.dev, self.host_dev), (self.driver, self.host_driver)]
+        if not is_below(path, _joined(self.host_dev, "/dev")):
+            roots.reverse()
+        for here, there in roots:
+            if is_below(path, there) and not (here == there and _IN_POD in os.environ):
+                return _joined(here, path[len(there.rstrip("/")) :])
+        return None if _IN_POD in os.environ or self.driver != self.host_driver else path
 
 
 def places(

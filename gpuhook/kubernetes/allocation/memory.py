@@ -49,6 +49,17 @@ def granted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
     return Allocation(envs=_variables(found) if is_all else {}, mounts=tuple(mounts))
 
 
+def hinted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
+    """Return the variable that has the runtime tell frameworks of the limits, if it is wanted.
+
+    The frameworks' own variables are the runtime's to set: from here they would replace those of
+    the image.
+    """
+    entries = (resource.entries.get(uuid) for uuid in counts)
+    names = dict.fromkeys(name for entry in entries if entry is not None for name in entry.hints)
+    return Allocation(envs={VOCABULARY.hints_env: ",".join(names)} if names else {})
+
+
 def _variables(found: list[MemoryLimit]) -> dict[str, str]:
     values = {(limit.hard // MIB, limit.soft // MIB) for limit in found}
     if len(values) != 1:

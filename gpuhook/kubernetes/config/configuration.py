@@ -191,6 +191,11 @@ class Guard:
     shortest_interval: float = 1.0  # between two looks, while somebody is near a limit
     longest_interval: float = 10.0
 
+    @property
+    def ends_processes(self) -> bool:
+        """Whether it ends what is above a limit: only then it bounds anything."""
+        return self.action in (TERMINATE, KILL)
+
 
 @dataclass(frozen=True, slots=True)
 class InterposerMount:

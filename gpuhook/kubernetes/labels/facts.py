@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes import driver_limits
 from gpuhook.kubernetes.labels.node_labels import Facts
 from gpuhook.vendors.nvidia import features
 
@@ -24,6 +25,7 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
         is_vgpu=host is not None,
         vgpu_host_driver_version=host.host_driver if host else None,
         vgpu_host_driver_branch=host.host_branch if host else None,
+        driver_limits=driver_limits.held(node.driver.nvml),
     )
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from gpuhook.kubernetes.config.configuration import NOT_SHARED
 from gpuhook.kubernetes.labels import text as label_text
+from gpuhook.kubernetes.offer import memory_bounds
 from gpuhook.kubernetes.offer.devices import capability
 from gpuhook.kubernetes.offer.node_devices import included
+from gpuhook.vendors.nvidia.isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.selection import is_divided
 
 TYPE_CHECKING = False
@@ -70,7 +72,8 @@ class Group:
     replicas: int  # per GPU or instance; 0: nobody can have one
     is_shared: bool = False  # also of one replica, where that is all that the memory holds
     memory_bytes: int | None = None
-    limit_bytes: int | None = None  # of one replica, where it has one
+    limit_bytes: int | None = None  # what one replica may have of it; None: no limit
+    memory_by: str = BY_NOBODY  # who holds a replica to its limit
     compute_capability: str | None = None
     sharing: str = NOT_SHARED
     is_renamed: bool = False  # its resource has a name that tells of the sharing
@@ -90,6 +93,8 @@ class Group:
             if self.replicas:
                 share = self.limit_bytes or self.memory_bytes // self.replicas
                 told["replica-memory"] = str(share // _MEBIBYTE)
+        if self.is_shared or self.limit_bytes:
+            told["memory-limit-by"] = self.memory_by
         if self.subject == GPU:
             told |= _architecture(self.compute_capability)
         return told | _attributes(self.instance)
@@ -100,14 +105,19 @@ class Group:
 
 
 def groups(
-    node: Node, resources: tuple[Resource, ...], configuration: Configuration
+    node: Node,
+    resources: tuple[Resource, ...],
+    configuration: Configuration,
+    *,
+    driver_limits: bool = False,
 ) -> tuple[Group, ...]:
     """Return the groups of a node, GPUs before MIG profiles, each in the order of the resources.
 
     GPUs that are lost, and instances with trouble, are offered as unhealthy; nobody is to be sent
-    to a node for them, so they are in no group.
+    to a node for them, so they are in no group. `driver_limits`: the node's driver can hold
+    containers to limits of memory.
     """
-    held = _Held(node, resources, configuration)
+    held = _Held(node, resources, configuration, driver_limits=driver_limits)
     whole = [device for device in held.devices if device.instance is None]
     slices = [device for device in held.devices if device.instance is not None]
     instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
@@ -141,8 +151,15 @@ class _Held:
     """The devices that are offered, but for those that cannot be used, and how."""
 
     def __init__(
-        self, node: Node, resources: tuple[Resource, ...], configuration: Configuration
+        self,
+        node: Node,
+        resources: tuple[Resource, ...],
+        configuration: Configuration,
+        *,
+        driver_limits: bool,
     ) -> None:
+        self._driver_limits = driver_limits
+        self._guard = configuration.own.guard.ends_processes
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
@@ -165,6 +182,7 @@ class _Held:
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
         limit, own = resource.memory.get(first.uuid), resource.index.ids[first.uuid][0]
+        by = memory_bounds.bound(resource, first, driver=self._driver_limits, guard=self._guard)
         return Group(
             subject=subject,
             key=key,
@@ -173,7 +191,8 @@ class _Held:
             replicas=replicas,
             is_shared=resource.units[resource.index.positions[own]].replica is not None,
             memory_bytes=first.memory_bytes,
-            limit_bytes=None if limit is None else limit.hard,
+            limit_bytes=limit.hard if limit else None,
+            memory_by=by,
             compute_capability=first.compute_capability,
             sharing=resource.sharing,
             is_renamed=resource.name in self._renamed,

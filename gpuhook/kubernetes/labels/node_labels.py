@@ -2,7 +2,8 @@
 """The feature labels of a node: what its GPUs are and how they are offered.
 
 Names and values are those of NVIDIA's GPU feature discovery, so that selectors go on to work, and
-some of gpuhook's own: the memory of a replica, and labels per model where a node has several.
+some of gpuhook's own: the memory of a replica, who bounds it, and labels per model where a node has
+several.
 Pure: what it needs is given, and what cannot be told has no label.
 """
 
@@ -33,6 +34,7 @@ class Facts:
     is_vgpu: bool = False  # some GPU is one of a hypervisor
     vgpu_host_driver_version: str | None = None
     vgpu_host_driver_branch: str | None = None
+    driver_limits: bool = False  # the driver can hold a container to a limit of memory
 
 
 def labels(
@@ -48,7 +50,7 @@ def labels(
     the reference.
     """
     found = _vgpu(facts)
-    every = groups(node, resources, configuration)
+    every = groups(node, resources, configuration, driver_limits=facts.driver_limits)
     invalid = invalid_single(node, resources, configuration)
     if every or invalid:
         found |= _driver(node.driver)

@@ -41,6 +41,14 @@ class Membership:
                 return name
         return next((name for name in reversed(self.names) if _ID.fullmatch(name)), None)
 
+    def outermost(self, known: Container[str]) -> str | None:
+        """Return the id that no container has made: a `known` one, or the first like an id.
+
+        For those who act on it, on a node that is no container itself: a container may call a
+        cgroup below its own like another container, known or not.
+        """
+        return next((name for name in self.names if name in known or _ID.fullmatch(name)), None)
+
 
 def of_pid(pid: int, proc: str = "/proc") -> Membership:
     """Return where process `pid` is; nowhere if it has ended or may not be looked at."""

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a GPU's memory each container uses, against what is its fair share.
+"""How much of a GPU's memory each container uses, against its limit and its fair share.
 
 Pure. Three witnesses are put together, each of which may be missing: the driver says which
 process uses how much, the process's cgroup says which container it is in, and the ledger and the
-kubelet say which container holds which unit. A share is a unit's part of its device: what its limit
-guarantees it, else the memory divided by the units of that device, which then nothing enforces.
+kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
+limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
+says was set or granted, else that of the units that the kubelet says are held.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from gpuhook.grant.memory import NO_LIMIT
+from gpuhook.kubernetes.offer import memory_bounds
+from gpuhook.vendors.nvidia.isolation import BY_DRIVER, BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.metrics.cgroup_names import Membership
     from gpuhook.kubernetes.metrics.holders import Holder
-    from gpuhook.kubernetes.offer.devices import Resource
+    from gpuhook.kubernetes.offer.devices import Device, Resource
 
     class ProcessUse(Protocol):
         """A process that uses a GPU, and how much memory; None: the driver cannot tell."""
@@ -30,6 +36,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What one unit is of its device, in bytes. `hard` None: it has no limit.
+
+    `by` is who bounds a container that has such units and no record of a limit in the ledger: not
+    the driver, for nobody knows of that.
+    """
+
+    device: str
+    fair: int | None = None
+    hard: int | None = None
+    soft: int | None = None
+    by: str = BY_NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the ledger says of a container's memory of one device, in bytes."""
+
+    device: str
+    hard: int
+    soft: int
+    is_held: bool = False  # the driver was told, and read back so
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What the ledger says of a container: its id, its names in Kubernetes, its units."""
 
@@ -38,6 +69,7 @@ class Entry:
     pod: str = ""
     container: str = ""
     units: tuple[str, ...] = ()  # replica ids, or UUIDs of whole devices
+    memory: tuple[Limit, ...] = ()
 
     @property
     def names(self) -> Names:
@@ -65,22 +97,32 @@ class ContainerMemory:
     container: str
     used_bytes: int | None
     fair_share_bytes: int | None
+    limit_bytes: int | None = None  # None: it has none
+    guaranteed_bytes: int | None = None
+    limited_by: str = BY_NOBODY  # who holds it to its limit: isolation.BY_DRIVER and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container
 
 
-def shares(resources: Iterable[Resource]) -> dict[str, tuple[str, int | None]]:
-    """Return (device, bytes that are its fair share) of each unit."""
-    found: dict[str, tuple[str, int | None]] = {}
+def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, Share]:
+    """Return the share of each unit; `guards`: the plugin acts on who is above a limit."""
+    found: dict[str, Share] = {}
     for resource in resources:
         for device in resource.devices:
             ids = resource.index.ids[device.uuid]
-            limit = resource.memory.get(device.uuid)
-            total = device.memory_bytes
-            each = None if total is None else total // len(ids)
-            found |= dict.fromkeys(ids, (device.uuid, limit.soft if limit and limit.soft else each))
+            share = _share(resource, device, len(ids), guards=guards)
+            found |= dict.fromkeys(ids, share)
     return found
+
+
+def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> Share:
+    fair = None if device.memory_bytes is None else device.memory_bytes // count
+    memory = resource.memory.get(device.uuid)
+    if memory is None:
+        return Share(device.uuid, fair)
+    by = memory_bounds.bound(resource, device, driver=False, guard=guards)
+    return Share(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 
 def told(
@@ -88,7 +130,7 @@ def told(
     members: Mapping[int, Membership],
     entries: Mapping[str, Entry],
     holders: Mapping[str, Holder],
-    units: Mapping[str, tuple[str, int | None]],
+    units: Mapping[str, Share],
 ) -> tuple[ContainerMemory, ...]:
     """Return each container that holds a unit or uses memory of a device, by device and name.
 
@@ -96,6 +138,9 @@ def told(
     the only holder of a device where the device has but one.
     """
     held = _held(holders, entries, units)
+    by_device = {share.device: share.by for share in units.values()}
+    for key, limit in _recorded(entries).items():
+        held[key] = _as_recorded(held.get(key, Share(limit.device)), limit, by_device)
     known = {entry.names for entry in entries.values()}
     found: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
@@ -107,8 +152,10 @@ def told(
             if names not in used and use.processes is not None:
                 amount = 0 if names in known or names == sole else None
             if amount is not None or names in on_device:
-                key = use.uuid, names
-                found[key] = ContainerMemory(use.uuid, *names, amount, on_device.get(names))
+                share = on_device.get(names, Share(use.uuid))
+                found[use.uuid, names] = ContainerMemory(
+                    use.uuid, *names, amount, share.fair, share.hard, share.soft, share.by
+                )
     return tuple(found[key] for key in sorted(found))
 
 
@@ -124,11 +171,9 @@ def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int |
 
 
 def _held(
-    holders: Mapping[str, Holder],
-    entries: Mapping[str, Entry],
-    units: Mapping[str, tuple[str, int | None]],
-) -> dict[tuple[str, Names], int | None]:
-    """Return the fair share of each container on each device of which it holds units.
+    holders: Mapping[str, Holder], entries: Mapping[str, Entry], units: Mapping[str, Share]
+) -> dict[tuple[str, Names], Share]:
+    """Return the share of each container on each device of which it holds units.
 
     The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
     """
@@ -139,23 +184,42 @@ def _held(
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
-    found: dict[tuple[str, Names], int | None] = {}
+    found: dict[tuple[str, Names], Share] = {}
     for names, ids in by_names.items():
-        for unit in sorted(ids & units.keys()):
-            device, share = units[unit]
-            before = found.get((device, names), 0)
-            found[device, names] = None if before is None or share is None else before + share
+        held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
+        counts = Counter(share.device for share in held)
+        one = {share.device: share for share in held}
+        found |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
     return found
 
 
-def _sole(
-    uuid: str, holders: Mapping[str, Holder], units: Mapping[str, tuple[str, int | None]]
-) -> Names | None:
+def _times(share: Share, count: int) -> Share:
+    """Return what `count` units are together."""
+    fair, hard, soft = (
+        None if one is None else one * count for one in (share.fair, share.hard, share.soft)
+    )
+    return replace(share, fair=fair, hard=hard, soft=soft)
+
+
+def _recorded(entries: Mapping[str, Entry]) -> dict[tuple[str, Names], Limit]:
+    """Return the limits that the ledger knows; of several containers of one name the youngest's."""
+    return {
+        (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
+    }
+
+
+def _as_recorded(share: Share, limit: Limit, by_device: Mapping[str, str]) -> Share:
+    hard = None if limit.hard == NO_LIMIT else limit.hard
+    by = BY_DRIVER if limit.is_held else by_device.get(limit.device, BY_NOBODY)
+    return replace(share, hard=hard, soft=limit.soft, by=by)
+
+
+def _sole(uuid: str, holders: Mapping[str, Holder], units: Mapping[str, Share]) -> Names | None:
     """Return the only container of a pod that holds units of a device, if there is but one."""
     found = {
         (holder.namespace, holder.pod, holder.container)
         for unit, holder in holders.items()
-        if unit in units and units[unit][0] == uuid
+        if unit in units and units[unit].device == uuid
     }
     return found.pop() if len(found) == 1 else None
 

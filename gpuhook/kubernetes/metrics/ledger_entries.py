@@ -11,36 +11,49 @@ import os
 
 from gpuhook import files
 from gpuhook.container import ledger
-from gpuhook.kubernetes.metrics.container_memory import Entry
+from gpuhook.kubernetes.metrics.container_memory import Entry, Limit
+from gpuhook.vendors.nvidia.isolation import BY_DRIVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from gpuhook.kubernetes.metrics.container_memory import Names
 
 _MOST = 4096
 
 
 def read() -> dict[str, Entry]:
     """Return what the ledger says of each container, by id; of several of one id, the youngest."""
+    return {entry["id"]: _entry(entry) for entry in documents()}
+
+
+def documents() -> list[dict[str, Any]]:
+    """Return the entries of the ledger as they are, oldest first."""
     directory = ledger.directory()
     try:
-        names = sorted(os.listdir(directory))[:_MOST]
+        listed = sorted(os.listdir(directory))[:_MOST]
     except OSError:
-        return {}
+        return []
     entries = [
         entry
-        for name in names
+        for name in listed
         if name.endswith(".json") and not files.is_temporary(name)
         if (entry := ledger.entry_at(os.path.join(directory, name))) is not None
     ]
-    return {entry["id"]: _entry(entry) for entry in sorted(entries, key=lambda one: one["since"])}
+    return sorted(entries, key=lambda one: one["since"])
+
+
+def names(entry: dict[str, Any]) -> Names:
+    """Return how the container of an entry is called: outside of Kubernetes by its id."""
+    return _entry(entry).names
 
 
 def _entry(found: dict[str, Any]) -> Entry:
     namespace, pod, container = (
         str(found.get(key) or "") for key in ("namespace", "pod", "container")
     )
-    return Entry(found["id"], namespace, pod, container, _units(found))
+    return Entry(found["id"], namespace, pod, container, _units(found), _memory(found))
 
 
 def _units(found: dict[str, Any]) -> tuple[str, ...]:
@@ -49,6 +62,22 @@ def _units(found: dict[str, Any]) -> tuple[str, ...]:
     devices = (name.rpartition("=")[2] for name in _strings(found.get("devices")))
     shared = {replica.partition("::")[0] for replica in replicas}
     return (*replicas, *(device for device in devices if device not in shared))
+
+
+def _memory(found: dict[str, Any]) -> tuple[Limit, ...]:
+    """Return the limits of its memory, the form of which is told in container/ledger.py."""
+    records = found.get("memory")
+    limits = (_limit(one) for one in records) if isinstance(records, list) else ()
+    return tuple(limit for limit in limits if limit is not None)
+
+
+def _limit(record: object) -> Limit | None:
+    if not isinstance(record, dict):
+        return None
+    device, hard, soft = (record.get(key) for key in ("device", "hard", "soft"))
+    if not (isinstance(device, str) and isinstance(hard, int) and isinstance(soft, int)):
+        return None
+    return Limit(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
 
 
 def _strings(found: object) -> list[str]:

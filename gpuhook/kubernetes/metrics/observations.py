@@ -41,6 +41,7 @@ COUNTERS = {
     "troubles": ("kind",),
     "reloads": ("outcome",),
     "xid": ("gpu", "xid"),
+    "guard_actions": ("action", "resource"),
 }
 DURATIONS = ("allocate", "preferred_allocation", "registration")  # all by resource
 
@@ -181,6 +182,13 @@ class Observations:
     def xid(self, gpu: str, number: int) -> None:
         """Count an XID of the GPU with this UUID."""
         self._count("xid", gpu, str(number))
+
+    def guarded(self, action: str, resource: str) -> None:
+        """Count what the guard did about a container above its limit: report, terminate, kill.
+
+        Or "failed": it may not send the signal.
+        """
+        self._count("guard_actions", action, resource)
 
     def reloaded(self, outcome: str) -> None:
         """Count a look at a new configuration: APPLIED, UNCHANGED or REFUSED."""

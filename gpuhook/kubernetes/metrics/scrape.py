@@ -31,10 +31,14 @@ _MAX_PROCESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What the kubelet is told: the resources, and the ids of the units that are unhealthy."""
+    """What the kubelet is told: the resources, and the ids of the units that are unhealthy.
+
+    `guards`: the plugin acts on containers that are above a limit of memory.
+    """
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()
+    guards: bool = False
 
 
 class Memory(Protocol):
@@ -95,7 +99,7 @@ class Scrape:
             measured.members,
             measured.entries,
             holdings.holders,
-            container_memory.shares(offered.resources),
+            container_memory.shares(offered.resources, guards=offered.guards),
         )
         return Pulled(offered.resources, offered.unhealthy, holdings, measured.uses, containers)
 

@@ -16,7 +16,7 @@ from gpuhook.kubernetes.metrics.holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client import Metric
 
@@ -57,8 +57,21 @@ GAUGES = {
     ),
     "gpuhook_container_memory_fair_share_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU divided by its replicas, times those that the container holds",
+        "What is kept of the GPU for a unit, or its part of it, times those that are held",
     ),
+    "gpuhook_container_memory_limit_bytes": (
+        (*_OF_CONTAINER, "by"),
+        "Memory of the GPU that a container may use, and who holds it to that",
+    ),
+    "gpuhook_container_memory_guaranteed_bytes": (
+        _OF_CONTAINER,
+        "Memory of the GPU that is kept for a container, whatever the others need",
+    ),
+    "gpuhook_unit_memory_limit_bytes": (
+        ("resource", "gpu"),
+        "Memory of the GPU that one unit grants: a replica with a limit, or a unit of memory",
+    ),
+    "gpuhook_gpu_memory_granted_bytes": (("gpu",), "Limits of the containers on a GPU, together"),
     "gpuhook_watch_streams": (("resource",), "ListAndWatch streams that are open"),
     "gpuhook_config_info": (("name", "hash"), "1 for the configuration in force"),
     "gpuhook_source_up": (("source",), "Whether a source of these numbers has answered"),
@@ -73,6 +86,7 @@ COUNTERS = {
     "troubles": "What went wrong and was got over",
     "config_reloads": "Looks at a configuration that had changed",
     "xid": "XIDs of the driver",
+    "guard_actions": "What was done about containers above the memory limit that they hold",
 }
 HISTOGRAMS = {
     "allocate": "Time to answer Allocate",
@@ -192,6 +206,11 @@ def _offered(pulled: Pulled) -> dict[str, _Series]:
         for state in ("healthy", "unhealthy"):
             devices[resource.name, state] += 0
     return {
+        "gpuhook_unit_memory_limit_bytes": {
+            (resource.name, uuid): memory.hard
+            for resource in pulled.resources
+            for uuid, memory in resource.memory.items()
+        },
         "gpuhook_devices": dict(devices),
         "gpuhook_replicas": dict(units),
         "gpuhook_gpu_info": info,
@@ -237,6 +256,23 @@ def _memory(pulled: Pulled) -> dict[str, _Series]:
         "gpuhook_container_memory_fair_share_bytes": _known(
             {k: c.fair_share_bytes for k, c in of.items()}
         ),
+        **_limits(of),
+    }
+
+
+def _limits(of: Mapping[tuple[str, str, str, str], ContainerMemory]) -> dict[str, _Series]:
+    """Return what containers may use. One without a limit has no series, and no part in a sum."""
+    granted: Counter[tuple[str, ...]] = Counter()
+    for one in of.values():
+        if one.limit_bytes is not None:
+            granted[one.gpu,] += one.limit_bytes
+    limits: _Values = {(*key, one.limited_by): one.limit_bytes for key, one in of.items()}
+    return {
+        "gpuhook_container_memory_limit_bytes": _known(limits),
+        "gpuhook_container_memory_guaranteed_bytes": _known(
+            {key: one.guaranteed_bytes for key, one in of.items()}
+        ),
+        "gpuhook_gpu_memory_granted_bytes": dict(granted),
     }
 
 

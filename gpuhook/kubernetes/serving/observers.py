@@ -17,6 +17,26 @@ def all_of(*observers: Observer) -> Observer:
     return cast("Observer", _All(observers))
 
 
+def on_allocate(call: Callable[[], None]) -> Observer:
+    """Return the observer that calls `call` when containers were answered by Allocate."""
+    return cast("Observer", _OnAllocate(call))
+
+
+class _OnAllocate:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def allocated(self, *_told: Any) -> None:
+        self._call()
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return _nothing
+
+
+def _nothing(*_told: Any) -> None:
+    return
+
+
 class _All:
     def __init__(self, observers: tuple[Observer, ...]) -> None:
         self._observers = observers

@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect": "gpuhook.programs.cli.inspect:inspect",
     "inventory": "gpuhook.programs.cli.inventory:inventory",
     "labels": "gpuhook.programs.cli.labels:command",
+    "limits": "gpuhook.programs.cli.limits:limits",
     "ps": "gpuhook.programs.cli.ps:ps",
     "repair": "gpuhook.programs.cli.repair:repair",
 }

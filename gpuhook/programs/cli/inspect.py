@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import click
 
+from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.programs import repair, target
+from gpuhook.grant import request
+from gpuhook.programs import limit_view, repair, target
 from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import parameters
+from gpuhook.programs.cli import node_options, parameters
 from gpuhook.programs.cli.tables import table
+from gpuhook.programs.limit_facts import amount
+from gpuhook.vendors.nvidia import words
 
 _MAX_LINE = 4096
 
@@ -23,26 +28,34 @@ _MAX_LINE = 4096
 @options.state_root
 @parameters.output("table", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if something is wrong.")
+@node_options.library_options
 @click.pass_context
 def inspect(
     ctx: click.Context,
+    /,
     *,
     container: str,
     state_roots: tuple[str, ...],
     output: str,
     exit_code: bool,
+    **nvml: Any,
 ) -> None:
-    """Show what a running CONTAINER has: device nodes, mounts, loader cache, variables.
+    """Show what a running CONTAINER has: nodes, mounts, loader cache, memory limits, variables.
 
     Of each node: whether the container's device cgroup lets it be opened. Of the mounted driver:
-    its version, and the node's own. And what it lacks of what it was granted, with the command
+    its version, and the node's own. Of each memory limit: what the ledger has, what the driver
+    holds, what is used. And what it lacks of what it was granted, with the command
     that mends it. Nothing is changed, and nothing is run in the container.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    with target.opened(container, state_roots) as found:
-        facts = inspection.of(found.held, found.found, found.spec, found.entry)
+    library = partial(node_options.library, **nvml)
+    with target.opened(container, state_roots) as found, limit_view.asking(library) as asked:
+        memory = _memory(found, asked)
+        told = memory.document()["gpus"] if memory else []
+        facts = inspection.of(found.held, found.found, found.spec, found.entry, told)
         wrong = [*_missing(found), *inspection.findings(facts)]
+        wrong += memory.findings() if memory else []
     if output == "json":
         click.echo(json.dumps(inspection.with_findings(facts, wrong), indent=2))
     else:
@@ -59,6 +72,14 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
             if (one.code, one.hint) == (code, hint):
                 click.echo(f"{code}: {printable(one.message, _MAX_LINE)}")
         click.echo(f"hint: {hint}")
+
+
+def _memory(found: target.Target, asked: limit_view.Asked) -> limit_view.View | None:
+    """Return the memory limits of a container that may have some; the driver is asked for those."""
+    is_limited = request.limits_memory(found.spec, words.VOCABULARY)
+    if not (is_limited or memory_records.of(found.entry)):
+        return None
+    return limit_view.of_target(found, asked)
 
 
 def _missing(found: target.Target) -> list[GpuhookError]:
@@ -87,6 +108,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += _section(("NODE", "DEVICE", "MODE", "OWNER", "KIND", "CGROUP"), _nodes(facts))
     lines += _section(("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts))
     lines += _section(("LIBRARY", "PATH", "LOADER CACHE"), _libraries(facts))
+    if facts["memory"]:
+        lines += _section(("MEMORY OF", "LIMIT", "DRIVER", "USED", "BY"), _limits(facts))
     return lines + _section(("VARIABLE", "OF"), _variables(facts))
 
 
@@ -175,6 +198,25 @@ def _libraries(facts: dict[str, Any]) -> list[tuple[str, ...]]:
         )
         for library in facts["loader"]["libraries"]
     ]
+
+
+def _limits(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            told["gpu"],
+            _limit(told["ledger"], "-"),
+            _limit(told["driver"], "unknown"),
+            "-" if told["used"] is None else amount(told["used"]),
+            told["by"],
+        )
+        for told in facts["memory"]
+    ]
+
+
+def _limit(told: dict[str, Any] | None, unknown: str) -> str:
+    if told is None:
+        return unknown
+    return "none" if told["limit"] is None else amount(told["limit"])
 
 
 def _variables(facts: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from gpuhook.errors import GpuhookError
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.programs.cli.tables import table
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
 
 HEADERS = (
-    "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG", "STATE",
+    "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG",
+    "MODE", "SLICE", "STATE",
 )  # fmt: skip
 INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE")
 
@@ -35,12 +38,31 @@ def inventory(output: str, **options: Any) -> None:
     A dump of a cluster's node can be studied anywhere: gpuhook generate-cdi --inventory FILE.
     """
     node = load_node(**options, require_nodes=False)
+    if options["inventory"] is None:
+        node = _with_time_slices(node)
     if output == "table":
         click.echo("\n".join(_table(node)))
         return
     from gpuhook.vendors.nvidia import dump_file
 
     click.echo(dump_file.text(node, output), nl=False)
+
+
+def _with_time_slices(node: Node) -> Node:
+    """Return the node with the time slices of its GPUs, as it is where nvidia-smi does not tell.
+
+    No other command needs them, and an nvidia-smi takes as long as all the rest.
+    """
+    from gpuhook.vendors.nvidia import compute_policy, driver_programs
+
+    program = driver_programs.path(node, compute_policy.PROGRAM)
+    try:
+        told = compute_policy.time_slices(compute_policy.Smi(program, node.driver.nvml or ""))
+    except GpuhookError:
+        return node
+    return replace(
+        node, gpus=tuple(replace(gpu, time_slice=told.get(gpu.index)) for gpu in node.gpus)
+    )
 
 
 def _table(node: Node) -> list[str]:
@@ -72,6 +94,8 @@ def _row(gpu: Gpu) -> tuple[str, ...]:
         _mebibytes(gpu.memory_bytes),
         gpu.numa_node,
         gpu.mig_mode,
+        gpu.compute_mode,
+        gpu.time_slice,
         f"LOST: {gpu.lost}" if gpu.lost else "ok",
     )
     return tuple(_shown(fact) for fact in facts)

@@ -67,6 +67,15 @@ _OPTIONS = (
         "in the environment separated by colons.",
     ),
 )
+_LIBRARY_OPTIONS = (
+    _option(
+        "driver-root",
+        type=_DIRECTORY,
+        help="Where the driver's user space is installed. Default: where generate-cdi found it, "
+        "else the host root.",
+    ),
+    *_OPTIONS[-2:],
+)
 
 
 def node_options(command: F) -> F:
@@ -74,6 +83,31 @@ def node_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def library_options(command: F) -> F:
+    """Add the options that find the NVML library to a click command: the arguments of library()."""
+    for option in reversed(_LIBRARY_OPTIONS):
+        command = option(command)
+    return command
+
+
+def library(
+    driver_root: str | None = None,
+    nvml_library: str | None = None,
+    library_search_path: tuple[str, ...] = (),
+) -> str:
+    """Return the host path of the node's NVML library. Raises GH1200, GH1201."""
+    from gpuhook.vendors.nvidia import known_node
+    from gpuhook.vendors.nvidia import nvml_library as libraries
+
+    if driver_root is None and nvml_library is None:
+        known = known_node.nvml()
+        if known:
+            return known
+    return libraries.find(
+        driver_root or "/", library=nvml_library, search_paths=library_search_path
+    )
 
 
 def load_node(

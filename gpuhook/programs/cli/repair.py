@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Any
 
 import click
 
@@ -14,15 +15,17 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import apart, target
 from gpuhook.programs import repair as repairing
 from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import node_options
 from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
     from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
+
+    Library = Callable[[], str]
 
 _SECONDS = 60
 
@@ -33,6 +36,7 @@ _SECONDS = 60
 @options.state_root
 @options.dry_run
 @options.output
+@node_options.library_options
 def repair(
     *,
     container: str | None,
@@ -40,6 +44,7 @@ def repair(
     state_roots: tuple[str, ...],
     dry_run: bool,
     output: str,
+    **nvml: Any,
 ) -> None:
     """Put back what a running CONTAINER has lost of the GPUs that it was granted, and no more.
 
@@ -49,23 +54,29 @@ def repair(
     What was granted is in config.json and in gpuhook's ledger. Of a container that NVIDIA's own
     hook gave its GPUs, which leaves no such trace, the nodes count that it asks for and has.
     CONTAINER is named as in `gpuhook attach --help`.
+
+    Limits of memory that the ledger has and the driver holds no more are put back too: a driver
+    that was loaded anew knows none, and somebody may have changed one (`gpuhook limits show`).
     """
+    library = partial(node_options.library, **nvml)
     if everything and container:
         raise click.UsageError("name a CONTAINER, or --all, not both")
     if not (everything or container):
         raise click.UsageError("name a CONTAINER, or --all")
     if container:
-        _repair_one(container, state_roots, output, is_dry=dry_run)
+        _repair_one(container, state_roots, library, output, is_dry=dry_run)
     else:
-        _repair_all(state_roots, output, is_dry=dry_run)
+        _repair_all(state_roots, library, output, is_dry=dry_run)
 
 
-def _repair_one(container: str, roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
+def _repair_one(
+    container: str, roots: tuple[str, ...], library: Library, output: str, *, is_dry: bool
+) -> None:
     with (
         options.failing("repair", container, output),
         target.opened(container, roots, to_change=not is_dry) as found,
     ):
-        report = repairing.repair(found, options.grants(), is_dry=is_dry)
+        report = repairing.repair(found, options.grants(), library, is_dry=is_dry)
         if not (report.steps or found.granted):
             report.notes += _unheard(found)
     options.show([report.document()], "repair", output)
@@ -78,12 +89,12 @@ def _unheard(one: target.Target) -> list[str]:
     return [f"{error.message}: {error.hint}" for error in wrong]
 
 
-def _repair_all(roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
+def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry: bool) -> None:
     """Repair what can be repaired, whatever becomes of the rest, or of what is told of it."""
     reports: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     unsaid: OSError | None = None
-    for result in _all(roots, options.grants(), is_dry=is_dry):
+    for result in _all(roots, options.grants(), library, is_dry=is_dry):
         if "code" in result:
             hint = result.pop("hint")
             failures.append(result)
@@ -107,7 +118,7 @@ def _repair_all(roots: tuple[str, ...], output: str, *, is_dry: bool) -> None:
 
 
 def _all(
-    state_roots: tuple[str, ...], grants: Granting, *, is_dry: bool
+    state_roots: tuple[str, ...], grants: Granting, library: Library, *, is_dry: bool
 ) -> Iterator[dict[str, Any]]:
     """Repair container after container; yields what was done to each, or why it could not be.
 
@@ -117,7 +128,7 @@ def _all(
     for found in living:
         if found.owner not in (0, os.geteuid()):
             continue  # another user's own, and that user's to repair
-        work = partial(_one, found, grants, is_dry=is_dry)
+        work = partial(_one, found, grants, library, is_dry=is_dry)
         try:
             result = apart.done(work, _SECONDS)
         except TimeoutError:
@@ -131,11 +142,11 @@ def _all(
         yield _failure(os.path.basename(where), reason)
 
 
-def _one(found: Found, grants: Granting, *, is_dry: bool) -> dict[str, Any]:
+def _one(found: Found, grants: Granting, library: Library, *, is_dry: bool) -> dict[str, Any]:
     """Return what was done to a container, {} where it was granted nothing."""
     try:
         with target.held(found, to_change=not is_dry) as one:
-            report = repairing.repair(one, grants, is_dry=is_dry)
+            report = repairing.repair(one, grants, library, is_dry=is_dry)
             return report.document() if one.granted or report.steps else {}
     except (GpuhookError, OSError) as error:
         return _failure(found.id, worded(error))

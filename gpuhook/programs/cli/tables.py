@@ -25,3 +25,11 @@ def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
         + "\n"
         for line in lines
     )
+
+
+def shortened(name: str) -> str:
+    """Return a device or replica with the first group of its UUID only: GPU-3d2b7a51::0."""
+    device, separator, number = name.partition("::")
+    if device.startswith(("GPU-", "MIG-")) and device.count("-") == 5:
+        device = "-".join(device.split("-")[:2])
+    return device + separator + number

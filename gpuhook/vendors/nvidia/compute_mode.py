@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compute mode of a GPU, set: who may use it beside whom. Source: nvml.h, nvmlComputeMode_t."""
+"""The compute mode of a GPU, read and set: who may use it beside whom.
+
+Source: nvml.h, nvmlComputeMode_t.
+"""
 
 from __future__ import annotations
 
 import pynvml
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import nvml
+from gpuhook.vendors.nvidia import nvml, nvml_words
 
 EXCLUSIVE_PROCESS, DEFAULT = "exclusive-process", "default"
-_MODES = {
-    DEFAULT: pynvml.NVML_COMPUTEMODE_DEFAULT,
-    EXCLUSIVE_PROCESS: pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
-}
+_MODES = {name: number for number, name in nvml_words.COMPUTE_MODES.items()}
 
 
 def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> None:
@@ -26,3 +26,19 @@ def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> N
             pynvml.nvmlDeviceSetComputeMode(handle, _MODES[mode])
         except pynvml.NVMLError as error:
             raise fault("GH1877", uuid=uuid, mode=mode, reason=error) from error
+
+
+def compute_mode(library: tuple[str, str | None], uuid: str) -> str:
+    """Return the mode of the GPU `uuid`.
+
+    Raises GH1265 where the driver does not tell, and what nvml.opened() raises.
+    """
+    with nvml.opened(*library):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            number = pynvml.nvmlDeviceGetComputeMode(handle)
+        except pynvml.NVMLError as error:
+            raise fault("GH1265", uuid=uuid, reason=error) from error
+    if number not in nvml_words.COMPUTE_MODES:
+        raise fault("GH1265", uuid=uuid, reason=f"it says {number}")
+    return nvml_words.COMPUTE_MODES[number]

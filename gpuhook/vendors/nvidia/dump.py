@@ -73,8 +73,9 @@ def _facts(dumped: dict[str, Any]) -> dict[str, Any]:
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     dumped = _known(gpu)
-    if gpu.lost is None:
-        del dumped["lost"]
+    for name in ("compute_mode", "time_slice", "lost"):  # settings, and what is unusual
+        if dumped[name] == UNKNOWN:
+            del dumped[name]
     del dumped["instances"]
     if gpu.instances:
         dumped["instances"] = [_instance(instance) for instance in gpu.instances]

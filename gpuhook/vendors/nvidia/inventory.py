@@ -63,6 +63,8 @@ class Gpu:
     memory_bytes: int | None = None
     numa_node: int | None = None
     mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
+    compute_mode: str | None = None  # "default", "exclusive-process", ...: who else may use it
+    time_slice: str | None = None  # "default", "short", ...; only `gpuhook inventory` asks
     lost: str | None = None
     instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each way to share an NVIDIA GPU isolates, and what it does not: four questions, answered.
 
-Sources: NVIDIA's documentation of the Multi-Process Service (memory protection, client limits,
-error containment), of MIG, and of time slicing in the GPU operator; nvml.h, memory limits.
+Sources: NVIDIA's documentation of the Multi-Process Service (from Volta on each client has an
+address space of its own, a limit of memory for each client, error containment), of MIG (isolation
+of memory and faults in hardware), of time slicing in the GPU operator ("no memory or
+fault-isolation between replicas"), of compute preemption (from Pascal on); nvml.h, memory limits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # How a device is shared, and who bounds the memory of those who share it.
 EXCLUSIVE, TIME_SLICING, MPS, MEMORY_UNITS = "none", "time-slicing", "mps", "memory-units"
@@ -33,50 +35,85 @@ class Isolation:
         )
 
 
-def of(sharing: str, *, is_mig: bool = False, memory_by: str = BY_NOBODY) -> Isolation:
+def of(
+    sharing: str,
+    *,
+    is_mig: bool = False,
+    memory_by: str = BY_NOBODY,
+    is_oversubscribed: bool = False,
+) -> Isolation:
     """Return the answers for a device that is shared as `sharing` says.
 
-    `memory_by` is who bounds a container's memory; `is_mig`: the device is a MIG instance.
+    `memory_by` is who bounds a container's memory; `is_mig`: the device is a MIG instance;
+    `is_oversubscribed`: the limits add up to more than the device has.
     """
+    if sharing == EXCLUSIVE:
+        alone = _INSTANCE if is_mig else _WHOLE
+        # A limit on a GPU that nobody else has holds all the same: somebody has set it.
+        is_limited = memory_by == BY_DRIVER
+        return replace(alone, memory=_MEMORY[BY_DRIVER]) if is_limited else alone
+    kept = _KEPT[memory_by]
+    if is_oversubscribed and memory_by != BY_NOBODY:
+        kept = _OVERSUBSCRIBED
     return Isolation(
-        memory=_MEMORY[BY_HARDWARE if sharing == EXCLUSIVE and is_mig else memory_by]
-        if sharing != EXCLUSIVE or is_mig
-        else "the whole GPU's memory is this container's: nobody else has the device",
+        memory=_MEMORY[memory_by],
         compute=_COMPUTE[sharing],
-        stability=_STABILITY[sharing]
-        if memory_by == BY_NOBODY or sharing == EXCLUSIVE
-        else _STABILITY_LIMITED,
-        crash=_CRASH[sharing],
+        stability=f"{_TIME[sharing]}; {kept}",
+        crash=_CRASH[sharing] + (_WITHIN if is_mig else ""),
     )
 
 
+_WHOLE = Isolation(
+    memory="the whole GPU's memory is this container's: nobody else is given the GPU",
+    compute="the whole GPU computes for this container",
+    stability="it never changes",
+    crash="there is no neighbour on the GPU",
+)
+_INSTANCE = Isolation(
+    memory="bounded by the hardware: the instance has memory of its own",
+    compute="the instance has multiprocessors and caches of its own",
+    stability="it never changes",
+    crash="nothing: its faults stay in its instance, but for those of the whole GPU",
+)
 _MEMORY = {
-    BY_DRIVER: "bounded by the driver: an allocation above the limit fails, in this container only",
-    BY_GUARD: "watched by the device plugin: above the limit it acts after a grace, so a neighbour "
-    "may meet an out-of-memory before that",
-    BY_MPS: "bounded by the MPS server, for each client process: a container with several has as "
-    "many shares",
+    BY_DRIVER: "bounded by the driver, once the runtime has set the limit: an allocation above it "
+    "fails, in this container only",
+    BY_GUARD: "watched by the device plugin: it acts on who is above the limit, after a grace; a "
+    "neighbour may run out of memory before that",
+    BY_MPS: "bounded by the MPS server, for each client process: a container with two processes "
+    "has twice the limit",
     BY_HARDWARE: "bounded by the hardware: the instance has memory of its own",
     BY_NOBODY: "not bounded: one container can take all of it, and the others' allocations fail",
 }
 _COMPUTE = {
-    EXCLUSIVE: "not shared",
     TIME_SLICING: "in turns of equal length between the processes that are busy: a container with "
-    "two processes has two turns",
-    MPS: "side by side, each client with at most its percentage of the threads",
+    "two busy processes has two turns",
+    MPS: "at the same time, each client process on at most its percentage of the threads; memory "
+    "bandwidth and caches are not divided",
     MEMORY_UNITS: "in turns of equal length between the processes that are busy, whatever their "
     "number of units",
 }
-_STABILITY = {
-    EXCLUSIVE: "it never changes",
-    TIME_SLICING: "time: as many turns as there are busy neighbours; memory: what they leave",
-    MPS: "threads: at most the percentage, less when neighbours are busy; memory: what they leave",
-    MEMORY_UNITS: "time: as many turns as there are busy neighbours; memory: what they leave",
+_TIME = {
+    TIME_SLICING: "time: the more neighbours are busy, the less",
+    MPS: "threads: at most the percentage, less where neighbours are busy",
+    MEMORY_UNITS: "time: the more neighbours are busy, the less",
 }
-_STABILITY_LIMITED = "the limit of memory stays; time changes with the number of busy neighbours"
+_KEPT = {
+    BY_DRIVER: "memory: the limit stays, and what is guaranteed of it is free",
+    BY_GUARD: "memory: the limit stays, but a neighbour above its own may have taken it",
+    BY_MPS: "memory: the limit stays, and is free unless neighbours have several processes",
+    BY_HARDWARE: "memory: it never changes",
+    BY_NOBODY: "memory: what the others leave",
+}
+_OVERSUBSCRIBED = (
+    "memory: the limits add up to more than there is, so only a fair share is meant to be free"
+)
 _CRASH = {
-    EXCLUSIVE: "there is no neighbour",
-    TIME_SLICING: "nothing, unless the fault needs a reset of the GPU: that ends all of its users",
-    MPS: "a fatal fault of one client may end all clients of its server",
-    MEMORY_UNITS: "nothing, unless the fault needs a reset of the GPU: that ends all of its users",
+    TIME_SLICING: "mostly nothing, each process has a context of its own; a fault that needs a "
+    "reset of the GPU ends all of its users",
+    MPS: "a fatal fault of one client ends all clients on the GPU, and new ones wait until those "
+    "are gone",
+    MEMORY_UNITS: "mostly nothing, each process has a context of its own; a fault that needs a "
+    "reset of the GPU ends all of its users",
 }
+_WITHIN = "; other instances go on, but for faults of the whole GPU"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
+LIMIT = "limit"
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -81,15 +82,15 @@ class Jobs:
         self.links = [link for link in self.links if wanted(link[1])]
 
 
-def is_ours(hook: object) -> bool:
-    """Return whether an OCI or CDI hook is our `apply` hook."""
+def is_ours(hook: object, verb: str = VERB) -> bool:
+    """Return whether an OCI or CDI hook is our `apply` hook, or that of another verb."""
     args = hook.get("args") if isinstance(hook, dict) else None
     return (
         isinstance(args, list)
         and len(args) >= 2
         and isinstance(args[0], str)
         and basename(args[0]) == HOOK_NAME
-        and args[1] == VERB
+        and args[1] == verb
     )
 
 

@@ -50,6 +50,35 @@ def uuids() -> dict[str, str]:
     return found
 
 
+def memory() -> dict[str, int]:
+    """Return the bytes of each GPU by its UUID, as far as they are known."""
+    return {
+        str(gpu.get("uuid")): gpu["memory_bytes"]
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict) and isinstance(gpu.get("memory_bytes"), int)
+    }
+
+
+def nvml() -> str:
+    """Return the host path of the libnvidia-ml.so.1 that answered, "" where it is not there."""
+    found = _section("driver", dict).get("nvml")
+    return found if isinstance(found, str) and os.path.isfile(found) else ""
+
+
+def turns() -> dict[str, dict[str, str]]:
+    """Return the time slice and the compute mode of each GPU by UUID, as far as they are known."""
+    keys = ("time_slice", "compute_mode")
+    return {
+        str(gpu.get("uuid")): {key: gpu[key] for key in keys if _is_known(gpu.get(key))}
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict)
+    }
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, str) and value != "unknown"
+
+
 def _instances(instances: list[Any]) -> dict[str, str]:
     known = [one for one in instances if isinstance(one, dict)]
     return {

@@ -59,6 +59,10 @@ class Held:
         """Return whether there is a limit of either kind."""
         return self.hard != NO_LIMIT or self.soft > 0
 
+    def holds(self, hard: int, soft: int) -> bool:
+        """Return whether these are the limits that were set, as a driver rounds them."""
+        return _is_about(self.hard, hard) and _is_about(self.soft, soft)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self._values() == other._values()
 
@@ -118,7 +122,7 @@ class Driver:
             if not os.path.isdir(cgroup):
                 raise self._refusal(_NOT_FOUND, uuid, cgroup, reading=False)
             held = Held(NO_LIMIT, 0, 0)
-        if not (_is_about(held.hard, hard) and _is_about(held.soft, soft)):
+        if not held.holds(hard, soft):
             raise fault(
                 "GH1252",
                 uuid=uuid,

@@ -208,6 +208,10 @@ def _mig_mode(handle: object) -> str | None:
     return "enabled" if current == pynvml.NVML_DEVICE_MIG_ENABLE else "disabled"
 
 
+def _compute_mode(handle: object) -> str | None:
+    return nvml_words.COMPUTE_MODES.get(_asked(pynvml.nvmlDeviceGetComputeMode, handle))
+
+
 # In the order in which they are asked: what names the GPU first, should it go away in between.
 _QUESTIONS: dict[str, Callable[[object], Any]] = {
     "uuid": _uuid,
@@ -219,4 +223,5 @@ _QUESTIONS: dict[str, Callable[[object], Any]] = {
     "compute_capability": _compute_capability,
     "memory_bytes": _memory_bytes,
     "mig_mode": _mig_mode,
+    "compute_mode": _compute_mode,
 }

@@ -3,6 +3,8 @@
 
 A driver root is a file system of its own (a driver container, GKE's directory): its links are
 followed inside it, so that an absolute link never leads to a library of the host.
+
+WARM.
 """
 
 from __future__ import annotations

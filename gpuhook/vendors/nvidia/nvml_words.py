@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML's numbers for brands, architectures and losses, as words. Source: nvml.h.
+"""NVML's numbers for brands, architectures, modes and losses, as words. Source: nvml.h.
 
 WARM. The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
 """
@@ -36,6 +36,14 @@ ARCHITECTURES: dict[int | None, str] = {
     9: "hopper",
     10: "blackwell",
     13: "rubin",
+}
+
+# nvmlComputeMode_t: who may use a GPU beside whom.
+COMPUTE_MODES: dict[int | None, str] = {
+    0: "default",
+    1: "exclusive-thread",
+    2: "prohibited",
+    3: "exclusive-process",
 }
 
 # nvmlReturn_enum: errors after which nothing that a GPU says can be relied on.

@@ -3,14 +3,14 @@
 
 A driver container's tree, or one below a host's /home, has absolute links that mean its own root.
 Paths called "inside" start with "/" at that root.
+
+WARM.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
-from functools import cached_property
 
 # Where GKE's own device plugin mounts its driver directory, and where the PATH and the
 # LD_LIBRARY_PATH of CUDA images look.
@@ -19,11 +19,14 @@ _SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
 _MAX_LINKS = 40  # as the kernel
 
 
-@dataclass(frozen=True)
 class Root:
     """The directory `path` of the host, "/" included."""
 
-    path: str
+    __slots__ = ("_is_prefix", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._is_prefix: bool | None = None
 
     def host(self, inside: str) -> str:
         """Return the host's name of `inside`, links not followed."""
@@ -77,12 +80,17 @@ class Root:
         except OSError:
             return []
 
-    @cached_property
+    @property
     def is_prefix(self) -> bool:
         """Whether this is an installation prefix with lib64 and bin (GKE), not a system's root.
 
         A system has /lib64 as a link, or its dynamic loader in there.
         """
+        if self._is_prefix is None:
+            self._is_prefix = self._looks_like_prefix()
+        return self._is_prefix
+
+    def _looks_like_prefix(self) -> bool:
         names = self.names("/lib64")
         return (
             self.path.rstrip("/") != ""

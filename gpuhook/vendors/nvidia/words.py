@@ -28,6 +28,7 @@ MARKS = (
     b"NVIDIA_VISIBLE_DEVICES",
     b"nvidia-container-devices",
     b"gpuhook-hook",
+    b"gpuhook/memory/",
     b"io.gpuhook.record",
 )
 # Hooks of NVIDIA's own that would give a container its GPUs a second time.
@@ -169,10 +170,25 @@ def is_node(path: str) -> bool:
     return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
 
 
+def is_uuid(name: str) -> bool:
+    """Return whether `name` is the UUID of a GPU or of a MIG instance."""
+    return name.startswith(("GPU-", "MIG-"))
+
+
+def is_nvml(path: str) -> bool:
+    """Return whether `path` is that of the driver's NVML library."""
+    return path.rpartition("/")[2].startswith("libnvidia-ml.so")
+
+
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is that of one GPU's node or instance, and no control node."""
     name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
     return name.isdigit() or name.startswith("-caps/")
+
+
+def is_whole_gpu(path: str) -> bool:
+    """Return whether `path` is that of one GPU's node, no instance's."""
+    return path.startswith("/dev/nvidia") and path[len("/dev/nvidia") :].isdigit()
 
 
 def capability_node(minor: int) -> str:

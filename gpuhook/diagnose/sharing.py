@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a container shares each of its GPUs, as far as can be told: and so what is isolated.
+
+The ledger tells replicas and limits, config.json how MPS and memory units are handed out. A GPU
+that the ledger has in several containers' hands is shared in turns, whoever gave it to them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import files, state
+from gpuhook.container import memory_records, oci
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import memory, replicas, request
+from gpuhook.vendors.nvidia import isolation, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+_MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
+_MAX_CONFIG = 16 << 20
+
+
+def of(entry: dict[str, Any], gpus: list[str], holders: dict[str, int]) -> list[dict[str, Any]]:
+    """Return, for each of the container's `gpus`, how it is shared and the four answers.
+
+    `holders` counts the containers of each GPU.
+    """
+    spec = config(entry)
+    return [_one(entry, spec, gpu, holders.get(gpu, 1)) for gpu in gpus]
+
+
+def counted(gpus: Iterable[list[str]]) -> dict[str, int]:
+    """Return in how many containers' hands each GPU is; `gpus` are those of each container."""
+    counts: dict[str, int] = {}
+    for held in gpus:
+        for gpu in set(held):
+            counts[gpu] = counts.get(gpu, 0) + 1
+    return counts
+
+
+def config(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the config.json of an entry's container, {} where it is gone or not to be believed."""
+    bundle = entry.get("bundle")
+    path = os.path.join(bundle, "config.json") if isinstance(bundle, str) and bundle else ""
+    try:
+        if path and state.usable(os.stat(path)):
+            return oci.parsed(path, files.read(path, _MAX_CONFIG))
+    except (OSError, GpuhookError):
+        return {}
+    return {}
+
+
+def _one(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) -> dict[str, Any]:
+    sharing = _sharing(entry, spec, gpu, holders)
+    record = memory_records.of(entry).get(gpu)
+    bounded_by = isolation.BY_NOBODY
+    if record is not None and record.is_limited and record.by == memory_records.DRIVER:
+        bounded_by = isolation.BY_DRIVER
+    elif sharing == isolation.MPS:
+        bounded_by = isolation.BY_MPS
+    is_mig = gpu.startswith("MIG-")
+    if is_mig and sharing == isolation.EXCLUSIVE:
+        bounded_by = isolation.BY_HARDWARE
+    answers = isolation.of(sharing, is_mig=is_mig, memory_by=bounded_by)
+    return {
+        "gpu": gpu,
+        "sharing": sharing,
+        "memory_by": bounded_by,
+        "isolation": dict(answers.sentences()),
+    }
+
+
+def _sharing(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) -> str:
+    if _MPS_ENV in request.environment(spec):
+        return isolation.MPS
+    if any(replicas.device_of(name) == gpu for name in entry.get("replicas") or ()):
+        return isolation.TIME_SLICING
+    grant = memory.granted(spec, words.VOCABULARY.memory_prefix).get(gpu)
+    if grant is not None:  # of memory units alone it says that the pod has asked for it
+        return isolation.MEMORY_UNITS if grant.is_asked else isolation.TIME_SLICING
+    return isolation.EXCLUSIVE if holders < 2 else isolation.TIME_SLICING

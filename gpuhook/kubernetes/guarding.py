@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard as the plugin keeps it: when it looks, whom it asks, and what people hear of it.
+
+It sleeps while nobody holds a share that it would have to watch, and wakes when a container was
+answered, when the ledger has changed, and when something else is on offer. The driver is asked in a
+thread, one question at a time: one that hangs stops nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpuhook.errors import fault
+from gpuhook.kubernetes import daemon_thread, driver_usage
+from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, TERMINATE
+from gpuhook.kubernetes.guard import looking, pace, recorded, shares
+from gpuhook.kubernetes.guard.judgement import END
+from gpuhook.kubernetes.guard.processes import Processes
+from gpuhook.kubernetes.guard.watch import Question, Watch
+from gpuhook.kubernetes.metrics import holders
+from gpuhook.kubernetes.metrics.holders import Holdings
+from gpuhook.kubernetes.node_look import Look
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.kubernetes.config.configuration import Guard
+    from gpuhook.kubernetes.guard.judgement import Mark, Order
+    from gpuhook.kubernetes.guard.looking import Target
+    from gpuhook.kubernetes.guard.shares import LimitedUnit
+    from gpuhook.kubernetes.guard.watch import Round
+    from gpuhook.kubernetes.metrics.observations import Observations
+    from gpuhook.kubernetes.news import News
+    from gpuhook.kubernetes.offer.devices import Resource
+
+_ANSWERS_WITHIN = 30.0  # seconds, after which people hear of it
+_ENDS_WITHIN = 1.0
+_MIB = 1 << 20
+
+
+class Guarding:
+    """Keeps the guard. `pod_resources` is the socket that tells who holds what.
+
+    Unless it `keeps` the marks, it does nothing: what a dump tells is not of this machine.
+    """
+
+    def __init__(
+        self,
+        settings: Guard,
+        pod_resources: str,
+        news: News,
+        observations: Observations,
+        *,
+        keeps: bool = True,
+    ) -> None:
+        self._settings = settings
+        self._pod_resources = pod_resources
+        self._news = news
+        self._observations = observations
+        self._keeps = keeps
+        self._is_over = False
+        self._look = Look()
+        self._units: Mapping[str, LimitedUnit] = {}
+        self._targets: Mapping[str, Target] = {}
+        self._holdings = Holdings()
+        self._is_stale = True  # what the kubelet has told
+        self._ledger = (0, 0)  # its version
+        self._watch: Watch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._round: asyncio.Future[Round] | None = None
+        self._wake = asyncio.Event()
+        self._wait: float | None = None  # for the next look, None: until somebody wakes it
+        self._told: dict[str, str] = {}  # troubles, by what they are of
+
+    def configured(self, settings: Guard) -> None:
+        """Go by these settings from now on."""
+        if settings != self._settings:
+            self._settings = settings
+            self._awake()
+
+    def offered(self, look: Look, resources: tuple[Resource, ...]) -> None:
+        """Watch the shares of these resources, and the devices that `look` has seen."""
+        units, targets = shares.limited_units(resources), looking.targets(resources)
+        is_same = look is self._look and units == self._units and targets == self._targets
+        self._look, self._units, self._targets = look, units, targets
+        if self._task is None and self._keeps:
+            self._ledger = recorded.version()
+            self._task = asyncio.ensure_future(self._keep())
+        if not is_same:
+            self._awake()
+
+    def allocated(self) -> None:
+        """Take that containers were answered."""
+        self._awake()
+
+    def polled(self) -> None:
+        """Look whether the ledger has changed, and have the kubelet asked again."""
+        version = recorded.version()
+        if version != self._ledger or (self._holdings.reason and self._units):
+            self._ledger = version
+            self._awake()
+        self._is_stale = True
+
+    async def end(self) -> None:
+        """End; no signal is sent after that."""
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_ENDS_WITHIN)
+
+    def _awake(self) -> None:
+        self._is_stale = True
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        """Take a round whenever it is time for one."""
+        while True:
+            if await self._woken():
+                self._wait = 0.0
+            try:
+                taken = await self._taken()
+            except Exception as error:  # a fault of ours ends the round, not the guard
+                self._once("failed", str(error), error)
+                self._wait = self._settings.longest_interval
+                continue
+            self._tell(taken)
+            settings, before = self._settings, self._wait or 0.0
+            self._wait = (
+                pace.interval(before, is_near=taken.is_near, settings=settings)
+                if taken.is_needed
+                else None
+            )
+
+    async def _woken(self) -> bool:
+        """Wait until it is time; returns whether somebody has woken the guard."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), self._wait)
+        except asyncio.TimeoutError:  # another class before Python 3.11
+            return False
+        self._wake.clear()
+        return True
+
+    async def _taken(self) -> Round:
+        """Take a round, for as long as the driver takes."""
+        units, targets, driver = self._units, self._targets, driver_usage.of(self._look)
+        if not units or self._settings.action == NO_ACTION:
+            self._holdings = Holdings()
+        elif self._is_stale:
+            self._is_stale = False
+            self._holdings = await holders.ask(socket=self._pod_resources)
+        question = Question(driver, self._holdings, units, targets)
+        taking = daemon_thread.begin(lambda: self._watching().round(question), "gpuhook-guard")
+        taking.add_done_callback(_forgotten)
+        await asyncio.wait({taking}, timeout=_ANSWERS_WITHIN)
+        if not taking.done():
+            late = fault("GH1887", seconds=f"{_ANSWERS_WITHIN:g}")
+            self._once("late", late.message, late)
+            await asyncio.wait({taking})
+        self._told.pop("late", None)
+        return taking.result()
+
+    def _watching(self) -> Watch:
+        if self._watch is None:
+            self._watch = Watch(Processes(), lambda: None if self._is_over else self._settings)
+        return self._watch
+
+    def _tell(self, taken: Round) -> None:
+        for mark in taken.began:
+            self._began(mark)
+        for order in taken.sent:
+            self._sent(order)
+        for order, error in taken.failed:
+            self._observations.guarded("failed", order.share.resource)
+            self._news.failed("NotEnded", error, order.share.container)
+        for mark in taken.ended:
+            self._ended(mark)
+        for container, device in taken.strangers:
+            self._news.log.info(
+                "a container without a share uses a shared GPU", container=container, gpu=device
+            )
+        for device, user in taken.of_host:
+            self._news.log.debug(
+                "a process of the host uses a shared GPU",
+                pid=user.pid,
+                gpu=device,
+                bytes=user.memory,
+            )
+        trouble = taken.trouble
+        self._once("trouble", trouble.message if trouble else "", trouble)
+        self._once("unkept", taken.unkept)
+
+    def _began(self, mark: Mark) -> None:
+        share, settings = mark.share, self._settings
+        self._observations.guarded(REPORT, share.resource)
+        sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above its limit"
+        sentence += f" of {_mebibytes(share.hard)}"
+        if not share.is_certain:
+            sentence += "; whose share it is, is taken from its being alone, so nothing is ended"
+        elif settings.action in (TERMINATE, KILL):
+            sentence += f"; if it stays so for {settings.grace:g} seconds, a process of it is ended"
+        self._news.bad("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))
+
+    def _sent(self, order: Order) -> None:
+        share, user = order.share, order.user
+        self._observations.guarded(KILL if order.signal == END else TERMINATE, share.resource)
+        sentence = f"{share.label} stays above its limit of {share.device}: {order.signal} for"
+        sentence += f" process {user.pid}, which uses {_mebibytes(user.memory or 0)}"
+        key = f"{share.container}/{share.device}/{user.pid}"
+        container, gpu = share.container, share.device
+        self._news.bad("ProcessEnded", sentence, key, container=container, gpu=gpu, pid=user.pid)
+
+    def _ended(self, mark: Mark) -> None:
+        sentence = f"{mark.share.label} is no longer above its limit of {mark.share.device}"
+        self._news.good("MemoryLimitKept", sentence, _key(mark), **_fields(mark))
+
+    def _once(self, what: str, message: str, error: Exception | None = None) -> None:
+        """Tell a trouble unless it is the one that was told last; "" is none."""
+        from gpuhook.errors import GpuhookError
+
+        if message == self._told.get(what, ""):
+            return
+        self._told[what] = message
+        if not message:
+            return
+        if isinstance(error, GpuhookError):
+            self._news.failed("LimitsNotWatched", error)
+        elif error is not None:
+            self._news.log.error("the guard failed", exc_info=error)
+        else:
+            self._news.log.warning("the guard's marks were not kept", cause=message)
+
+
+def _key(mark: Mark) -> str:
+    return f"{mark.share.container}/{mark.share.device}"
+
+
+def _fields(mark: Mark) -> dict[str, object]:
+    share = mark.share
+    return {
+        "container": share.container,
+        "gpu": share.device,
+        "used": mark.used,
+        "limit": share.hard,
+    }
+
+
+def _mebibytes(amount: int) -> str:
+    return f"{amount // _MIB} MiB"
+
+
+def _forgotten(taking: asyncio.Future[Round]) -> None:
+    """Take note of how a round ended that nobody waits for any more."""
+    if not taking.cancelled():
+        taking.exception()

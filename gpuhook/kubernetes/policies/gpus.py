@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of a look at the node, asked for their policies and told them. All of it blocks."""
+
+from __future__ import annotations
+
+from gpuhook.errors import DriverError
+from gpuhook.kubernetes.policies.wanted import TIME_SLICE
+from gpuhook.vendors.nvidia import driver_programs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.kubernetes.node_look import Look
+    from gpuhook.kubernetes.policies.wanted import Key
+    from gpuhook.vendors.nvidia.compute_policy import Smi
+
+
+class Gpus:
+    """What is asked once is remembered: one nvidia-smi tells of many GPUs."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._time_slices: dict[str, str] = {}
+
+    def knows(self, uuid: str) -> bool:
+        """Return whether the node has this GPU and has not lost it."""
+        return any(gpu.uuid == uuid and gpu.lost is None for gpu in self._look.seen.gpus)
+
+    def ask(self, keys: Iterable[Key]) -> None:
+        """Ask for the time slices among `keys` at once, if there are several."""
+        uuids = {uuid for uuid, kind in keys if kind == TIME_SLICE}
+        if len(uuids) < 2:  # get() asks for one
+            return
+        from gpuhook.vendors.nvidia.compute_policy import time_slices
+
+        try:
+            by_index = time_slices(self._smi())
+        except DriverError:
+            return  # one GPU without a time slice fails the list of all: get() asks for each
+        known = {gpu.index: gpu.uuid for gpu in self._look.seen.gpus}
+        for index, value in by_index.items():
+            uuid = known.get(index)
+            if uuid in uuids:
+                self._time_slices[uuid] = value
+
+    def get(self, key: Key) -> str:
+        """Return the value that a GPU has. Raises GpuhookError as the vendor's modules say."""
+        uuid, kind = key
+        if kind == TIME_SLICE:
+            from gpuhook.vendors.nvidia.compute_policy import time_slice
+
+            return self._time_slices.get(uuid) or time_slice(self._smi(), uuid)
+        from gpuhook.vendors.nvidia.compute_mode import compute_mode
+
+        return compute_mode(self._look.library, uuid)
+
+    def set(self, key: Key, value: str) -> None:
+        """Give a GPU this value. Raises GpuhookError as the vendor's modules say."""
+        uuid, kind = key
+        if kind == TIME_SLICE:
+            from gpuhook.vendors.nvidia.compute_policy import set_time_slice
+
+            self._time_slices.pop(uuid, None)
+            set_time_slice(self._smi(), uuid, value)
+            return
+        from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
+
+        set_compute_mode(self._look.library, uuid, value)
+
+    def _smi(self) -> Smi:
+        from gpuhook.vendors.nvidia.compute_policy import PROGRAM, Smi
+
+        return Smi(driver_programs.path(self._look.seen, PROGRAM), self._look.library[0])

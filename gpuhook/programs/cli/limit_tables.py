@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables and the document of `gpuhook limits show`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gpuhook.errors import printable
+from gpuhook.grant.memory import NO_LIMIT
+from gpuhook.programs import limit_view
+from gpuhook.programs.cli.tables import shortened, table
+from gpuhook.programs.limit_facts import amount
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.grant.memory import MemoryLimit
+    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.limit_view import Asked, View
+
+SCHEMA = "gpuhook/limits/v1"
+HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
+WIDE = ("NAMESPACE", "CGROUP", "TROUBLE")
+_MAX_LINE = 4096
+
+
+def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) -> None:
+    """Print the limits, and on standard error what is wrong with them."""
+    wrong = [(view.container, error) for view in shown for error in view.findings()]
+    if output == "json":
+        findings = [
+            {"container": one, "code": e.code, "message": e.message, "hint": e.hint}
+            for one, e in wrong
+        ]
+        document = {
+            "schema": SCHEMA,
+            "containers": [view.document() for view in shown],
+            "findings": findings,
+            "trouble": asked.trouble.message if asked.trouble else "",
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    is_wide = output == "wide"
+    headers = (*HEADERS, *WIDE) if is_wide else HEADERS
+    rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
+    click.echo(table(None if no_headers else headers, rows), nl=False)
+    if asked.trouble:
+        message = printable(asked.trouble.message, _MAX_LINE)
+        click.echo(f"warning: {asked.trouble.code}: {message}", err=True)
+    for what in _untold(shown):
+        click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
+    for _, error in wrong:
+        click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
+        click.echo(f"hint: {error.hint}", err=True)
+    if not rows:
+        click.echo("no container has a memory limit that gpuhook knows of", err=True)
+
+
+def _untold(shown: Sequence[View]) -> list[str]:
+    """Return of which GPUs the driver does not tell, and why."""
+    return [
+        f"{view.container}: {limit.gpu}: {limit.trouble}"
+        for view in shown
+        for limit in view.limits
+        if limit.trouble
+    ]
+
+
+def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
+    record = limit.record
+    cells = (
+        view.container if is_wide else view.container[:12],
+        str(view.pod.get("pod") or "-"),
+        limit.gpu if is_wide else shortened(limit.gpu),
+        _hard(limit.granted),
+        _hard(record.limit if record else None),
+        amount(record.limit.soft) if record and record.limit.soft else "-",
+        (amount(limit.hard) if limit.held else "unknown"),
+        "-" if limit.used is None else amount(limit.used),
+        limit_view.by(limit),
+    )
+    if not is_wide:
+        return cells
+    told = limit_view.document(limit)
+    namespace = str(view.pod.get("namespace") or "-")
+    return (*cells, namespace, ",".join(told["cgroups"]) or "-", told["trouble"] or "-")
+
+
+def _hard(limit: MemoryLimit | None) -> str:
+    """Return a limit for its column: "-" where nobody has set one, "none" for a lifted one."""
+    if limit is None or (limit.hard == NO_LIMIT and limit.soft):
+        return "-"
+    return amount(limit.hard)

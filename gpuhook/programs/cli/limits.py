@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook limits`: what a running container may have of its GPUs' memory, set, shown, cleared."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import click
+
+from gpuhook import state
+from gpuhook.container import ledger, memory_records
+from gpuhook.errors import fault
+from gpuhook.programs import limit_view, own_gpus, target
+from gpuhook.programs import limits as limiting
+from gpuhook.programs.cli import container_options as options
+from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
+from gpuhook.vendors.nvidia.memory_limits import Driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.programs.target import Target
+
+
+def _examples(*commands: str) -> str:
+    """Return the end of a help text; its lines stay as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  gpuhook limits {command}" for command in commands)
+
+
+@click.group(
+    epilog=_examples(
+        "show",
+        "set trainer --limit 4Gi --request 2Gi",
+        "set ml/train-0/main --limit 6Gi --gpu 1",
+        "clear trainer",
+    )
+)
+def limits() -> None:
+    """Limit the GPU memory of running containers, and tell who has which limit.
+
+    The driver holds such a limit for a container's cgroup: an allocation beyond it fails, in this
+    container alone. It needs a driver of CUDA 13.4 or newer, cgroup v2, and root.
+    """
+
+
+@limits.command(
+    name="set",
+    epilog=_examples(
+        "set trainer --limit 4Gi", "set trainer --limit 4096Mi --request 2Gi --gpu 0 --dry-run"
+    ),
+)
+@options.container
+@limit_options.limit
+@limit_options.request
+@limit_options.gpu
+@options.state_root
+@options.dry_run
+@options.output
+@node_options.library_options
+def set_(
+    *,
+    container: str,
+    limit: int,
+    request: int | None,
+    gpus: tuple[str, ...],
+    state_roots: tuple[str, ...],
+    dry_run: bool,
+    output: str,
+    **nvml: Any,
+) -> None:
+    """Limit what a running CONTAINER may have of the memory of its GPUs.
+
+    It holds at once, for processes that run too: what they have stays theirs, and where that is
+    more than the limit already, their next allocations fail. What was set is read back from the
+    driver, and the ledger has it, so that `gpuhook repair` can put it back. All of the GPUs get
+    it, or none. A restart of the container brings back what it was granted.
+
+    CONTAINER is named as in `gpuhook attach --help`.
+    """
+    limit_options.require_order(request, limit)
+    names, wish = limit_options.names_of(gpus), limiting.Wish(limit, request)
+    with (
+        options.failing("limits-set", container, output),
+        _opened(container, state_roots, is_dry=dry_run) as one,
+    ):
+        library = node_options.library(**nvml)
+        with Driver(library) as driver:
+            chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
+            report = limiting.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+    report.notes += limit_options.warnings(limit)
+    options.show([report.document()], "limits-set", output)
+
+
+@limits.command(epilog=_examples("clear trainer", "clear trainer --gpu 1 --all"))
+@options.container
+@limit_options.gpu
+@click.option(
+    "--all",
+    "lifts_grants",
+    is_flag=True,
+    help="Lift what the container was granted, too: then nothing bounds it.",
+)
+@options.state_root
+@options.dry_run
+@options.output
+@node_options.library_options
+def clear(
+    *,
+    container: str,
+    gpus: tuple[str, ...],
+    lifts_grants: bool,
+    state_roots: tuple[str, ...],
+    dry_run: bool,
+    output: str,
+    **nvml: Any,
+) -> None:
+    """Take away what `gpuhook limits set` has set for a running CONTAINER.
+
+    What it was granted when it was made holds again: by a device plugin, or by its own
+    NVIDIA_GPU_MEMORY_LIMIT. Where nothing was granted, nothing is limited any more.
+
+    CONTAINER is named as in `gpuhook attach --help`.
+    """
+    names = limit_options.names_of(gpus)
+    with (
+        options.failing("limits-clear", container, output),
+        _opened(container, state_roots, is_dry=dry_run) as one,
+    ):
+        library = node_options.library(**nvml)
+        with Driver(library) as driver:
+            chosen = _to_clear(one, library, names)
+            report = limiting.clear(one, driver, chosen, lifts_grants=lifts_grants, is_dry=dry_run)
+    options.show([report.document()], "limits-clear", output)
+
+
+@limits.command(epilog=_examples("show", "show trainer -o json"))
+@options.container_or_none
+@options.state_root
+@parameters.output(
+    "table", "wide", "json", help="table shortens UUIDs and container ids, wide does not."
+)
+@click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")
+@node_options.library_options
+def show(
+    *,
+    container: str | None,
+    state_roots: tuple[str, ...],
+    output: str,
+    no_headers: bool,
+    **nvml: Any,
+) -> None:
+    """Show memory limits: of one running CONTAINER, or of all that have some.
+
+    GRANTED is what a container was given when it was made, LIMIT and REQUEST what the ledger has
+    for it now, DRIVER what the driver holds this moment, USED what it uses of that, BY who bounds
+    it. Where the ledger and the driver differ, standard error says so, with the command that
+    mends it.
+
+    CONTAINER is named as in `gpuhook attach --help`.
+    """
+    with limit_view.asking(partial(node_options.library, **nvml)) as asked:
+        if container is None:
+            shown = [limit_view.of_entry(entry, asked) for entry in _limited()]
+        else:
+            with target.opened(container, state_roots) as one:
+                shown = [limit_view.of_target(one, asked)]
+    limit_tables.show(shown, asked, output, no_headers=no_headers)
+
+
+@contextmanager
+def _opened(container: str, roots: tuple[str, ...], *, is_dry: bool) -> Iterator[Target]:
+    """Give the container whose limits are changed; GH1784 for who is not the host's root."""
+    if state.is_rootless():
+        raise fault("GH1784", user=os.geteuid())
+    with target.opened(container, roots, to_change=not is_dry) as one:
+        yield one
+
+
+def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
+    """Return the UUIDs of the GPUs that are meant; one that is lost is known by the ledger."""
+    records = memory_records.of(one.entry)
+    own = own_gpus.of(one, library, records)
+    if names:
+        return [str(gpu.uuid) for gpu in own_gpus.chosen(one.found.id, own, names)]
+    whole = [str(gpu.uuid) for gpu in own if gpu.mig_mode != "enabled"]
+    found = list(dict.fromkeys([*whole, *records]))
+    if not found:
+        raise fault("GH1780", container=one.found.id)
+    return found
+
+
+def _limited() -> list[dict[str, Any]]:
+    return [entry for entry in ledger.living() if memory_records.of(entry)]

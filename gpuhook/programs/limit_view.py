@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be told of the memory limits of a container, with what is wrong with them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.container import ledger, memory_records
+from gpuhook.errors import GpuhookError
+from gpuhook.grant.memory import NO_LIMIT
+from gpuhook.programs import limit_facts, limits, own_gpus
+from gpuhook.vendors.nvidia.memory_limits import Driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.grant.memory import MemoryLimit
+    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.target import Target
+
+NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A container, by its ledger's words, and its limits."""
+
+    container: str
+    pod: dict[str, Any]
+    limits: tuple[Limit, ...]
+
+    def findings(self) -> list[GpuhookError]:
+        """Return what is wrong: GH1785, GH1786."""
+        found = (limit_facts.finding(self.container, limit) for limit in self.limits)
+        return [error for error in found if error is not None]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "container": self.container,
+            "pod": self.pod.get("pod"),
+            "namespace": self.pod.get("namespace"),
+            "name": self.pod.get("container"),
+            "gpus": [document(limit) for limit in self.limits],
+        }
+
+
+class Asked:
+    """The driver that is asked, opened when it is needed first, until `stack` is closed.
+
+    `library` is "" and `trouble` is set where it cannot be asked.
+    """
+
+    def __init__(self, stack: ExitStack, find: Callable[[], str]) -> None:
+        self._stack = stack
+        self._find = find
+        self._is_open = False
+        self._driver: Driver | None = None
+        self.library = ""
+        self.trouble: GpuhookError | None = None
+
+    @property
+    def driver(self) -> Driver | None:
+        """Return the driver, None where it has no limits or does not answer."""
+        if not self._is_open:
+            self._is_open = True
+            try:
+                self.library = self._find()
+                self._driver = self._stack.enter_context(Driver(self.library))
+            except GpuhookError as error:
+                self.trouble = error
+        return self._driver
+
+
+@contextmanager
+def asking(find: Callable[[], str]) -> Iterator[Asked]:
+    """Give the driver whose library `find` finds, once it is needed, until the end of this."""
+    with ExitStack() as stack:
+        yield Asked(stack, find)
+
+
+def of_entry(entry: dict[str, Any], asked: Asked) -> View:
+    """Return the limits that a ledger entry has."""
+    return View(entry["id"], entry, tuple(limit_facts.of(entry, None, (), asked.driver)))
+
+
+def of_target(target: Target, asked: Asked) -> View:
+    """Return the limits of a running container on all of its GPUs, as far as these can be told."""
+    driver, gpus = asked.driver, []
+    if asked.library:
+        noted = memory_records.of(target.entry)
+        try:
+            gpus = own_gpus.of(target, asked.library, noted)
+        except GpuhookError as error:
+            asked.trouble = asked.trouble or error
+    names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
+    found = limit_facts.of(target.entry, target.spec, names, driver, _directories(target, asked))
+    pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
+    return View(target.found.id, pod, tuple(found))
+
+
+def document(limit: Limit) -> dict[str, Any]:
+    """Return a limit as JSON has it: bytes, and null for no limit and for what is not known."""
+    record = limit.record
+    return {
+        "gpu": limit.gpu,
+        "granted": _values(limit.granted),
+        "ledger": _values(record.limit if record else None),
+        "driver": _told(limit.hard, limit.soft) if limit.held else None,
+        "used": limit.used,
+        "by": by(limit),
+        "agrees": limit.agrees,
+        "trouble": limit.trouble or (record.trouble if record else ""),
+        "cgroups": list(limit.held) or (record.cgroups if record else []),
+    }
+
+
+def by(limit: Limit) -> str:
+    """Return who bounds the memory: the driver, as it says itself or as the ledger has it."""
+    if limit.held:
+        return memory_records.DRIVER if (limit.hard, limit.soft) != (NO_LIMIT, 0) else NOBODY
+    record = limit.record
+    is_held = record is not None and record.is_limited and record.by == memory_records.DRIVER
+    return memory_records.DRIVER if is_held else NOBODY
+
+
+def _directories(target: Target, asked: Asked) -> list[str]:
+    try:
+        return limits.directories(target)
+    except GpuhookError as error:
+        asked.trouble = asked.trouble or error
+        return []
+
+
+def _values(limit: MemoryLimit | None) -> dict[str, int | None] | None:
+    return None if limit is None else _told(limit.hard, limit.soft)
+
+
+def _told(hard: int, soft: int) -> dict[str, int | None]:
+    return {"limit": None if hard == NO_LIMIT else hard, "request": soft}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a container's GPUs have a memory limit: what it was granted, for the GPUs that it has.
+
+HOT, but imported only for a container with a limit.
+"""
+
+from __future__ import annotations
+
+from gpuhook import settings
+from gpuhook.errors import fault
+from gpuhook.grant import memory, replicas
+from gpuhook.vendors.nvidia import known_node, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any
+
+    from gpuhook.grant.memory import MemoryLimit
+
+
+def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
+    """Return the limits of a container that has `devices`; [] for one without. Raises GH1022, 1023.
+
+    Whatever its variables say: a container without a GPU is none of ours.
+    """
+    return memory.limits(spec, devices, words.VOCABULARY) if devices else []
+
+
+def is_asked(spec: dict[str, Any]) -> bool:
+    """Return whether the pod itself asks, as far as that shows while its GPUs are not known."""
+    grants = memory.granted(spec, words.VOCABULARY.memory_prefix)
+    return not grants or any(limit.is_asked for limit in grants.values())
+
+
+def is_required(policy: str, *, is_asked: bool) -> bool:
+    """Return whether a container may not start without its limits: limits.onFailure `policy`."""
+    return is_asked if policy == settings.AUTO else policy == settings.REFUSE
+
+
+def devices(
+    nodes: Collection[str], names: Iterable[str], covered: Callable[[], Collection[str]]
+) -> list[str]:
+    """Return the UUIDs of the GPUs and instances of a container that has the device nodes `nodes`.
+
+    `names` are those of its devices, qualified or as they were asked for, and `covered` returns
+    the names of the devices whose nodes are among `nodes`, where this node has no inventory.
+    Raises GH1024 where a GPU cannot be told.
+    """
+    known = known_node.uuids()
+    found = [known[path] for path in nodes if path in known]
+    found += map(_plain, names)
+    uuids = [name for name in dict.fromkeys(found) if words.is_uuid(name)]
+    unknown = [path for path in nodes if words.is_whole_gpu(path) and path not in known]
+    if known and uuids:
+        return uuids  # the node of a GPU with instances says nothing: those were found
+    if len(unknown) > len(uuids):
+        uuids = list(dict.fromkeys([*uuids, *filter(words.is_uuid, covered())]))
+    if any(name.startswith("MIG-") for name in uuids) or len(unknown) <= len(uuids):
+        return uuids
+    raise fault("GH1024", nodes=", ".join(unknown))
+
+
+def _plain(name: str) -> str:
+    """Return what a name says of the device: without a kind, and without a replica's number."""
+    plain = name.rpartition("=")[2]
+    return replicas.device_of(plain) or plain

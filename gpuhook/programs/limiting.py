@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory limits handed to the driver for a container's cgroups, and what comes of it.
+
+WARM. The hooks go this one way. The driver is talked to in a process
+of its own: a driver that hangs, and a library that crashes, cost a container its limit and hold up
+nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from gpuhook import fastjson, files
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.fault_texts import text_of
+from gpuhook.vendors.nvidia.memory_limits import Driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from gpuhook.engine_log import EngineLog
+    from gpuhook.grant.memory import MemoryLimit
+
+    Answer = list[list[str]]
+
+_SIGKILL = 9
+PATIENCE = 20.0  # seconds that the driver has for all limits of a container
+_LOOK = 0.002  # seconds between two looks at whether it has answered
+_NOTHING: Answer = []
+
+
+def apply(
+    limits: list[MemoryLimit],
+    library: str,
+    directories: list[str],
+    told: list[GpuhookError] | None = None,
+    patience: float = PATIENCE,
+) -> list[dict[str, Any]]:
+    """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
+
+    `library` is the path of the NVML library. What fails for a device is the `trouble` of its
+    record, and is added to `told`; nothing is raised. GH1256 is a driver that does not answer
+    within `patience` seconds, GH1257 a library that crashes.
+    """
+    try:
+        answers = _answers(lambda: _set_all(limits, library, directories), patience)
+    except GpuhookError as error:
+        answers = [[error.code, error.message, error.hint]] * len(limits)
+    faults = [_fault_of(answer) for answer in answers]
+    if told is not None:
+        told += [error for error in faults if error is not None]
+    return [record(limit, error, directories) for limit, error in zip(limits, faults)]
+
+
+def held(
+    limits: list[MemoryLimit],
+    library: Callable[[], str],
+    directories: Callable[[], list[str]],
+    told: list[GpuhookError],
+) -> list[dict[str, Any]]:
+    """Return what apply() returns; `library` and `directories` may raise, which is told as well."""
+    try:
+        own = directories()
+        path = library()
+    except (GpuhookError, OSError) as error:
+        known = error if isinstance(error, GpuhookError) else _of_system(error)
+        told.append(known)
+        return [record(limit, known) for limit in limits]
+    return apply(limits, path, own, told)
+
+
+def _of_system(error: OSError) -> GpuhookError:
+    where = f"{error.filename}: " if error.filename else ""
+    return fault("GH1313", reason=f"{where}{error.strerror or error}")
+
+
+def record(
+    limit: MemoryLimit, trouble: GpuhookError | None, directories: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the ledger's record of a limit that the driver holds, or why it does not."""
+    told: dict[str, Any] = {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "driver" if trouble is None else "",
+        "trouble": "" if trouble is None else f"{trouble.code}: {trouble.message}",
+    }
+    if trouble is None:
+        told["cgroups"] = list(directories)
+    return told
+
+
+def judge(
+    records: Iterable[dict[str, Any]],
+    told: list[GpuhookError],
+    log: EngineLog,
+    *,
+    required: bool,
+) -> None:
+    """Raise the first of the faults `told` where limits are required; else warn: GH1647."""
+    if told and required:
+        raise told[0]
+    for one in records:
+        if one["trouble"]:
+            log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
+
+
+def _set_all(limits: list[MemoryLimit], library: str, directories: list[str]) -> Answer:
+    """Return code, message and hint of what fails for each limit, [] for one that holds."""
+    with Driver(library) as driver:
+        return [_set(driver, limit, directories) for limit in limits]
+
+
+def _set(driver: Driver, limit: MemoryLimit, directories: list[str]) -> list[str]:
+    try:
+        for directory in directories:
+            driver.set(limit.device, directory, limit.hard, limit.soft)
+    except GpuhookError as error:
+        return [error.code, error.message, error.hint]
+    return []
+
+
+def _fault_of(answer: list[str]) -> GpuhookError | None:
+    if not answer:
+        return None
+    code, message, hint = answer
+    return text_of(code)[0](code, message, hint)
+
+
+def _answers(work: Callable[[], Answer], patience: float) -> Answer:
+    """Return what `work` returns in a child process; raises its faults, GH1256, GH1257."""
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        raise fault("GH1257", how=error.strerror) from error
+    if pid == 0:
+        _child(work, writer)
+    os.close(writer)
+    try:
+        text = _read(reader, patience)
+    finally:
+        os.close(reader)
+    if text is None:
+        # Not waited for: one that is stuck in the kernel does not end by a signal either.
+        os.kill(pid, _SIGKILL)
+        raise fault("GH1256", seconds=patience)
+    status = os.waitpid(pid, 0)[1]
+    try:
+        document: Any = fastjson.loads(text)
+    except ValueError:
+        signalled = os.WIFSIGNALED(status)
+        number = os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
+        how = f"signal {number}" if signalled else f"status {number}"
+        raise fault("GH1257", how=f"it ended with {how}") from None
+    if "crash" in document:
+        raise fault("GH1257", how=document["crash"])
+    if "error" in document:
+        code, message, hint = document["error"]
+        raise text_of(code)[0](code, message, hint)
+    answers: Answer = document.get("answers", _NOTHING)
+    return answers
+
+
+def _child(work: Callable[[], Answer], writer: int) -> None:
+    """Work, tell what came of it, and end: the parent's code never runs twice."""
+    status = 1
+    try:
+        # A runtime waits until nobody holds what it reads of a hook: a stuck driver must not.
+        nothing = os.open("/dev/null", os.O_RDWR)
+        for standard in range(3):
+            os.dup2(nothing, standard)
+        try:
+            document: dict[str, Any] = {"answers": work()}
+        except GpuhookError as error:
+            document = {"error": [error.code, error.message, error.hint]}
+        except Exception as error:  # the parent tells it
+            document = {"crash": f"{type(error).__name__}: {error}"}
+        files.write_whole(writer, fastjson.dumps(document))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _read(fd: int, patience: float) -> bytes | None:
+    """Return all that comes out of a pipe, None if that takes longer."""
+    os.set_blocking(fd, False)
+    chunks: list[bytes] = []
+    end = time.monotonic() + patience
+    while True:
+        try:
+            chunk = os.read(fd, 65536)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            if time.monotonic() > end:
+                return None
+            time.sleep(_LOOK)
+            continue
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory limits of a running container: set, cleared, and put back where the driver lost them.
+
+All or nothing. The ledger is told first: who is killed in the middle leaves what a repair finishes.
+"""
+
+from __future__ import annotations
+
+from gpuhook.container import live, memory_cgroup, memory_records
+from gpuhook.container.memory_records import Record
+from gpuhook.errors import fault
+from gpuhook.grant.memory import MemoryLimit
+from gpuhook.programs import limit_facts
+from gpuhook.programs.limit_facts import amount
+from gpuhook.programs.limit_steps import HoldMemory, unlimited
+from gpuhook.programs.report import Report
+from gpuhook.programs.target import Note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpuhook.container.live import Plan
+    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.target import Target
+    from gpuhook.vendors.nvidia.inventory import Gpu
+    from gpuhook.vendors.nvidia.memory_limits import Driver
+
+    Records = dict[str, "Record | None"]
+
+_GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
+_LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
+_ABOVE = "{}: it uses {} now, more than {}: its allocations fail until it has freed enough"
+_NOTED = "the driver holds it already: the ledger is told"
+
+
+class Wish:
+    """What `gpuhook limits set` asks for, in bytes; a `soft` of None leaves what there was."""
+
+    def __init__(self, hard: int, soft: int | None = None) -> None:
+        self.hard = hard
+        self.soft = soft
+
+
+def directories(target: Target) -> list[str]:
+    """Return the cgroups of a container that limits are for. Raises GH1312, GH1313."""
+    return memory_cgroup.directories(target.held.process, target.cgroup)
+
+
+def set_limits(
+    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+) -> Report:
+    """Limit what a container may have of `gpus`. All of them or none.
+
+    Raises GH1782 for a limit that is more than the card, and what the driver refuses.
+    """
+    for gpu in gpus:
+        if gpu.memory_bytes is not None and wish.hard > gpu.memory_bytes:
+            whole, limit = amount(gpu.memory_bytes), amount(wish.hard)
+            raise fault("GH1782", limit=limit, gpu=gpu.uuid, whole=whole)
+    change = _Change(target, driver)
+    notes = []
+    for before in change.before(str(gpu.uuid) for gpu in gpus):
+        wanted = _wished(before, wish)
+        change.make(before, wanted, Record(wanted, before.granted))
+        used = before.used or 0
+        if used > wanted.hard:
+            above = amount(used), amount(wanted.hard)
+            notes.append(_ABOVE.format(before.gpu, *above))
+    return change.done(notes, is_dry=is_dry)
+
+
+def clear(
+    target: Target, driver: Driver, gpus: Sequence[str], *, lifts_grants: bool, is_dry: bool
+) -> Report:
+    """Take away what was set: what a container was granted holds again, or nothing.
+
+    With `lifts_grants` nothing holds, whatever it was granted. Raises what the driver refuses.
+    """
+    change = _Change(target, driver)
+    notes = []
+    for before in change.before(gpus):
+        granted = before.granted
+        if granted is None:
+            change.make(before, None, None)
+        elif lifts_grants:
+            change.make(before, None, Record(unlimited(before.gpu), granted))
+            notes.append(_LIFTED.format(gpu=before.gpu, limit=limit_facts.amounts(granted)))
+        else:
+            if before.record is not None or not before.holds(granted):
+                change.make(before, granted, Record(granted, granted))
+            notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_facts.amounts(granted)))
+    return change.done(notes, is_dry=is_dry)
+
+
+def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
+    """Return the plan that makes the driver hold what the ledger says that it holds.
+
+    Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
+    """
+    return _again(target, driver, by=memory_records.DRIVER)
+
+
+def never_held(target: Target, driver: Driver) -> Plan:
+    """Return the plan that tries the limits again that the driver did not take at the time.
+
+    It may be another driver by now. Raises as lost() does.
+    """
+    return _again(target, driver, by="")[0]
+
+
+def _again(target: Target, driver: Driver, *, by: str) -> tuple[Plan, list[str]]:
+    change, notes = _Change(target, driver), []
+    for before in change.before(()):
+        record = before.record
+        if record is None or record.by != by:
+            continue
+        if before.trouble:
+            notes.append(f"memory limit of {before.gpu}: {before.trouble}")
+        else:
+            change.make(before, record.limit, Record(record.limit, record.granted))
+    return change.plan(), notes
+
+
+def _wished(before: Limit, wish: Wish) -> MemoryLimit:
+    soft = wish.soft
+    if soft is None:
+        soft = before.record.limit.soft if before.record else before.soft
+    is_asked = before.granted is not None and before.granted.is_asked
+    return MemoryLimit(before.gpu, wish.hard, soft, is_asked=is_asked)
+
+
+class _Change:
+    """The plan of a change of limits: the ledger's records, and the driver's steps."""
+
+    def __init__(self, target: Target, driver: Driver) -> None:
+        self._target = target
+        self._driver = driver
+        self._cgroups = directories(target)
+        self._steps: list[HoldMemory] = []
+        self._records: Records = {}
+
+    def before(self, gpus: Iterable[str]) -> list[Limit]:
+        """Return what there is on `gpus` now, of all that the ledger has where none is named."""
+        named = list(gpus)
+        target = self._target
+        found = limit_facts.of(target.entry, target.spec, named, self._driver, self._cgroups)
+        return [limit for limit in found if not named or limit.gpu in named]
+
+    def make(self, before: Limit, wanted: MemoryLimit | None, record: Record | None) -> None:
+        """Have the driver hold `wanted` and the ledger `record`, where they do not."""
+        if record is not None:
+            record.cgroups = self._cgroups
+        if before.trouble or not before.holds(wanted):
+            self._steps.append(HoldMemory(self._driver, before, wanted, self._cgroups))
+        if _document(record) != _document(before.record):
+            self._records[before.gpu] = record
+
+    def plan(self) -> Plan:
+        """Return the plan; a ledger that has it already is not told."""
+        plan = live.Plan()
+        if self._records:
+            records = self._records
+            change = _entering(records)
+            plan.operations.append(Note(self._target, change))
+        plan.operations += self._steps
+        return plan
+
+    def done(self, notes: list[str], *, is_dry: bool) -> Report:
+        """Carry the plan out, and return what was done."""
+        plan = self.plan()
+        report = Report(self._target, plan, is_dry=is_dry)
+        report.notes += notes
+        if self._records and not self._steps:
+            report.notes.append(_NOTED)
+        if not is_dry:
+            plan.execute(self._target.held)
+        return report
+
+
+def _entering(records: Records) -> Callable[[dict[str, object]], None]:
+    return lambda entry: memory_records.enter(entry, records)
+
+
+def _document(record: Record | None) -> dict[str, object] | None:
+    return None if record is None else record.document()

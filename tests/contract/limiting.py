@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers whose memory of a GPU is limited: how they are granted it, what the driver holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gpuhook.cdi.edits import merged
+from gpuhook.container import oci
+from gpuhook.grant.memory import MIB, MemoryLimit, mount_path
+from gpuhook.programs.cli.config import load
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product
+from tests.simulated import stub_limits
+
+LIMIT, REQUEST = VOCABULARY.memory_limit_env, VOCABULARY.memory_request_env
+
+
+def uuid(product: Product, index: int) -> str:
+    """Return the UUID of the GPU of this index."""
+    return str(product.gpu(index).uuid)
+
+
+def grant(
+    product: Product,
+    made: Bundle,
+    index: int,
+    hard: int,
+    soft: int,
+    *,
+    is_asked: bool = False,
+    source: str = "/dev/null",
+) -> Bundle:
+    """Mount what a device plugin grants of a GPU, MiB; or a tenant's mount of another source."""
+    limit = MemoryLimit(uuid(product, index), hard * MIB, soft * MIB, is_asked=is_asked)
+    made.mount(Path(source), mount_path(VOCABULARY.memory_prefix, limit), "ro", "rbind")
+    return made
+
+
+def given_by_engine(product: Product, made: Bundle, *names: str) -> Bundle:
+    """Apply the node's CDI spec to config.json as an engine does."""
+    document: Any = load(str(product.spec))
+    devices = {device["name"]: device["containerEdits"] for device in document["devices"]}
+    config = made.config()
+    oci.apply(config, merged([document["containerEdits"], *(devices[name] for name in names)]))
+    made.write(config)
+    return made
+
+
+def held(product: Product, pid: int) -> dict[str, tuple[int, int]]:
+    """Return what the driver holds the cgroup of a process to: hard and soft MiB by UUID."""
+    name = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").split("0::")[1].strip()
+    return {
+        one.uuid: (one.hard // MIB, one.soft // MIB)
+        for one in stub_limits.kept(product.node)
+        if one.path == f"/sys/fs/cgroup{name}"
+    }
+
+
+def entry(product: Product) -> dict[str, Any]:
+    """Return the ledger's newest entry."""
+    files = [product.state / "containers" / name for name in product.entries()]
+    return dict(
+        max(map(json.loads, (file.read_bytes() for file in files)), key=lambda e: e["since"])
+    )
+
+
+def hooks(made: Bundle) -> list[dict[str, Any]]:
+    """Return the createRuntime hooks of config.json."""
+    return list((made.config().get("hooks") or {}).get("createRuntime") or [])
+
+
+def variables(made: Bundle) -> dict[str, str]:
+    """Return the variables of config.json."""
+    return dict(one.split("=", 1) for one in made.config()["process"]["env"])

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time slices and compute modes through the device plugin as a process, with the driver's stubs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import PluginProcess, plugin
+from tests.kubelet.waiting import eventually
+from tests.simulated import time_slices
+from tests.simulated.node import SimulatedNode, make_node
+from tests.simulated.time_slices import TimeSlices
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
+
+GPU = "nvidia.com/gpu"
+PLAIN = """\
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 4
+"""
+SHORT = PLAIN + "      timeSlice: short\n"
+LONG = PLAIN + "      timeSlice: long\n"
+ALONE = PLAIN + "      computeMode: exclusive-process\n"
+
+
+@pytest.fixture
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(plugins_path) as running:
+        yield running
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return make_node(tmp_path / "node", "t4")
+
+
+@pytest.fixture
+def driver(node: SimulatedNode) -> TimeSlices:
+    return time_slices.install(node)
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, node: SimulatedNode, driver: TimeSlices, kubelet: Kubelet
+) -> Iterator[Callable[[str], PluginProcess]]:
+    """Return a function: configuration -> a running plugin on the node with this driver."""
+    assert driver.now() == ["default"]
+    with ExitStack() as stack:
+
+        def started(text: str) -> PluginProcess:
+            made = plugin(tmp_path / "plugin", node, kubelet, text)
+            return stack.enter_context(made)
+
+        yield started
+
+
+def _mode(node: SimulatedNode) -> int:
+    """Return the compute mode that was set last, 0 for none."""
+    gpu = node.node.gpus[0]
+    file = Path(node.nvml_library).with_name(f"nvml-stub.mode.{gpu.uuid}")
+    return int(file.read_text()) if file.exists() else 0
+
+
+def test_time_slice_is_set_at_the_start_and_put_back_at_the_end(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    running = run(SHORT)
+    kubelet.wait_for_devices(GPU, 4)
+    assert driver.now() == ["short"]
+    assert running.wait_for_log(reason="PolicySet")["event"].endswith("is short, it was default")
+    assert running.stop() == 0
+    assert driver.now() == ["default"]
+    assert not (running.state / "policies.json").exists()
+
+
+def test_reload_changes_the_time_slice_and_takes_it_back(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    running = run(SHORT)
+    kubelet.wait_for_devices(GPU, 4)
+    running.configure(LONG)
+    eventually(lambda: driver.now() == ["long"], "a long time slice")
+    running.configure(PLAIN)
+    eventually(lambda: driver.now() == ["default"], "the time slice of before")
+    asked = len(driver.calls())
+    assert running.stop() == 0
+    assert len(driver.calls()) == asked
+
+
+@pytest.mark.parametrize("text", [SHORT, ALONE])
+def test_next_plugin_puts_back_what_a_killed_one_left(
+    text: str,
+    run: Callable[[str], PluginProcess],
+    kubelet: Kubelet,
+    driver: TimeSlices,
+    node: SimulatedNode,
+) -> None:
+    running = run(text)
+    kubelet.wait_for_devices(GPU, 4)
+    assert (driver.now(), _mode(node)) == ((["short"], 0) if text is SHORT else (["default"], 3))
+    running.stop(signal.SIGKILL)
+    assert (running.state / "policies.json").exists()
+    running.configure(PLAIN)
+    running.start()
+    eventually(lambda: not (running.state / "policies.json").exists(), "the settings of before")
+    assert (driver.now(), _mode(node)) == (["default"], 0)
+
+
+def test_killed_plugin_that_comes_back_puts_back_the_first_value_at_its_end(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    driver.put(0, "medium")
+    running = run(LONG)
+    kubelet.wait_for_devices(GPU, 4)
+    running.stop(signal.SIGKILL)
+    running.start()
+    running.wait_for_log(event="offered", healthy=4)
+    eventually(lambda: len(driver.calls("--list")) > 1, "another look")
+    assert driver.now() == ["long"]
+    assert running.stop() == 0
+    assert driver.now() == ["medium"]
+
+
+def test_old_driver_is_told_and_the_resource_offered_all_the_same(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    driver.mood("old")
+    running = run(SHORT)
+    kubelet.wait_for_devices(GPU, 4)
+    told = running.wait_for_log(reason="PolicyNotSet")
+    assert told["code"] == "GH1261"
+    assert running.stop() == 0
+    assert driver.now() == ["default"]
+
+
+def test_plugin_that_nobody_asks_for_a_time_slice_runs_no_nvidia_smi(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    running = run(PLAIN)
+    kubelet.wait_for_devices(GPU, 4)
+    assert running.stop() == 0
+    assert driver.calls() == []
+
+
+def test_driver_that_hangs_does_not_hold_the_end_up(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
+) -> None:
+    running = run(SHORT)
+    kubelet.wait_for_devices(GPU, 4)
+    driver.mood("hanging")
+    assert running.stop() == 0
+    assert (running.state / "policies.json").exists()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An interposer that a configuration attaches to a shared GPU, at work in a real container."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuhook.kubernetes.allocation import context as contexts
+from gpuhook.kubernetes.allocation.allocate import allocate
+from gpuhook.kubernetes.allocation.context import Specs
+from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config.source import ConfigSource
+from gpuhook.kubernetes.offer import resources
+from tests.contract import compiled
+from tests.contract.bundles import Bundle
+from tests.contract.kubelet_side import hand
+from tests.contract.product import Product
+from tests.contract.runtimes import run
+from tests.contract.views import questions
+
+CONFIGURATION = """\
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {{name: nvidia.com/gpu, replicas: 4, interposer: between}}
+gpuhook:
+  interposers:
+  - name: between
+    containerEdits:
+      env:
+      - LD_PRELOAD=/opt/between/interposer.so
+      - INTERPOSED=libcuda.so.1
+      - INTERPOSER_LOG=/run/between/log
+      - INTERPOSER_SHARE={{index}} {{uuid}} 1/{{replicas}}
+      mounts:
+      - {{hostPath: {place}/interposer.so, containerPath: /opt/between/interposer.so}}
+      - {{hostPath: "{place}/{{uuid}}", containerPath: /run/between, options: [rw]}}
+"""
+
+
+def test_interposer_is_between_the_container_and_the_driver(
+    apart: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    uuid = str(apart.gpu(2).uuid)
+    place = tmp_path / "between"
+    (place / uuid).mkdir(parents=True)
+    shutil.copy(compiled.interposer(), place)
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIGURATION.format(place=place))
+    configuration = config_source.load(ConfigSource(file=str(file)), strict=True).configuration
+    (resource,) = resources.offered(apart.node.node, configuration).resources
+    context = contexts.context(configuration, apart.node.node, Specs())
+    given = allocate(resource, [f"{uuid}::1"], context)
+
+    asked = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]
+    bundle = bundle_of(root_of("debian"), ["/probe", *questions(runs=asked)])
+    hand(given, bundle)
+    view = run(bundle, [apart.runtime], env=apart.on("runc")).view
+    found = view.runs[0].found()
+    assert "error" in found["libcuda.so.1"]
+    assert "real" in found["libnvidia-ml.so.1"]
+    assert (place / uuid / "log").read_text() == f"2 {uuid} 1/4\n"
+    assert "ro" in view.mounts["/opt/between/interposer.so"].options
+    assert "rw" in view.mounts["/run/between"].options

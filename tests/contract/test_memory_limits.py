@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory limits that the driver holds for containers of real runtimes, from their start on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.grant.memory import MIB
+from tests.contract import bundles
+from tests.contract.bundles import Bundle
+from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
+from tests.contract.live import WAIT, eventually, started
+from tests.contract.product import Product, asks, product
+from tests.contract.runtimes import run
+from tests.contract.test_user_namespace import let_through, mapped
+from tests.simulated import build, driver_memory, stub_limits
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+Bundled = Callable[..., Bundle]
+Rooted = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give the installation on a node whose driver the tests of this module may spoil."""
+    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+
+
+@pytest.fixture
+def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
+    """Give that node with settings and state of the test's own, and a driver that works."""
+    yield node.apart(tmp_path / "apart")
+    for gpu in node.node.node.gpus:
+        stub_limits.mend(node.node, str(gpu.uuid))
+
+
+def set_policy(product: Product, policy: str) -> None:
+    """Set limits.onFailure."""
+    product.settings["limits"] = {"onFailure": policy}
+    product.configure()
+
+
+@ENGINES
+@pytest.mark.parametrize("has_namespace", [False, True])
+def test_a_grant_holds(
+    engine: str, has_namespace: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """What the plugin grants, the driver holds for the container's cgroup, and the ledger knows."""
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    if has_namespace:
+        config = made.config()
+        config["linux"]["namespaces"].append({"type": "cgroup"})
+        made.write(config)
+    with started(made, mine, engine, "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+        (record,) = entry(mine)["memory"]
+        (cgroup,) = record.pop("cgroups")
+        told = live.inside("/bin/sh", "-c", f"echo ${LIMIT} ${REQUEST}").stdout
+    assert record == {
+        "device": uuid(mine, 2),
+        "hard": 4096 * MIB,
+        "soft": 1024 * MIB,
+        "asked": False,
+        "by": "driver",
+        "trouble": "",
+    }
+    assert cgroup == "/sys/fs/cgroup" + made.config()["linux"]["cgroupsPath"]
+    assert told == "4096 1024\n"
+
+
+@pytest.mark.parametrize(
+    ("devices", "indexes"), [("all", range(8)), ("1", [1]), ("UUID,3", [0, 3]), ("PCI", [5])]
+)
+def test_variables_alone_limit_every_gpu(
+    devices: str, indexes: list[int], mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Outside of Kubernetes, whichever way GPUs were asked for."""
+    devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
+    made = bundle_of(root_of("debian"), WAIT, [*asks(devices), f"{LIMIT}=2048"])
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, index): (2048, 0) for index in indexes}
+        assert [one["asked"] for one in entry(mine)["memory"]] == [True] * len(indexes)
+
+
+def test_a_request_alone(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """Memory is guaranteed, and there is no end to what may be had beside."""
+    made = bundle_of(root_of("debian"), WAIT, [*asks("1"), f"{REQUEST}=2048"])
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 1): (stub_limits.NO_LIMIT // MIB, 2048)}
+    assert LIMIT not in variables(made)
+
+
+@pytest.mark.parametrize(
+    ("env", "hard", "soft"),
+    [
+        ([f"{LIMIT}=2048", f"{REQUEST}=4096"], 2048, 2048),
+        ([f"{LIMIT}=99999", f"{REQUEST}=4096"], 8192, 4096),
+        ([f"{LIMIT}=8192", f"{REQUEST}=8000"], 8192, 4096),
+        ([f"{LIMIT}=", f"{REQUEST}=100"], 8192, 100),
+    ],
+    ids=["narrowed", "widened", "more-guaranteed", "less-guaranteed"],
+)
+def test_variables_narrow_and_never_widen(
+    env: list[str], hard: int, soft: int, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Whatever a tenant sets, the grant is the most; the container reads what holds."""
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, [*asks("2"), *env]), 2, 8192, 4096)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (hard, soft)}
+    assert variables(made)[LIMIT] == str(hard)
+    assert variables(made)[REQUEST] == str(soft)
+
+
+def test_no_grant(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A mount of something else than /dev/null grants nothing, nor one of a GPU not given."""
+    made = bundle_of(root_of("debian"), WAIT, asks("2"))
+    grant(mine, made, 2, 8192, 4096, source="/dev/zero")
+    grant(mine, made, 3, 8192, 4096)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {}
+        assert "memory" not in entry(mine)
+    assert hooks(made) == []
+
+
+def test_a_wide_mount_of_a_tenant_beside_the_grant(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """One that could mount /dev/null gets no more by it than was granted."""
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 1024, 1024)
+    grant(mine, made, 2, 80000, 80000)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+
+
+def test_of_two_gpus_one(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """Variables stand for all GPUs of a container: of one among several they say nothing."""
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("1,2")), 2, 1024, 512)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+    assert not {LIMIT, REQUEST} & variables(made).keys()
+
+
+@ENGINES
+def test_one_takes_everything_and_fails_alone(
+    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
+    """Two containers on one GPU: the greedy one ends at its share, the other has its own."""
+    root = root_of("debian")
+    with driver_memory.serving(tmp_path, mine.node) as driver:
+        containers = []
+        for words in (["all", "alloc", "1"], ["alloc", "30000", "hold"]):
+            args = ["/run/gpu-probe", "/run/gpu.sock", uuid(mine, 2), *words]
+            made = grant(mine, bundle_of(root, args, asks("2")), 2, 40000, 40000)
+            made.mount(driver.probe, "/run/gpu-probe", "ro", "rbind")
+            made.mount(driver.socket, "/run/gpu.sock", "rw", "rbind")
+            containers.append(made)
+        greedy = run(containers[0], [mine.runtime], engine, "v2", mine.on(engine))
+        assert greedy.stdout == "got 40000 MiB\nout of memory\n"
+        assert greedy.rc == 1
+        with started(containers[1], mine, engine, "v2", mine.runtime) as live:
+            eventually(lambda: live.container.output == "ok\nholding\n")
+            assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
+            again = run(containers[0], [mine.runtime], engine, "v2", mine.on(engine))
+            assert again.stdout == "got 40000 MiB\nout of memory\n"
+            assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
+
+
+def test_a_restart(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """The same bundle again: one hook, the limit on the new cgroup; it goes with the grant."""
+    env = [*asks("2"), f"{LIMIT}=2000", f"{REQUEST}=4096"]
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, env), 2, 8192, 4096)
+    for _ in range(2):
+        with started(made, mine, "runc", "v2", mine.runtime) as live:
+            assert held(mine, live.pid) == {uuid(mine, 2): (2000, 2000)}
+            cgroup = Path(entry(mine)["memory"][0]["cgroups"][0])
+            inside = [*live.container.around.prefix, "test", "-d", str(cgroup)]
+            assert subprocess.run(inside, check=False).returncode == 0
+        assert len(hooks(made)) == 1
+        assert subprocess.run(inside, check=False).returncode == 1, "the limit went with it"
+    config = made.config()
+    config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
+    config["process"]["env"] = [e for e in config["process"]["env"] if "MEMORY" not in e]
+    config["linux"]["cgroupsPath"] += "-again"
+    made.write(config)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {}
+        assert "memory" not in entry(mine)
+    assert hooks(made) == []
+
+
+def test_what_was_is_put_back(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A second create reads the variables that the engine wrote, not those of the first."""
+    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=9000"])
+    grant(mine, made, 2, 4096, 4096)
+    with started(made, mine, "runc", "v2", mine.runtime):
+        assert variables(made)[LIMIT] == "4096"
+    config = made.config()
+    config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
+    made.write(config)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (9000, 0)}
+    assert variables(made)[LIMIT] == "9000"
+    assert REQUEST not in variables(made)
+
+
+FAILURES: dict[str, tuple[str, Callable[[Product, str], None]]] = {
+    "permission": (
+        "GH1251",
+        lambda product, gpu: stub_limits.fail_setting(product.node, gpu, stub_limits.NO_PERMISSION),
+    ),
+    "too-old-a-driver": (
+        "GH1250",
+        lambda product, gpu: stub_limits.fail_setting(
+            product.node, gpu, stub_limits.FUNCTION_NOT_FOUND
+        ),
+    ),
+    "other-values": (
+        "GH1252",
+        lambda product, gpu: stub_limits.read_back(product.node, gpu, 1 << 30, 0),
+    ),
+    "no-reading": (
+        "GH1254",
+        lambda product, gpu: stub_limits.fail_reading(product.node, gpu, stub_limits.UNKNOWN),
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize(
+    ("policy", "is_asked", "is_refused"),
+    [
+        ("auto", True, True),
+        ("auto", False, False),
+        ("refuse", False, True),
+        ("start", True, False),
+    ],
+)
+def test_failures(
+    failure: str,
+    policy: str,
+    is_asked: bool,
+    is_refused: bool,
+    mine: Product,
+    root_of: Rooted,
+    bundle_of: Bundled,
+) -> None:
+    """A driver that does not do it: the policy decides, and the reason is told either way."""
+    code, spoil = FAILURES[failure]
+    spoil(mine, uuid(mine, 2))
+    set_policy(mine, policy)
+    made = bundle_of(root_of("debian"), ["/bin/sh", "-c", "echo runs"], asks("2"))
+    grant(mine, made, 2, 4096, 4096, is_asked=is_asked)
+    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    assert result.stdout == ("" if is_refused else "runs\n")
+    assert (result.rc != 0) is is_refused
+    log = (mine.state / "hook.log").read_text(encoding="utf-8")
+    assert code in log
+    assert ("GH1647" in log) is not is_refused
+    if is_refused:
+        assert code in result.stderr
+
+
+def test_a_limit_that_does_not_hold_is_in_the_ledger(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """The guard and `gpuhook ps` read there that the driver does not hold it, and why."""
+    stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2,3")), 2, 4096, 4096)
+    grant(mine, made, 3, 4096, 4096)
+    with started(made, mine, "crun", "v2", mine.runtime):
+        told = {one["device"]: one for one in entry(mine)["memory"]}
+    bad, good = told[uuid(mine, 2)], told[uuid(mine, 3)]
+    assert (bad["by"], good["by"]) == ("", "driver")
+    assert bad["trouble"].startswith("GH1251: ")
+    assert "cgroups" not in bad
+
+
+def test_an_old_driver(node8: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path) -> None:
+    """A library without the calls, as it is before CUDA 13.4."""
+    old = product(tmp_path / "old", "t4", node8.bindir)
+    stub = Path(old.node.nvml_library)
+    stub.unlink()
+    stub.write_bytes(build.nvml_stub(without="MEMORY_LIMITS").read_bytes())
+    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("0"), f"{LIMIT}=1024"])
+    result = run(made, [old.runtime], "runc", "v2", old.on("runc"))
+    assert result.rc != 0
+    assert "GH1250" in result.stderr
+
+
+@ENGINES
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_cgroup_v1(
+    engine: str, is_asked: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A node whose cgroups are v1: refused where the pod asked, else started without a hook."""
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        pytest.skip("this machine has cgroup v2")
+    made = bundle_of(root_of("debian"), ["/bin/sh", "-c", "echo runs"], asks("2"))
+    grant(mine, made, 2, 4096, 4096, is_asked=is_asked)
+    result = run(made, [mine.runtime], engine, "host", mine.on(engine))
+    assert result.stdout == ("" if is_asked else "runs\n")
+    if is_asked:
+        assert "GH1312" in result.log
+        assert "systemd.unified_cgroup_hierarchy=1" in result.stderr
+    else:
+        assert hooks(made) == []
+        assert "GH1647" in result.stderr
+        assert "GH1312" in result.stderr or "cgroup v1" in result.stderr
+
+
+def test_a_shared_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """Two containers in one cgroup: a limit of the second would be the first one's, too."""
+    first = bundle_of(root_of("debian"), WAIT, asks("1"))
+    second = bundle_of(first.root, ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
+    config = second.config()
+    config["linux"]["cgroupsPath"] = first.config()["linux"]["cgroupsPath"]
+    second.write(config)
+    with started(first, mine, "runc", "v2", mine.runtime) as live:
+        result = run(second, [mine.runtime], "runc", "v2", mine.on("runc"))
+        assert result.rc != 0
+        assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
+        assert held(mine, live.pid) == {}
+
+
+def test_no_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A container that its engine leaves in the engine's own cgroup."""
+    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
+    command = [mine.runtime, "--cgroup-manager=disabled"]
+    result = run(made, command, "crun", "v2", mine.on("crun"))
+    assert result.rc != 0
+    assert "GH1313" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+@ENGINES
+def test_a_user_namespace(engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """The wrapper's hook is outside of it, and the host's root."""
+    let_through(Path(mine.node.driver_root) / "any")
+    made = mapped(bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"]))
+    with started(made, mine, engine, "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
+
+
+def test_a_privileged_container(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """It has every GPU that its engine gives it, and the limit of each, in host namespaces."""
+    env = [*asks("2"), f"{LIMIT}=1024"]
+    namespaces = [{"type": name} for name in ("ipc", "uts", "mount")]
+    linux = {"namespaces": namespaces, "maskedPaths": None, "readonlyPaths": None}
+    made = bundle_of(root_of("debian"), WAIT, env, linux=linux)
+    config = made.config()
+    config["linux"]["devices"] = [
+        bundles.device(mine.device(index), 195, int(str(mine.gpu(index).minor))) for index in (3, 4)
+    ]
+    config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    made.write(config)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, index): (1024, 0) for index in (2, 3, 4)}
+
+
+def test_hints(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """Frameworks named by the node and by the container learn of the share, but for what is set."""
+    mine.settings["limits"] = {"hints": ["cupy", "tensorflow"]}
+    mine.configure()
+    env = [*asks("2"), f"{LIMIT}=4096", "GPUHOOK_MEMORY_HINTS=jax", "CUPY_GPU_MEMORY_LIMIT=1"]
+    made = bundle_of(root_of("debian"), WAIT, env)
+    with started(made, mine, "runc", "v2", mine.runtime):
+        told = variables(made)
+    assert told["CUPY_GPU_MEMORY_LIMIT"] == "1"
+    assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert 0 < float(told["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
+
+
+def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A GPU whose UUID nobody knows: what was asked for is not left out silently."""
+    mine.generate("--device-name-strategy", "index")
+    (mine.state / "node.json").unlink()
+    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
+    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    assert result.rc != 0
+    assert "GH1024" in result.stderr
+    set_policy(mine, "start")
+    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    assert result.rc == 0
+    assert "GH1024" in result.stderr
+
+
+def test_variables_that_say_nothing(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """Nonsense stops a container that was given a GPU, and no other."""
+    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=4Gi"])
+    assert "GH1022" in run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stderr
+    made = bundle_of(made.root, ["/bin/true"], [*asks("void"), f"{LIMIT}=4Gi"])
+    raw = made.file.read_bytes()
+    assert run(made, [mine.runtime], "runc", "v2", mine.on("runc")).rc == 0
+    assert made.file.read_bytes() == raw
+
+
+def test_the_hooks_variables_are_its_own(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Nothing of the image reaches the hook, which runs on the host as root."""
+    env = [*asks("2"), f"{LIMIT}=1024", "LD_PRELOAD=/evil.so", "PYTHONPATH=/evil"]
+    made = bundle_of(root_of("debian"), WAIT, env)
+    with started(made, mine, "runc", "v2", mine.runtime):
+        (hook,) = hooks(made)
+    assert sorted(entry.partition("=")[0] for entry in hook["env"]) == [
+        "GPUHOOK_HOOK",
+        "GPUHOOK_STATE_DIR",
+        "PATH",
+    ]
+    assert hook["timeout"] > 20
+    assert json.dumps(hook).count("/evil") == 0

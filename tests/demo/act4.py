@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Act 4: two pods share a GPU's memory; one asks for everything, and fails or ends alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from tests.contract import kubelet_side, roots
+from tests.contract.bundles import CGROUP as CGROUPS
+from tests.contract.bundles import bundle
+from tests.contract.live import Live
+from tests.contract.product import Product
+from tests.contract.runtimes import lifecycle, settled
+from tests.demo.act2 import GPU, Rows, soon
+from tests.demo.page import Page
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.pod_resources import PodResources, pod
+from tests.kubelet.process import PluginProcess, plugin
+from tests.kubelet.waiting import eventually
+from tests.simulated import driver_memory
+from tests.simulated.driver_memory import DriverMemory
+from tests.simulated.node import make_node
+
+ENGINE, CGROUP = "runc", "v2"
+NAME = "main"  # of the containers
+SHARE = 3776  # MiB: a T4 has 15360, less a reserve of 256, for four
+KEPT = 3000  # what the pod that keeps its share allocates of it
+CONFIG = """\
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, replicas: 4, memory: fair}
+gpuhook:
+  guard: {action: kill, grace: 1s, killAfter: 1s, shortestInterval: 200ms, longestInterval: 1s}
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a cluster whose GPU has memory that programs can allocate."""
+
+    product: Product
+    kubelet: Kubelet
+    holders: PodResources
+    memory: DriverMemory
+    place: Path
+
+    @property
+    def uuid(self) -> str:
+        """Return the UUID of its GPU."""
+        return str(self.product.gpu(0).uuid)
+
+
+def play(page: Page, product: Product, place: Path) -> bool:
+    """Play the act; returns whether everything that it promises was seen."""
+    page.heading("Act 4: a share of memory that holds")
+    page.say(
+        "Four replicas of a T4, and a line more in the ConfigMap: memory: fair. The memory is a"
+        " simulated\ndriver's, which knows processes by their cgroups as NVIDIA's does; the"
+        " containers are real.\n"
+    )
+    page.output(CONFIG)
+    with set_up(product, place / "new", is_new=True) as node:
+        held = bounded(page, node)
+    page.heading("Act 4, second scene: an older driver")
+    page.say(
+        "NVML has no call for limits before CUDA 13.4. There the plugin watches, and ends who stays"
+        " above\nits share for longer than a second.\n"
+    )
+    with set_up(product, place / "old", is_new=False) as node:
+        return watched(page, node) and held
+
+
+@contextmanager
+def set_up(product: Product, place: Path, *, is_new: bool) -> Iterator[Node]:
+    """Give a node with a driver that holds limits, or with one from before those."""
+    place.mkdir(parents=True)
+    simulated = make_node(place / "node", "t4", memory_limits=is_new)
+    settings = {"limits": {"onFailure": "start"}}
+    made = replace(product, place=place / "product", node=simulated, settings=settings)
+    made.specs.mkdir(parents=True)
+    made.configure()
+    made.generate()
+    (place / "pod-resources").mkdir()
+    with (
+        Kubelet(place / "device-plugins") as kubelet,
+        PodResources(place / "pod-resources/kubelet.sock") as holders,
+        driver_memory.serving(place, simulated) as memory,
+    ):
+        yield Node(made, kubelet, holders, memory, place)
+
+
+@contextmanager
+def offering(node: Node) -> Iterator[PluginProcess]:
+    """Run the plugin where the node's cgroups are those of version 2."""
+    env = {
+        "NVIDIA_DRIVER_ROOT": node.product.node.driver_root,
+        "POD_RESOURCES_SOCKET": str(node.holders.socket),
+        "GPUHOOK_STATE_DIR": str(node.product.state),
+    }
+    prefix = settled(ENGINE, CGROUP).prefix
+    place, simulated = node.place / "plugin", node.product.node
+    with plugin(place, simulated, node.kubelet, CONFIG, env=env, prefix=prefix) as running:
+        node.kubelet.wait_for_devices(GPU, 4)
+        yield running
+
+
+@contextmanager
+def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
+    """Run a pod with a replica, which does `words` to the GPU's memory."""
+    root = roots.copy("debian", node.place / name / "root")
+    given = node.kubelet.allocate(GPU, 1)
+    told = {
+        "io.kubernetes.cri.sandbox-name": name,
+        "io.kubernetes.cri.sandbox-namespace": "demo",
+        "io.kubernetes.cri.container-name": NAME,
+    }
+    identity = sha256(name.encode()).hexdigest()  # and its cgroup's name, as with every engine
+    made = bundle(
+        node.place / name / "bundle",
+        root,
+        ["/gpu-probe", "/gpu.sock", node.uuid, *words],
+        annotations=told,
+        linux={"cgroupsPath": f"/{CGROUPS}/{identity}"},
+    )
+    made.mount(node.memory.probe, "/gpu-probe")
+    made.mount(node.memory.socket, "/gpu.sock")
+    kubelet_side.hand(kubelet_side.read(given.response), made)
+    node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
+    runtime, env = [node.product.runtime], node.product.on(ENGINE)
+    with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:
+        created = container.create()
+        assert created.rc == 0, created
+        assert container.call("start").rc == 0
+        yield Live(container, made, node.product)
+
+
+def says(live: Live, text: str) -> bool:
+    """Return whether a container comes to say `text`."""
+    return soon(lambda: eventually(lambda: text in live.container.output.splitlines()))
+
+
+def command(page: Page, live: Live, *words: str) -> str:
+    """Run a command of gpuhook on the node, show it and what it says, and return that."""
+    whole = [*live.container.around.prefix, str(live.product.bindir / "gpuhook"), *words]
+    done = subprocess.run(whole, capture_output=True, text=True, env=live.env, check=False)
+    page.command(f"gpuhook {' '.join(words)}")
+    page.output(done.stdout + done.stderr)
+    return done.stdout
+
+
+def isolation(page: Page, running: PluginProcess) -> str:
+    """Show what the plugin's log says of the resource; returns who bounds memory, as it says."""
+    soon(lambda: running.wait_for_log(event="sharing"))
+    line = next((one for one in running.log() if one.get("event") == "sharing"), {})
+    page.command("kubectl logs daemonset/gpuhook-device-plugin")
+    answers = ("memory", "compute", "stability", "crash")
+    page.output("\n".join(f"{name}: {line.get(name, 'nothing')}" for name in answers))
+    return str(line.get("memory", ""))
+
+
+def bounded(page: Page, node: Node) -> bool:
+    """One asks for everything and fails alone; the other has its share."""
+    with ExitStack() as stack:
+        running = stack.enter_context(offering(node))
+        by_driver = isolation(page, running).startswith("bounded by the driver")
+        page.command("kubectl apply -f pods.yaml     # keeper and greedy: one GPU each")
+        keeper = stack.enter_context(
+            placed(node, "keeper", "alloc", "1000", "pause", "alloc", str(KEPT - 1000), "hold")
+        )
+        greedy = stack.enter_context(placed(node, "greedy", "all", "hold"))
+        failed = says(greedy, f"got {SHARE} MiB") and says(greedy, "holding")
+        page.command("kubectl logs greedy            # asks for all memory that there is")
+        page.output(greedy.container.output)
+        keeper.container.call("kill", "USR1")
+        kept = says(keeper, "holding") and keeper.container.output.split() == [
+            "ok", "ok", "holding",
+        ]  # fmt: skip
+        page.command(
+            f"kubectl logs keeper            # has 1000 MiB, and asks for {KEPT - 1000} more"
+        )
+        page.output(keeper.container.output)
+        command(page, keeper, "ps")
+        shown = command(page, keeper, "limits", "show")
+        rows: Rows = [
+            ("the plugin says that the driver bounds memory", by_driver),
+            ("who asks for everything gets its share, and no more", failed),
+            ("the other's share is there when it asks for it", kept),
+            ("gpuhook limits show tells the limit as the driver has it", f"{SHARE}Mi" in shown),
+        ]
+    return page.promises(rows)
+
+
+def watched(page: Page, node: Node) -> bool:
+    """Where the driver holds nothing, the process that is above ends, and no other."""
+    with ExitStack() as stack:
+        running = stack.enter_context(offering(node))
+        by_guard = isolation(page, running).startswith("watched by the device plugin")
+        keeper = stack.enter_context(placed(node, "keeper", "alloc", str(KEPT), "hold"))
+        says(keeper, "holding")
+        greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))
+        above = says(greedy, "holding")
+        page.command("kubectl logs greedy            # 9000 MiB, and nothing refuses them")
+        page.output(greedy.container.output)
+        command(page, keeper, "ps")
+        page.say("  A second later:\n")
+        ended = soon(lambda: node.memory.until(lambda held: list(held.values()) == [KEPT << 20]))
+        status = json.loads(keeper.container.call("state").stdout)["status"]
+        page.command("kubectl logs daemonset/gpuhook-device-plugin")
+        soon(lambda: eventually(lambda: len(of_the_guard(running)) >= 2))
+        page.output("\n".join(of_the_guard(running)))
+        counted = soon(
+            lambda: eventually(lambda: "gpuhook_guard_actions_total{" in running.metrics())
+        )
+        rows: Rows = [
+            ("the plugin says that it watches", by_guard),
+            ("nothing refuses what is above the share", above),
+            ("the process that is above was ended", ended),
+            ("its neighbour goes on, with all that it had", status == "running"),
+            ("gpuhook_guard_actions_total has counted it", counted),
+        ]
+    return page.promises(rows)
+
+
+def of_the_guard(running: PluginProcess) -> list[str]:
+    """Return the lines of the plugin's log about pods above their share."""
+    return [str(line["event"]) for line in running.log() if "greedy" in str(line.get("event"))]

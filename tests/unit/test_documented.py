@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every YAML that README and docs show is what it is said to be: it is read without a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuhook import settings
+from gpuhook.fault_texts import is_known
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
+from gpuhook.kubernetes.config.reader import read
+from gpuhook.programs.cli import config
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")
+BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"GH\d{4}")
+SECTIONS = {section for section, _ in settings.KEYS}
+NVIDIA = re.compile(r"nvidia\.com/[a-z0-9.-]+")
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Yield page and text of each YAML block; the first lines tell them apart."""
+    for page in PAGES:
+        for text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+            yield page, text
+
+
+EXAMPLES = list(blocks())
+
+
+@pytest.mark.parametrize(("page", "text"), EXAMPLES)
+def test_an_example_is_taken(page: str, text: str, tmp_path: Path) -> None:
+    """A configuration has no finding, a settings file is valid, a pod asks for whole numbers."""
+    (found,) = yaml.safe_load_all(text)
+    if "apiVersion" in found:
+        check_object(found)
+    elif found.keys() <= SECTIONS:
+        path = tmp_path / "config.yaml"
+        path.write_text(text, encoding="utf-8")
+        assert check_settings(path)
+    else:
+        assert found.keys() <= {"version", "flags", "resources", "sharing", "imex", "gpuhook"}
+        assert read(text.encode(), page).findings == ()
+
+
+def check_object(found: dict[str, Any]) -> None:
+    """Fail unless an object of Kubernetes is a RuntimeClass, or a pod that asks for GPUs."""
+    if found["kind"] == "RuntimeClass":
+        assert found["handler"] == "nvidia"
+        return
+    assert found["kind"] == "Pod"
+    for container in found["spec"]["containers"]:
+        limits = container["resources"]["limits"]
+        assert limits
+        assert all(NVIDIA.fullmatch(name) and type(n) is int for name, n in limits.items())
+
+
+def check_settings(path: Path) -> bool:
+    """Return whether `gpuhook config validate` would take the file."""
+    return not (config.problem(str(path)) or config.unknown_keys(config.load(str(path))))
+
+
+def test_all_ways_are_shown() -> None:
+    """The page on sharing has a configuration of each way, and a limit of each kind."""
+    shown = [read(text.encode(), page).configuration for page, text in EXAMPLES if "docs/s" in page]
+    sharing = [one.sharing for one in shown if one is not None]
+    assert {one.strategy for one in sharing} >= {"time-slicing", "mps", MEMORY_UNITS}
+    entries = [entry for one in sharing for entry in one.resources]
+    assert {type(entry.memory) for entry in entries} == {str, int, type(None)}
+    assert any(entry.oversubscribe for entry in entries)
+    assert any(entry.replica_memory for entry in entries)
+    assert all(any(getattr(e, name) for e in entries) for name in ("hints", "interposer"))
+    assert any(entry.time_slice for entry in entries)
+
+
+def test_codes_are_those_of_faults() -> None:
+    """A code that a page explains is one that gpuhook says; GH1404 is the launcher's own."""
+    said = {code for page in PAGES for code in CODE.findall((ROOT / page).read_text("utf-8"))}
+    assert len(said) > 50
+    assert {code for code in said if not is_known(code)} <= {"GH1404"}
+
+
+def test_links_lead_somewhere() -> None:
+    """A link to a heading or a file of this project has one there."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in target:
+                continue
+            path, _, heading = target.partition("#")
+            aimed = (ROOT / page).parent / path if path else ROOT / page
+            assert aimed.exists(), (page, target)
+            if heading:
+                assert heading in headings(aimed.read_text(encoding="utf-8")), (page, target)
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors that a renderer makes of headings."""
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in outside.splitlines() if line.startswith("#")]
+    words = [re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()) for line in lines]
+    return {line.replace(" ", "-") for line in words}
+
+
+def test_an_example_that_is_wrong_is_found(tmp_path: Path) -> None:
+    """A key that there is not is a finding of a configuration, and no setting."""
+    assert read(b"version: v1\nsharing: {timeslicing: {}}\n", "x").findings
+    path = tmp_path / "config.yaml"
+    path.write_text("limit: {onFailure: auto}\n", encoding="utf-8")
+    assert not check_settings(path)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the plugin may say that the driver holds limits: the call, and cgroups of version 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kernel import cgroup
+from gpuhook.kubernetes import driver_limits
+from gpuhook.vendors.nvidia import memory_limits
+
+V2 = b"30 23 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
+V1 = b"31 23 0:27 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "version"), [(V2, "v2"), (V1, "v1"), (V1 + V2, "v2"), (b"", None)]
+)
+def test_the_version_of_the_hierarchy(mounts: bytes, version: str | None) -> None:
+    """What is mounted at /sys/fs/cgroup tells, or where devices are decided on."""
+    assert cgroup.hierarchy(mounts) == version
+
+
+@pytest.mark.parametrize(
+    ("version", "has_call", "held"),
+    [("v2", True, True), ("v2", False, False), ("v1", True, False), (None, True, False)],
+)
+def test_both_are_needed(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, has_call: bool, held: bool
+) -> None:
+    """A driver that is too old, or cgroups of version 1, hold nobody to anything."""
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: version)
+    monkeypatch.setattr(memory_limits, "supported", lambda library: has_call)
+    assert driver_limits.held("/lib/libnvidia-ml.so.1") is held
+
+
+def test_without_a_driver() -> None:
+    """There is nobody to hold anything."""
+    assert driver_limits.held(None) is False
+
+
+def test_a_library_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A driver that is being replaced holds nobody, and keeps nothing else from being offered."""
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
+    assert driver_limits.held(str(tmp_path / "libnvidia-ml.so.1")) is False

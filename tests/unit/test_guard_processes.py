@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes as the guard sees them in /proc, and signals that reach the one that is meant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container import ledger
+from gpuhook.errors import GpuhookError
+from gpuhook.grant.memory import MemoryLimit, mount_path
+from gpuhook.kubernetes.guard import acting
+from gpuhook.kubernetes.guard.judgement import TERM, Order, User
+from gpuhook.kubernetes.guard.looking import Target
+from gpuhook.kubernetes.guard.processes import About, Processes
+from gpuhook.kubernetes.guard.shares import Share
+from gpuhook.kubernetes.metrics import cgroup_names
+from gpuhook.kubernetes.metrics.cgroup_names import Membership
+from gpuhook.vendors.nvidia.usage import ProcessUse
+from gpuhook.vendors.nvidia.words import VOCABULARY
+
+A, B = "a" * 64, "b" * 64
+GIB = 1 << 30
+TROUBLE = """
+from gpuhook.kubernetes.guard.processes import Processes
+trouble = Processes().trouble()
+print(trouble.code if trouble else "none")
+"""
+IN_FIRST = os.stat("/proc/self/ns/pid").st_ino == 0xEFFFFFFC
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_outermost_name_is_that_of_the_container_itself() -> None:
+    """A container may call a cgroup below its own as it likes."""
+    inside = Membership(("kubepods", "pod1", A, B, "web"), in_pod=True)
+    assert inside.outermost(()) == A
+    assert inside.outermost({B, "web"}) == A
+    assert Membership(("user.slice", "web", A)).outermost({"web"}) == "web"
+    assert Membership(("system.slice", "sshd.service")).outermost({"web"}) is None
+
+
+def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
+    started = ledger.start_time(sleeper.pid)
+    assert started is not None
+    expected = About(started, cgroup_names.of_pid(sleeper.pid))
+    assert Processes().about(sleeper.pid) == expected
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert Processes().about(sleeper.pid) is None  # a zombie uses no GPU
+    assert Processes().about(2**22 + 1) is None
+
+
+def mountinfo(*mounts: tuple[str, str]) -> str:
+    return "".join(
+        f"{number} 1 0:6 {root} {target} rw,nosuid - devtmpfs devtmpfs rw\n"
+        for number, (root, target) in enumerate(mounts, 50)
+    )
+
+
+def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
+    """Also where an image's /var/run is a link to /run; of two of a device the smaller counts."""
+    (tmp_path / "7").mkdir()
+    paths = [
+        mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", hard * GIB, GIB))
+        for hard in (4, 3, 1)
+    ]
+    second = mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-2", 2 * GIB))
+    mounts = (
+        ("/null", paths[0]),
+        ("/null", paths[1].replace("/var/run", "/run")),
+        ("/some/file", paths[2]),
+        ("/null", second),
+        ("/null", "/proc/kcore"),
+    )
+    (tmp_path / "7/mountinfo").write_text(mountinfo(*mounts))
+    assert Processes(str(tmp_path)).grants(7) == {"GPU-1": 3 * GIB, "GPU-2": 2 * GIB}
+    assert Processes(str(tmp_path)).grants(8) == {}
+    assert Processes().grants(os.getpid()) == {}
+
+
+def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -> None:
+    assert not Processes().send(sleeper.pid, TERM, lambda: False)
+    assert sleeper.poll() is None
+    assert Processes().send(sleeper.pid, TERM, lambda: True)
+    assert sleeper.wait() == -signal.SIGTERM
+    assert not Processes().send(sleeper.pid, TERM, lambda: True)
+
+
+def test_a_process_that_ends_meanwhile_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
+    """Its descriptor is nobody else's, whoever has the pid by then."""
+
+    def is_still() -> bool:
+        sleeper.kill()
+        sleeper.wait()
+        return True
+
+    assert not Processes().send(sleeper.pid, TERM, is_still)
+
+
+def test_a_signal_that_may_not_be_sent_is_a_fault(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    with pytest.raises(GpuhookError, match="Operation not permitted") as caught:
+        Processes().send(sleeper.pid, TERM, lambda: True)
+    assert caught.value.code == "GH1886"
+
+
+class Driver:
+    """A driver that lists these processes."""
+
+    opened = nullcontext
+
+    def __init__(self, *uses: tuple[int, int | None]) -> None:
+        self.uses = tuple(ProcessUse(pid, used, None, None, "compute") for pid, used in uses)
+
+    def processes(self, _uuid: str) -> tuple[ProcessUse, ...]:
+        return self.uses
+
+
+class InContainers(Processes):
+    """The processes here, as if they were in these containers."""
+
+    def __init__(self, **containers: int) -> None:
+        super().__init__()
+        self.containers = {pid: identity for identity, pid in containers.items()}
+
+    def about(self, pid: int) -> About | None:
+        found = super().about(pid)
+        identity = self.containers.get(pid)
+        return found and About(found.started, Membership((identity,) if identity else ()))
+
+
+def carried_out(
+    pid: int, driver: Driver, container: str = "web", *, started: int | None = None, **more: int
+) -> bool:
+    began = started if started is not None else ledger.start_time(pid) or 0
+    share = Share("web", ("", "", "web"), "GPU-1", GIB)
+    order = Order(share, User(pid, began, container, GIB), TERM)
+    kernel = InContainers(**more)
+    target = Target("GPU-1", "GPU-1")
+    return acting.carried_out(
+        order, driver, kernel, target, known={"web", "job"}, is_wanted=lambda: True
+    )
+
+
+def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:
+    """Nobody gets a signal who is another, elsewhere, of the host, or off the device by now."""
+    pid = sleeper.pid
+    uses = Driver((pid, GIB))
+    assert not carried_out(pid, uses, started=1, web=pid)
+    assert not carried_out(pid, uses, job=pid)
+    assert not carried_out(pid, uses)
+    assert not carried_out(pid, uses, container="job", web=pid)
+    assert not carried_out(pid, Driver((pid + 1, GIB)), web=pid)
+    assert not carried_out(pid, Driver((pid, None)), web=pid)
+    assert not carried_out(1, Driver((1, GIB)), web=1)
+    own, parent = os.getpid(), os.getppid()
+    assert not carried_out(own, Driver((own, GIB)), web=own)
+    assert not carried_out(parent, Driver((parent, GIB)), web=parent)
+    assert sleeper.poll() is None
+    assert carried_out(pid, uses, web=pid)
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not IN_FIRST, reason="these tests run in a pid namespace of their own")
+def test_pids_of_the_host_are_there_to_be_seen() -> None:
+    assert Processes().trouble() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_pid_namespace_of_ones_own_is_blind() -> None:
+    """With its own /proc, and with that of the host."""
+    for options in (["--mount-proc"], []):
+        command = ["unshare", "--pid", "--fork", *options, sys.executable, "-c", TROUBLE]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert done.stdout.strip() == "GH1885"
+    assert (Processes("/nowhere").trouble() or GpuhookError("", "", "")).code == "GH1885"

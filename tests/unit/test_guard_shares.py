@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whom the guard watches, what it sees of them, and what it keeps on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.container import ledger
+from gpuhook.grant.memory import NO_LIMIT
+from gpuhook.kubernetes.guard import looking, marks, recorded, shares
+from gpuhook.kubernetes.guard.judgement import END, TERM, Mark, Sent
+from gpuhook.kubernetes.guard.looking import Target
+from gpuhook.kubernetes.guard.recorded import Recorded
+from gpuhook.kubernetes.guard.shares import Held, Holding, LimitedUnit, Share
+from gpuhook.kubernetes.metrics.holders import Holder, Holdings
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
+from gpuhook.vendors.nvidia.usage import ProcessUse
+
+GIB = 1 << 30
+GPU, OTHER = "GPU-1", "GPU-2"
+NAME = "nvidia.com/gpu"
+A, B = "a" * 64, "b" * 64
+WEB, JOB = ("default", "web", "main"), ("default", "job", "main")
+UNITS = {f"{GPU}::{n}": LimitedUnit(GPU, 4 * GIB, NAME) for n in range(4)}
+
+
+def held(*units: tuple[str, tuple[str, str, str]]) -> Holdings:
+    return Holdings({unit: Holder(*names) for unit, names in units})
+
+
+def test_units_with_a_limit_but_for_those_of_mps() -> None:
+    device = Device(GPU, "0", GPU, 0, (), ())
+    free = Device(OTHER, "1", OTHER, 1, (), ())
+    units = (Unit(f"{GPU}::0", device, 0), Unit(OTHER, free))
+    memory = {GPU: UnitMemory(4 * GIB, 4 * GIB)}
+    found = shares.limited_units([Resource(NAME, units, "time-slicing", memory=memory)])
+    assert found == {f"{GPU}::0": UNITS[f"{GPU}::0"]}
+    assert shares.limited_units([Resource(NAME, units, "mps", memory=memory)]) == {}
+
+
+def test_nobody_to_watch_is_no_device_to_look_at() -> None:
+    driver = Recorded(A, WEB, {GPU: None})
+    holding = shares.holding([driver], held((f"{GPU}::0", WEB)), UNITS)
+    assert holding.devices == frozenset()
+    assert holding.by_driver == {(A, GPU)}
+    assert shares.holding([], Holdings(), UNITS).devices == frozenset()
+
+
+def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
+    narrowed = Recorded(A, WEB, {GPU: GIB})
+    plain = Recorded(B, JOB)
+    holdings = held((f"{GPU}::0", WEB), (f"{GPU}::1", JOB), (f"{GPU}::2", JOB))
+    holding = shares.holding([narrowed, plain], holdings, UNITS)
+    assert holding.shares == {
+        (A, GPU): Share(A, WEB, GPU, GIB, NAME),
+        (B, GPU): Share(B, JOB, GPU, 8 * GIB, NAME),
+    }
+    assert holding.unrecorded == ()
+
+
+def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
+    old = Recorded(A, WEB, {GPU: GIB}, lives=None)
+    assert shares.holding([old], Holdings(), UNITS).devices == frozenset()
+    assert shares.holding([old], Holdings(), UNITS).shares == {}
+    assert shares.holding([old], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert shares.holding([old], Holdings(reason="no kubelet"), UNITS).devices == {GPU}
+    outside = Recorded(A, ("", "", A), {GPU: GIB}, lives=None)
+    assert shares.holding([outside], Holdings(), UNITS).devices == {GPU}
+
+
+def test_a_mount_says_which_container_it_is() -> None:
+    holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
+    grants = {A: 8 * GIB, B: 4 * GIB}
+    found = shares.unrecorded_shares(GPU, grants, {A, B}, holders)
+    assert found == [
+        Share(A, JOB, GPU, 8 * GIB, NAME),
+        Share(B, WEB, GPU, 4 * GIB, NAME),
+    ]
+
+
+def test_alike_holders_are_limited_without_a_name() -> None:
+    holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
+    (found,) = shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
+    assert found == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
+    assert found.label == A[:12]
+
+
+def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
+    holder = [Held(WEB, GPU, 4 * GIB, NAME)]
+    (found,) = shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
+    assert found == Share(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
+    assert found.label == "default/web/main"
+    assert shares.unrecorded_shares(GPU, {A: None, B: None}, {A, B}, holder) == []
+    assert shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
+
+
+def test_two_containers_of_one_id_are_not_told_apart_and_so_left_alone() -> None:
+    entries = [Recorded("web", WEB, {GPU: GIB}), Recorded("web", JOB, {GPU: GIB})]
+    (found,) = recorded.unambiguous(entries)
+    assert found.is_ambiguous
+    assert shares.holding([found], held((f"{GPU}::0", JOB)), UNITS).shares == {}
+    ended = Recorded("web", WEB, {GPU: GIB}, lives=False)
+    assert recorded.unambiguous([ended, entries[1]]) == (entries[1],)
+
+
+class Driver:
+    """A driver that tells what it is given."""
+
+    def __init__(self, **uses: tuple[ProcessUse, ...] | None) -> None:
+        self.uses = {name.replace("_", "-"): use for name, use in uses.items()}
+        self.opened = nullcontext
+
+    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+        return self.uses.get(uuid)
+
+
+def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
+    gpu, compute = instance or (None, None)
+    return ProcessUse(pid, memory, gpu, compute, "compute")
+
+
+def test_a_process_that_is_listed_twice_is_counted_once() -> None:
+    driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
+    assert looking.memory_by_pid(driver, Target(GPU, GPU)) == {7: 5, 8: 3, 9: None}
+    assert looking.memory_by_pid(driver, Target(OTHER, OTHER)) is None
+
+
+def test_processes_of_an_instance_by_its_own_uuid_or_by_where_they_are() -> None:
+    of_gpu = (use(7, 5, 1, 0), use(8, 6, 2, 0), use(9, 7, 1, 1), use(10, 8))
+    target = Target("MIG-1", GPU, (1, 0))
+    assert looking.memory_by_pid(Driver(GPU_1=of_gpu), target) == {7: 5}
+    own = Driver(GPU_1=of_gpu, MIG_1=(use(10, 8), use(8, 6, 2, 0), use(11, 1, 1, 0)))
+    assert looking.memory_by_pid(own, target) == {10: 8, 11: 1}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def enter(root: str, identity: str, memory: object, **more: Any) -> None:
+    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    ledger.record(root, identity, {**own, "memory": memory, **more})
+
+
+def test_limits_are_read_from_the_ledger(place: Path) -> None:
+    assert recorded.version() == (0, 0)
+    record = {"device": GPU, "hard": GIB, "soft": GIB, "by": "", "trouble": "too old"}
+    held_by_driver = {"device": OTHER, "hard": GIB, "soft": 0, "by": "driver"}
+    only_requested = {"device": "GPU-3", "hard": NO_LIMIT, "soft": GIB, "by": ""}
+    nonsense = [{"device": 1, "hard": 1}, {"device": GPU, "hard": "much"}, None, {"device": GPU}]
+    enter("/run/runc", A, [record, held_by_driver, only_requested, *nonsense])
+    enter("/run/runc", "job", None, namespace="default", pod="job", container="main")
+    first, second = recorded.read()
+    assert first == Recorded(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
+    assert second == Recorded("job", JOB)
+    assert recorded.version() != (0, 0)
+
+
+def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
+    gone = {"pid": 2**22 + 1, "started": 1}
+    (place / "runc").mkdir()
+    enter(str(place / "runc"), A, [], **gone)
+    enter(str(place / "unseen"), B, [], **gone)
+    assert [(one.id, one.lives) for one in recorded.read()] == [(B, None)]
+
+
+def test_marks_outlive_the_plugin(place: Path) -> None:
+    sent = (Sent(7, 70, TERM, 5.0, 3.0), Sent(8, 80, END, 6.0))
+    share = Share(A, WEB, GPU, 4 * GIB, NAME)
+    kept = (Mark(share, 5 * GIB, 100.5, 12.0, None, sent=sent), Mark(share, 5, 1.0, below=2.0))
+    marks.write(kept)
+    assert marks.read() == kept
+    assert (place / "guard.json").stat().st_mode & 0o777 == 0o644
+    marks.write(())
+    assert not (place / "guard.json").exists()
+    marks.write(())
+    assert marks.read() == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "[" * 5000,
+        '{"format": 2, "over": []}',
+        '{"format": 1, "over": 3}',
+        '{"format": 1, "over": [3, null, {}, {"id": 1}]}',
+    ],
+)
+def test_marks_that_are_none_are_not_believed(place: Path, content: str) -> None:
+    (place / "guard.json").write_text(content)
+    assert marks.read() == ()
+
+
+def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
+    whole = marks.document(Mark(Share(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),)))
+    assert marks.from_document(json.loads(json.dumps(whole))) is not None
+    for key in whole:
+        assert marks.from_document({**whole, key: object()}) is None or key == "certain"
+    bad = {**whole, "sent": [{**whole["sent"][0], "signal": "SIGHUP"}]}
+    assert marks.from_document(bad) is None
+
+
+def test_marks_that_others_can_write_are_not_believed(place: Path) -> None:
+    marks.write([Mark(Share(A, WEB, GPU, 4), 5, 1.0)])
+    (place / "guard.json").chmod(0o666)
+    assert marks.read() == ()
+
+
+def test_holding_is_empty_without_anything() -> None:
+    assert shares.holding([], Holdings(reason="no kubelet"), {}) == Holding()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of each way to share: no answer promises what that way does not hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.vendors.nvidia import isolation
+from gpuhook.vendors.nvidia.isolation import (
+    BY_DRIVER,
+    BY_GUARD,
+    BY_HARDWARE,
+    BY_MPS,
+    BY_NOBODY,
+    EXCLUSIVE,
+    MEMORY_UNITS,
+    MPS,
+    TIME_SLICING,
+)
+
+SHARED = (TIME_SLICING, MPS, MEMORY_UNITS)
+BOUNDS = (BY_DRIVER, BY_GUARD, BY_MPS, BY_NOBODY)
+
+
+@pytest.mark.parametrize("sharing", SHARED)
+@pytest.mark.parametrize("by", BOUNDS)
+def test_every_way_has_four_answers(sharing: str, by: str) -> None:
+    """Each question has one short sentence."""
+    answers = isolation.of(sharing, memory_by=by).sentences()
+    assert [question for question, _ in answers] == ["memory", "compute", "stability", "crash"]
+    assert all(0 < len(answer) < 170 and "\n" not in answer for _, answer in answers)
+
+
+@pytest.mark.parametrize("sharing", SHARED)
+def test_what_nobody_bounds_is_not_called_bounded(sharing: str) -> None:
+    """Without a limit memory is first come, first served, and a share of it is not kept."""
+    told = isolation.of(sharing)
+    assert told.memory.startswith("not bounded")
+    assert told.stability.endswith("what the others leave")
+
+
+@pytest.mark.parametrize("by", BOUNDS[:3])
+def test_limits_that_add_up_to_more_are_no_promise(by: str) -> None:
+    """An oversubscribed limit is not said to be free for its container."""
+    told = isolation.of(TIME_SLICING, memory_by=by, is_oversubscribed=True)
+    assert "add up to more" in told.stability
+    assert told != isolation.of(TIME_SLICING, memory_by=by)
+
+
+def test_the_guard_comes_late() -> None:
+    """What is watched is not said to be held."""
+    told = isolation.of(TIME_SLICING, memory_by=BY_GUARD)
+    assert "before that" in told.memory
+    assert "may have taken it" in told.stability
+
+
+def test_a_mig_instance_has_neighbours() -> None:
+    """An instance is bounded by the hardware, and its replicas among themselves are not."""
+    alone = isolation.of(EXCLUSIVE, is_mig=True, memory_by=BY_HARDWARE)
+    assert "hardware" in alone.memory
+    assert "no neighbour" not in alone.crash
+    replicas = isolation.of(TIME_SLICING, is_mig=True)
+    assert replicas.memory.startswith("not bounded")
+    assert replicas.crash != isolation.of(TIME_SLICING).crash
+
+
+def test_an_exclusive_gpu() -> None:
+    """Nobody shares it, whoever would bound memory."""
+    assert isolation.of(EXCLUSIVE, memory_by=BY_GUARD) == isolation.of(EXCLUSIVE)

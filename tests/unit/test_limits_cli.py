@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook limits` as far as no container is needed: words, refusals, what the ledger knows."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import gpuhook
+from gpuhook.container import ledger, memory_records
+from gpuhook.container.memory_records import Record
+from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
+from gpuhook.programs import limit_facts
+from gpuhook.programs.cli import main
+from gpuhook.vendors.nvidia.memory_limits import Driver
+from tests.simulated import stub_limits
+from tests.simulated.node import SimulatedNode, make_node
+
+GIB = 1 << 30
+NOBODY = 65534
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("limits.json").read_text("utf-8")
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the command a state directory of its own."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    """Give a node with one GPU that takes directories below tmp_path/cg for cgroups."""
+    made = make_node(tmp_path / "node", "t4", real_nodes=False)
+    stub_limits.take_for_cgroups(made, gpu(made), tmp_path / "cg")
+    return made
+
+
+def gpu(node: SimulatedNode) -> str:
+    return str(node.node.gpus[0].uuid)
+
+
+def limits(*words: str) -> Result:
+    return CliRunner().invoke(main, ["limits", *words], prog_name="gpuhook")
+
+
+def entered(place: Path, identity: str, record: dict[str, Any], **more: Any) -> None:
+    """Enter a container with a record of its memory."""
+    (place / "runc" / identity).mkdir(parents=True)
+    entry = {"pid": 0, "started": None, "memory": [record], **more}
+    ledger.record(str(place / "runc"), identity, entry)
+
+
+def record(device: str, cgroup: Path | None, **more: Any) -> dict[str, Any]:
+    cgroups = [str(cgroup)] if cgroup else []
+    told = {"device": device, "hard": 4 * GIB, "soft": GIB, "asked": True, "by": "driver"}
+    return {**told, "trouble": "", "cgroups": cgroups, **more}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--limit", "4096"], "4096 has no unit: write 4096Mi"),
+        (["--limit", "4"], "4 has no unit: write 4Gi"),
+        (["--limit", "4GB"], "write it like 512Mi or 2Gi"),
+        (["--limit", "0"], "0 is less than 1Mi"),
+        (["--limit", "100Ki"], "is less than 1Mi"),
+        (["--limit", "2Gi", "--request", "4Gi"], "cannot be more than its --limit"),
+        (["--limit", "2Gi", "--gpu", " , "], "it names no GPU"),
+        ([], "Missing option '--limit'"),
+    ],
+)
+def test_words_that_make_no_limit(words: list[str], said: str) -> None:
+    """They are wrong usage, and the message says what to write."""
+    shown = limits("set", "trainer", *words)
+    assert shown.exit_code == 2
+    assert said in " ".join(shown.stderr.split())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("words", [("set", "trainer", "--limit", "4Gi"), ("clear", "trainer")])
+def test_another_user(words: tuple[str, ...]) -> None:
+    """Only the host's root sets limits, and others are told so first."""
+    os.seteuid(NOBODY)
+    try:
+        shown = limits(*words)
+    finally:
+        os.seteuid(0)
+    assert shown.exit_code == 1
+    assert f"Error GH1784: memory limits are the host's root's: user {NOBODY}" in shown.stderr
+
+
+def test_nobody_is_limited() -> None:
+    """The table is empty then, and a line on standard error says so."""
+    shown = limits("show")
+    assert shown.exit_code == 0
+    assert "no container has a memory limit" in shown.stderr
+    assert "GH" not in shown.stderr, "no driver is asked about nothing"
+
+
+def test_show_all(place: Path, node: SimulatedNode) -> None:
+    """What the driver holds of what the ledger has, who bounds it, and where they differ."""
+    held, lost = place / "cg/held", place / "cg/lost"
+    for path in (held, lost):
+        path.mkdir(parents=True)
+    with Driver(node.nvml_library) as driver:
+        driver.set(gpu(node), str(held), 4 * GIB, GIB)
+    entered(place, "good", record(gpu(node), held), pod="train-0", namespace="ml")
+    entered(place, "bad", record(gpu(node), lost))
+    trouble = {"by": "", "trouble": "GH1312: this node has cgroup v1"}
+    entered(place, "never", record(gpu(node), None, **trouble))
+    option = f"--nvml-library={node.nvml_library}"
+    document = json.loads(limits("show", "-o", "json", option).stdout)
+    jsonschema.validate(document, SCHEMA)
+    told = {one["container"]: one["gpus"][0] for one in document["containers"]}
+    assert [told[name]["agrees"] for name in ("good", "bad", "never")] == [True, False, None]
+    assert [told[name]["by"] for name in ("good", "bad", "never")] == ["driver", "nobody", "nobody"]
+    assert told["good"]["driver"] == {"limit": 4 * GIB, "request": GIB}
+    assert told["good"]["used"] == 0
+    assert told["never"]["driver"] is None
+    wrong = {one["container"]: one["code"] for one in document["findings"]}
+    assert wrong == {"bad": "GH1785", "never": "GH1786"}
+    shown = limits("show", option)
+    assert shown.exit_code == 0
+    rows = {line.split()[0]: line.split() for line in shown.stdout.splitlines()[1:]}
+    uuid = "-".join(gpu(node).split("-")[:2])
+    assert rows["good"] == ["good", "train-0", uuid, "4Gi", "4Gi", "1Gi", "4Gi", "0Mi", "driver"]
+    assert rows["bad"][-3:] == ["none", "0Mi", "nobody"]
+    assert rows["never"][-3:] == ["unknown", "-", "nobody"]
+    assert "hint: run `gpuhook repair bad`" in shown.stderr
+    wide = limits("show", "-o", "wide", "--no-headers", option).stdout.splitlines()
+    assert str(held) in wide[0]
+    assert gpu(node) in wide[0]
+
+
+def test_a_driver_that_cannot_be_asked(place: Path) -> None:
+    """The ledger's words are shown all the same, with the reason."""
+    entered(place, "one", record("GPU-1", place))
+    shown = limits("show", f"--driver-root={place}")
+    assert shown.exit_code == 0
+    assert "warning: GH1200" in shown.stderr
+    assert shown.stdout.splitlines()[1].split()[-3:] == ["unknown", "-", "driver"]
+
+
+def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:
+    """What is no record is passed over; control characters are shown, not obeyed."""
+    told = record("GPU-\x1b[31m", None, by="", trouble="a\nb")
+    entered(place, "one", told, pod="\x07")
+    entered(place, "two", {"device": 7, "hard": "much"})
+    shown = limits("show", "-o", "wide", f"--driver-root={place}")
+    assert len(shown.stdout.splitlines()) == 2
+    assert all(line.isprintable() for line in shown.output.splitlines())
+
+
+@pytest.mark.parametrize("hard", [4 * GIB, NO_LIMIT])
+@pytest.mark.parametrize("granted", [None, MemoryLimit("GPU-1", GIB, GIB, is_asked=True)])
+def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit | None) -> None:
+    """A record without a grant of its own is the grant."""
+    made = Record(MemoryLimit("GPU-1", hard), granted)
+    made.cgroups = ["/sys/fs/cgroup/a"]
+    entry: dict[str, Any] = {"memory": [record("GPU-2", None), "no record"]}
+    memory_records.enter(entry, {"GPU-1": made})
+    found = memory_records.of(json.loads(json.dumps(entry)))
+    assert found["GPU-1"].document() == made.document()
+    assert found["GPU-1"].granted == granted
+    assert found["GPU-2"].granted == found["GPU-2"].limit
+    assert found["GPU-1"].is_limited == (hard != NO_LIMIT)
+    memory_records.enter(entry, {"GPU-1": None, "GPU-2": None})
+    assert "memory" not in entry
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (None, "no limit"),
+        (MemoryLimit("g", NO_LIMIT), "no limit"),
+        (MemoryLimit("g", NO_LIMIT, GIB), "no limit (1Gi guaranteed)"),
+        (MemoryLimit("g", 3776 << 20), "3776Mi"),
+        (MemoryLimit("g", 4 * GIB, 2 * GIB), "4Gi (2Gi of it guaranteed)"),
+    ],
+)
+def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
+    """As Kubernetes writes amounts."""
+    assert limit_facts.amounts(limit) == words

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time slices and compute modes of GPUs: set, put back, and kept through the plugin's ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuhook.kubernetes import node_look
+from gpuhook.kubernetes.config.configuration import Configuration, SharedResource
+from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.kubernetes.node_look import Look
+from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.kubernetes.policies import before
+from gpuhook.kubernetes.policy_keeping import PolicyKeeping, PolicyState
+from gpuhook.vendors.nvidia import compute_policy, nvml
+from tests.simulated import stub_events, time_slices
+from tests.simulated.node import SimulatedNode, make_node
+
+GPU = "nvidia.com/gpu"
+
+
+class Plugin:
+    """A plugin's keeping, on a simulated node with two GPUs that matter."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self.node = node
+        self.driver = time_slices.install(node)
+        for gpu in node.node.gpus:
+            stub_events.say(node, str(gpu.uuid), "compute_mode 0")
+        self.look = self.seen()
+        self.keeping = PolicyKeeping(node.host_root)
+
+    def seen(self) -> Look:
+        """Look at the node anew."""
+        node = self.node
+        launch = Launch(
+            node_driver_root=node.driver_root, node_dev_root=node.dev_root, host_root=node.host_root
+        )
+        return node_look.look(launch, Configuration())
+
+    def resource(self, *entries: SharedResource | None, sharing: str = "time-slicing") -> Resource:
+        """Return a resource of the first GPUs, one for each entry; None: without an entry."""
+        units, own = [], {}
+        for index, entry in enumerate(entries):
+            uuid = self.uuid(index)
+            units.append(Unit(f"{uuid}::0", Device(uuid, str(index), uuid, index, (), ()), 0))
+            if entry is not None:
+                own[uuid] = entry
+        return Resource(GPU, tuple(units), sharing, entries=own)
+
+    def turn(self, *resources: Resource) -> PolicyState:
+        """Take a turn with another look at the node."""
+        self.look = replace(self.look)
+        self.keeping.leave(resources, self.look)
+        return self.keeping.keep(resources, self.look)
+
+    def killed(self) -> None:
+        """Let the process end at once, and another one begin."""
+        self.keeping = PolicyKeeping(self.node.host_root)
+
+    def uuid(self, index: int) -> str:
+        """Return the UUID of a GPU."""
+        return str(self.node.node.gpus[index].uuid)
+
+    def mode(self, index: int) -> int:
+        """Return the compute mode of a GPU."""
+        with nvml.opened(self.node.nvml_library):
+            handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid(index))
+            return int(pynvml.nvmlDeviceGetComputeMode(handle))
+
+    @property
+    def slices(self) -> list[str]:
+        """The time slices of the first two GPUs."""
+        return self.driver.now()[:2]
+
+    @contextmanager
+    def changed_settings(self) -> Iterator[list[str]]:
+        """Collect the calls that set something."""
+        held = len(self.driver.calls("--set-timeslice"))
+        collected: list[str] = []
+        yield collected
+        collected += self.driver.calls("--set-timeslice")[held:]
+
+
+def entry(time_slice: str | None = None, mode: str | None = None) -> SharedResource:
+    return SharedResource(GPU, 4, time_slice=time_slice, compute_mode=mode)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    return Plugin(make_node(tmp_path / "node", "h100x8", real_nodes=False))
+
+
+def codes(state: PolicyState) -> list[str]:
+    return [error.code for error in state.faults]
+
+
+def test_nothing_is_asked_where_nobody_wants_anything(plugin: Plugin) -> None:
+    assert plugin.turn(plugin.resource(entry(), None)) == PolicyState()
+    assert plugin.driver.calls() == []
+    assert not plugin.keeping.is_needed
+
+
+def test_entry_s_values_are_set_and_put_back_at_the_end(plugin: Plugin) -> None:
+    said = plugin.turn(plugin.resource(entry("short", "exclusive-process"), entry("long"))).changed
+    assert plugin.slices == ["short", "long"]
+    assert (plugin.mode(0), plugin.mode(1)) == (3, 0)
+    assert f"the time slice of {plugin.uuid(0)} is short, it was default" in said
+    assert len(said) == 3
+    assert plugin.keeping.is_needed
+    assert len(plugin.keeping.end().changed) == 3
+    assert plugin.slices == ["default", "default"]
+    assert plugin.mode(0) == 0
+    assert not Path(before.path()).exists()
+
+
+def test_what_already_is_so_is_not_set(plugin: Plugin) -> None:
+    plugin.driver.put(0, "medium")
+    with plugin.changed_settings() as settings:
+        assert plugin.turn(plugin.resource(entry("medium"))) == PolicyState()
+        plugin.keeping.end()
+    assert settings == []
+    assert plugin.slices[0] == "medium"
+
+
+def test_next_turn_sets_nothing_again(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    with plugin.changed_settings() as settings:
+        assert plugin.turn(plugin.resource(entry("short"))) == PolicyState()
+    assert settings == []
+
+
+def test_same_look_at_the_node_is_not_asked_about_again(plugin: Plugin) -> None:
+    wanted = plugin.resource(entry("short"))
+    plugin.turn(wanted)
+    calls = len(plugin.driver.calls())
+    plugin.keeping.leave([wanted], plugin.look)
+    assert plugin.keeping.keep([wanted], plugin.look) == PolicyState()
+    assert len(plugin.driver.calls()) == calls
+
+
+def test_several_gpus_are_asked_at_once(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short"), entry("short")))
+    assert len(plugin.driver.calls("--list")) == 1
+
+
+def test_key_that_goes_away_puts_back_what_was_there(plugin: Plugin) -> None:
+    plugin.driver.put(0, "medium")
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.turn(plugin.resource(entry("long")))
+    assert plugin.slices[0] == "long"
+    assert plugin.turn(plugin.resource(entry())).changed == (
+        f"the time slice of {plugin.uuid(0)} is medium again",
+    )
+    assert plugin.slices[0] == "medium"
+    assert not plugin.keeping.is_needed
+
+
+def test_device_that_is_no_longer_offered_gets_its_own_back(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short"), entry("short")))
+    plugin.turn(plugin.resource(entry("short")))
+    assert plugin.slices == ["short", "default"]
+
+
+def test_killed_plugin_s_settings_are_put_back_by_the_next(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short", "exclusive-process")))
+    plugin.killed()
+    plugin.turn(plugin.resource(entry()))
+    assert plugin.slices[0] == "default"
+    assert plugin.mode(0) == 0
+
+
+def test_killed_plugin_s_settings_are_kept_where_they_are_still_wanted(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.killed()
+    with plugin.changed_settings() as settings:
+        plugin.turn(plugin.resource(entry("short")))
+    assert settings == []
+    plugin.keeping.end()
+    assert plugin.slices[0] == "default"
+
+
+def test_other_boot_has_nothing_to_put_back(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    path = Path(before.path())
+    noted = json.loads(path.read_text())
+    path.write_text(json.dumps(noted | {"boot": "another"}))
+    plugin.killed()
+    with plugin.changed_settings() as settings:
+        plugin.turn(plugin.resource(entry()))
+    assert settings == []
+
+
+def test_value_that_somebody_else_set_is_theirs(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.driver.put(0, "long")
+    plugin.turn(plugin.resource(entry()))
+    assert plugin.slices[0] == "long"
+    assert not plugin.keeping.is_needed
+
+
+def test_driver_that_forgot_is_told_again(plugin: Plugin) -> None:
+    """A GPU that nobody kept open, or that was reset, has its defaults."""
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.driver.put(0, "default")
+    plugin.turn(plugin.resource(entry("short")))
+    assert plugin.slices[0] == "short"
+    plugin.keeping.end()
+    assert plugin.slices[0] == "default"
+
+
+@pytest.mark.parametrize(
+    ("mood", "code"), [("old", "GH1261"), ("forbidden", "GH1263"), ("broken", "GH1264")]
+)
+def test_driver_that_refuses_is_told_and_leaves_nothing_to_put_back(
+    mood: str, code: str, plugin: Plugin
+) -> None:
+    plugin.driver.mood(mood)
+    assert codes(plugin.turn(plugin.resource(entry("short")))) == [code]
+    assert not plugin.keeping.is_needed
+    assert not Path(before.path()).exists()
+
+
+def test_gpu_without_a_time_slice_does_not_keep_others_from_theirs(plugin: Plugin) -> None:
+    plugin.driver.put(0, "-")
+    assert codes(plugin.turn(plugin.resource(entry("short"), entry("short")))) == ["GH1262"]
+    assert plugin.slices == ["-", "short"]
+
+
+def test_refusal_is_still_told_of_in_a_turn_without_a_look(plugin: Plugin) -> None:
+    wanted = plugin.resource(entry("short"))
+    plugin.driver.mood("old")
+    first = plugin.turn(wanted)
+    plugin.keeping.leave([wanted], plugin.look)
+    assert codes(plugin.keeping.keep([wanted], plugin.look)) == codes(first) == ["GH1261"]
+
+
+def test_gpu_that_cannot_be_put_back_is_tried_again(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.driver.mood("forbidden")
+    failed = plugin.turn(plugin.resource(entry()))
+    assert codes(failed) == ["GH1881"]
+    assert plugin.slices[0] == "short"
+    plugin.driver.mood("")
+    plugin.turn(plugin.resource(entry()))
+    assert plugin.slices[0] == "default"
+
+
+def test_nothing_is_set_that_cannot_be_noted(
+    plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(blocked / "state"))
+    assert codes(plugin.turn(plugin.resource(entry("short")))) == ["GH1880"]
+    assert plugin.slices[0] == "default"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", '{"format": 1, "gpus": {"GPU-0": {"time slice": {"before": "x"}}}}']
+)
+def test_file_that_is_no_note_is_ignored(text: str, plugin: Plugin) -> None:
+    Path(before.path()).parent.mkdir(parents=True, exist_ok=True)
+    Path(before.path()).write_text(text)
+    assert plugin.turn(plugin.resource(entry())) == PolicyState()
+
+
+def test_mode_of_an_mps_resource_is_its_daemon_s(plugin: Plugin) -> None:
+    wanted = plugin.resource(entry("long", "exclusive-process"), sharing="mps")
+    assert codes(plugin.turn(wanted)) == ["GH1883"]
+    assert plugin.mode(0) == 0
+    assert plugin.slices[0] == "long"
+
+
+def test_mig_instance_has_nothing_to_set(plugin: Plugin) -> None:
+    whole = plugin.resource(entry("long"))
+    unit = whole.units[0]
+    part = replace(unit, device=replace(unit.device, instance=(1, 0)))
+    assert codes(plugin.turn(replace(whole, units=(part,)))) == ["GH1882"]
+    assert plugin.slices[0] == "default"
+
+
+def test_lost_gpu_waits_for_its_return(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short"), entry("short")))
+    stub_events.lose(plugin.node, plugin.uuid(0))
+    plugin.look = plugin.seen()
+    assert plugin.turn(plugin.resource(None, None)).faults == ()
+    assert plugin.slices == ["short", "default"]
+    stub_events.find(plugin.node, plugin.uuid(0))
+    plugin.look = plugin.seen()
+    plugin.turn(plugin.resource(None, None))
+    assert plugin.slices == ["default", "default"]
+
+
+def test_dump_is_nobody_s_gpu(plugin: Plugin) -> None:
+    plugin.look = replace(plugin.look, is_dump=True)
+    assert plugin.turn(plugin.resource(entry("short"))) == PolicyState()
+    assert plugin.driver.calls() == []
+
+
+def test_nothing_is_set_after_the_end(plugin: Plugin) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    plugin.keeping.end()
+    plugin.turn(plugin.resource(entry("short")))
+    assert plugin.slices[0] == "default"
+
+
+def test_driver_that_hangs_at_the_end_leaves_the_note(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin.turn(plugin.resource(entry("short")))
+    monkeypatch.setattr(compute_policy, "_SECONDS", 0.2)
+    plugin.driver.mood("hanging")
+    assert codes(plugin.keeping.end()) == ["GH1881"]
+    assert Path(before.path()).exists()
