@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `memory` records of a ledger entry, read and written: what each GPU's memory is limited to.
 
-The ledger's docstring has their form. A record without `granted` is the grant itself. WARM.
+WARM. The ledger's docstring has their form. A record without `granted` is the grant itself.
 """
 
 from __future__ import annotations

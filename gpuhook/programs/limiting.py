@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory limits handed to the driver for a container's cgroups, and what comes of it.
 
-WARM. The hooks go this one way. The driver is talked to in a process
-of its own: a driver that hangs, and a library that crashes, cost a container its limit and hold up
-nobody.
+WARM. The hooks go this one way. The driver is talked to in a process of its own: a driver that
+hangs, and a library that crashes, cost a container its limit and hold up nobody.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,25 @@ def test_a_driver_that_cannot_be_asked(place: Path) -> None:
     assert shown.exit_code == 0
     assert "warning: GH1200" in shown.stderr
     assert shown.stdout.splitlines()[1].split()[-3:] == ["unknown", "-", "driver"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not see the ledger is not told that nobody is limited."""
+    with tempfile.TemporaryDirectory() as name:
+        public = Path(name)
+        public.chmod(0o755)
+        monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
+        entered(public, "one", record("GPU-1", None))
+        (public / "runc").chmod(0o700)
+        os.seteuid(NOBODY)
+        try:
+            shown = limits("show", f"--driver-root={public}")
+        finally:
+            os.seteuid(0)
+    assert shown.exit_code == 1
+    assert "run as root: 1 entry could not be checked" in shown.stderr
+    assert "no container" not in shown.stderr
 
 
 def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:

@@ -169,6 +169,12 @@ def test_who_is_alone(place: Path) -> None:
     """A GPU in the hands of two containers is shared in turns, though nobody said so."""
     container(place, "one", **holding(0))
     assert ways() == {"one": ("none", "nobody")}
+    assert "whole GPU's memory" in ps("--isolation").stdout
+    container(place, "alone", **holding(1), memory=[limited(1, 4 << 30)])
+    alone = next(one for one in listed() if one["id"] == "alone")["sharing"][0]
+    assert (alone["sharing"], alone["memory_by"]) == ("none", "driver")
+    assert alone["isolation"]["memory"].startswith("bounded by the driver")
+    os.rmdir(place / "runc/alone")
     container(place, "two", **{**holding(0), "memory": [limited(0, 4 << 30)]})
     assert ways() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
     shown = ps("--isolation").stdout

@@ -55,8 +55,6 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
     for _, error in wrong:
         click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
         click.echo(f"hint: {error.hint}", err=True)
-    if not rows:
-        click.echo("no container has a memory limit that gpuhook knows of", err=True)
 
 
 def _untold(shown: Sequence[View]) -> list[str]:

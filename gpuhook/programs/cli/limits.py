@@ -12,6 +12,7 @@ import click
 
 from gpuhook import state
 from gpuhook.container import ledger, memory_records
+from gpuhook.diagnose import unseen
 from gpuhook.errors import fault
 from gpuhook.programs import limit_view, own_gpus, target
 from gpuhook.programs import limits as limiting
@@ -158,17 +159,25 @@ def show(
     GRANTED is what a container was given when it was made, LIMIT and REQUEST what the ledger has
     for it now, DRIVER what the driver holds this moment, USED what it uses of that, BY who bounds
     it. Where the ledger and the driver differ, standard error says so, with the command that
-    mends it.
+    mends it. Exit status 1 where nothing could be looked at.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
     with limit_view.asking(partial(node_options.library, **nvml)) as asked:
         if container is None:
+            unseen.missing()  # a state directory that can be none is a fault
             shown = [limit_view.of_entry(entry, asked) for entry in _limited()]
         else:
             with target.opened(container, state_roots) as one:
                 shown = [limit_view.of_target(one, asked)]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
+    hidden = [] if container else unseen.warnings()
+    for warning in hidden:
+        click.echo(f"warning: {warning}", err=True)
+    if hidden and not shown:
+        raise click.exceptions.Exit(1)
+    if not (container or shown) and output != "json":
+        click.echo("no container has a memory limit that gpuhook knows of", err=True)
 
 
 @contextmanager
