@@ -31,7 +31,8 @@ sharing:
 """
 SHORT = PLAIN + "      timeSlice: short\n"
 LONG = PLAIN + "      timeSlice: long\n"
-ALONE = PLAIN + "      computeMode: exclusive-process\n"
+TOGETHER = PLAIN + "      computeMode: default\n"
+EXCLUSIVE = 3  # as some sites have it for batch jobs: a second container would get no context
 
 
 @pytest.fixture
@@ -65,11 +66,9 @@ def run(
         yield started
 
 
-def _mode(node: SimulatedNode) -> int:
-    """Return the compute mode that was set last, 0 for none."""
-    gpu = node.node.gpus[0]
-    file = Path(node.nvml_library).with_name(f"nvml-stub.mode.{gpu.uuid}")
-    return int(file.read_text()) if file.exists() else 0
+def _mode(node: SimulatedNode) -> Path:
+    """Return the file with the compute mode that was set last."""
+    return Path(node.nvml_library).with_name(f"nvml-stub.mode.{node.node.gpus[0].uuid}")
 
 
 def test_time_slice_is_set_at_the_start_and_put_back_at_the_end(
@@ -98,23 +97,30 @@ def test_reload_changes_the_time_slice_and_takes_it_back(
     assert len(driver.calls()) == asked
 
 
-@pytest.mark.parametrize("text", [SHORT, ALONE])
 def test_next_plugin_puts_back_what_a_killed_one_left(
-    text: str,
-    run: Callable[[str], PluginProcess],
-    kubelet: Kubelet,
-    driver: TimeSlices,
-    node: SimulatedNode,
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices, node: SimulatedNode
 ) -> None:
-    running = run(text)
+    _mode(node).write_text(f"{EXCLUSIVE}\n")
+    running = run(SHORT + TOGETHER.removeprefix(PLAIN))
     kubelet.wait_for_devices(GPU, 4)
-    assert (driver.now(), _mode(node)) == ((["short"], 0) if text is SHORT else (["default"], 3))
+    assert (driver.now(), int(_mode(node).read_text())) == (["short"], 0)
     running.stop(signal.SIGKILL)
     assert (running.state / "policies.json").exists()
     running.configure(PLAIN)
     running.start()
     eventually(lambda: not (running.state / "policies.json").exists(), "the settings of before")
-    assert (driver.now(), _mode(node)) == (["default"], 0)
+    assert (driver.now(), int(_mode(node).read_text())) == (["default"], EXCLUSIVE)
+
+
+def test_compute_mode_is_put_back_at_the_end(
+    run: Callable[[str], PluginProcess], kubelet: Kubelet, node: SimulatedNode
+) -> None:
+    _mode(node).write_text(f"{EXCLUSIVE}\n")
+    running = run(TOGETHER)
+    kubelet.wait_for_devices(GPU, 4)
+    assert int(_mode(node).read_text()) == 0
+    assert running.stop() == 0
+    assert int(_mode(node).read_text()) == EXCLUSIVE
 
 
 def test_killed_plugin_that_comes_back_puts_back_the_first_value_at_its_end(

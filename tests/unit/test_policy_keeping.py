@@ -280,6 +280,19 @@ def test_mode_of_an_mps_resource_is_its_daemon_s(plugin: Plugin) -> None:
     assert plugin.slices[0] == "long"
 
 
+def test_gpu_has_its_own_mode_back_before_mps_gets_it(plugin: Plugin) -> None:
+    """The daemon sets the same mode: putting it back later would take that away from it."""
+    plugin.turn(plugin.resource(entry(None, "exclusive-process")))
+    shared = plugin.resource(entry(), sharing="mps")
+    plugin.keeping.leave([shared], plugin.look)
+    assert plugin.mode(0) == 0
+    with nvml.opened(plugin.node.nvml_library):
+        pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(plugin.uuid(0)), 3)
+    plugin.keeping.keep([shared], plugin.look)
+    plugin.keeping.end()
+    assert plugin.mode(0) == 3
+
+
 def test_mig_instance_has_nothing_to_set(plugin: Plugin) -> None:
     whole = plugin.resource(entry("long"))
     unit = whole.units[0]

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time slice and the compute mode of a real GPU, read by the words of its own nvidia-smi.
+
+Nothing is set: a machine that lends its GPU may use it for more.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import compute_mode, compute_policy, driver_programs
+from gpuhook.vendors.nvidia.compute_policy import Smi
+from gpuhook.vendors.nvidia.nvml_words import COMPUTE_MODES
+from tests.contract.product import Product
+from tests.gpu.test_real_gpu import real
+
+__all__ = ["real"]
+pytestmark = [pytest.mark.gpu, pytest.mark.contract]
+
+
+def test_time_slice_is_read(real: Product) -> None:
+    """The table of --list is as this driver prints it, for one GPU and for all."""
+    node = real.node.node
+    program = driver_programs.path(node, compute_policy.PROGRAM)
+    smi = Smi(program, str(node.driver.nvml))
+    try:
+        told = compute_policy.time_slice(smi, str(real.gpu(0).uuid))
+    except GpuhookError as error:
+        if error.code in ("GH1261", "GH1262"):
+            pytest.skip(error.message)
+        raise
+    assert told in compute_policy.TIME_SLICES
+    assert compute_policy.time_slices(smi)[0] == told
+
+
+def test_compute_mode_is_read(real: Product) -> None:
+    library = (str(real.node.node.driver.nvml), real.node.node.driver.module_version)
+    assert compute_mode.compute_mode(library, str(real.gpu(0).uuid)) in COMPUTE_MODES.values()
