@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import PluginProcess, plugin
 from tests.kubelet.waiting import eventually
-from tests.simulated import build, driver_memory
+from tests.simulated import build, cgroups, driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
 
@@ -75,10 +76,7 @@ class Cluster:
             kubelet_side.hand(kubelet_side.read(given.response), bundle)
             if recorded is not None:
                 by, limit = recorded
-                memory = {"device": self.uuid, "hard": limit * MIB, "soft": 0, "by": by}
-                names = {"namespace": "default", "pod": name, "container": "main"}
-                ours = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
-                ledger.record("", identity, {**names, **ours, "memory": [memory]})
+                record(identity, name, {"device": self.uuid, "hard": limit * MIB, "by": by})
 
         return self._start(words, f"/kubepods/pod{name}", prepare)
 
@@ -125,6 +123,13 @@ class Cluster:
         if not file.exists():
             return []
         return list(json.loads(file.read_text(encoding="utf-8"))["over"])
+
+
+def record(identity: str, pod_name: str, memory: Mapping[str, object]) -> None:
+    """Enter a container of a pod into the ledger, as the wrapper does."""
+    names = {"namespace": "default", "pod": pod_name, "container": "main"}
+    ours = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    ledger.record("", identity, {**names, **ours, "memory": [{"soft": 0, **memory}]})
 
 
 Made = Callable[..., Cluster]
@@ -194,6 +199,30 @@ def test_what_the_ledger_says_counts_first(cluster: Made, monkeypatch: pytest.Mo
     node.running.wait_for_log(reason="MemoryLimitKept")
     assert [name for _, name in node.ended()] == ["SIGTERM"]
     assert list(node.driver.held()) == [other]
+
+
+def test_processes_in_a_pid_namespace_of_their_own(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two forks is enough to come below the limit, and the namespace's first stays."""
+    node = cluster("kill")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    words = [str(build.gpu_probe()), str(node.driver.socket), node.uuid]
+    words += ["alloc", "100", "fork", "2", "alloc", "960", "hold"]
+    enter = 'echo $$ > "$0/cgroup.procs" && exec unshare --pid --fork --kill-child "$@"'
+    with cgroups.made() as above:
+        directory = above / (uuid4().hex * 2)
+        directory.mkdir()
+        with subprocess.Popen(["sh", "-c", enter, str(directory), *words]) as process:
+            eventually(lambda: len(node.driver.held()) == 3, "two forks")
+            first, forks = node.pid_of(100), {*node.driver.held()}
+            record(directory.name, "job", {"device": node.uuid, "hard": 1500 * MIB, "by": ""})
+            node.running.wait_for_log(reason="MemoryLimitKept")
+            ((ended, name),) = node.ended()
+            assert name == "SIGTERM"
+            assert ended in forks - {first}
+            assert {*node.driver.held()} == forks - {ended}
+            process.kill()
 
 
 def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:

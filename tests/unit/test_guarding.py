@@ -263,6 +263,7 @@ def test_none_ends_it_at_once_and_another_action_begins_it(
         guard.configured(Guard(action=NO_ACTION))
         await until(lambda: not marks.read() and guard._wait is None)
         assert sleeper.poll() is None
+        assert room.log.reasons() == ["MemoryLimitExceeded"]
         guard.configured(FAST)
         await until(lambda: sleeper.poll() is not None)
 
