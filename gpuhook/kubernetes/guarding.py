@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _ANSWERS_WITHIN = 30.0  # seconds, after which people hear of it
 _ENDS_WITHIN = 1.0
+_POLLS_AFTER = 3  # of the plugin, after Allocate: the kubelet tells who holds what only later
 _MIB = 1 << 20
 
 
@@ -66,6 +67,7 @@ class Guarding:
         self._holdings = Holdings()
         self._is_stale = True  # what the kubelet has told
         self._ledger = (0, 0)  # its version
+        self._expecting = 0  # polls of the plugin that ask the kubelet who has been given a unit
         self._watch: Watch | None = None
         self._task: asyncio.Task[None] | None = None
         self._round: asyncio.Future[Round] | None = None
@@ -92,15 +94,18 @@ class Guarding:
 
     def allocated(self) -> None:
         """Take that containers were answered."""
+        self._expecting = _POLLS_AFTER
         self._awake()
 
     def polled(self) -> None:
         """Look whether the ledger has changed, and have the kubelet asked again."""
+        self._is_stale = True
         version = recorded.version()
-        if version != self._ledger or (self._holdings.reason and self._units):
+        is_in_doubt = bool(self._expecting or (self._holdings.reason and self._units))
+        self._expecting = max(0, self._expecting - 1)
+        if version != self._ledger or (is_in_doubt and self._wait is None):
             self._ledger = version
             self._awake()
-        self._is_stale = True
 
     async def end(self) -> None:
         """End; no signal is sent after that."""

@@ -173,6 +173,29 @@ def test_nobody_is_asked_while_nobody_holds_a_share(room: Room) -> None:
     room.run(scenario)
 
 
+def test_a_kubelet_that_tells_later_is_asked_again(room: Room) -> None:
+    """It calls Allocate before it takes note of who has got what."""
+
+    async def scenario(guard: Guarding) -> None:
+        await until(lambda: room.asked == 1 and guard._wait is None)
+        guard.allocated()
+        await until(lambda: room.asked == 2 and guard._wait is None)
+        room.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
+        guard.polled()
+        await until(lambda: room.host.questions)
+        room.holdings = Holdings()
+        for _ in range(10):
+            guard.polled()
+            await asyncio.sleep(0.02)
+        await until(lambda: guard._wait is None)
+        asked = room.asked
+        guard.polled()
+        await asyncio.sleep(0.05)
+        assert room.asked == asked
+
+    room.run(scenario)
+
+
 def test_who_is_above_its_limit_is_told_marked_and_ended(
     room: Room, sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
@@ -240,6 +263,7 @@ def test_none_ends_it_at_once_and_another_action_begins_it(
         guard.configured(Guard(action=NO_ACTION))
         await until(lambda: not marks.read() and guard._wait is None)
         assert sleeper.poll() is None
+        assert room.log.reasons() == ["MemoryLimitExceeded"]
         guard.configured(FAST)
         await until(lambda: sleeper.poll() is not None)
 

@@ -103,11 +103,12 @@ def holding(
     """Return who holds what. Where the kubelet tells nothing, anybody may hold anything."""
     entries = tuple(recorded)
     held = _held(holdings, units)
+    resources = {unit.device: unit.resource for unit in units.values()}
     shares: dict[Key, Share] = {}
     devices: set[str] = set()
     for entry in entries:
         own = {one.device: one for one in held if one.names == entry.names}
-        found = _of_entry(entry, own, units)
+        found = _of_entry(entry, own, resources)
         shares.update((share.key, share) for share in found)
         if own or entry.lives or (entry.lives is None and (holdings.reason or not entry.in_pod)):
             devices.update(share.device for share in found)
@@ -115,7 +116,7 @@ def holding(
     unrecorded = tuple(one for one in held if one.names not in known_names)
     devices.update(one.device for one in unrecorded)
     if holdings.reason:
-        devices.update(unit.device for unit in units.values())
+        devices.update(resources)
     known = frozenset(entry.id for entry in entries)
     by_driver = frozenset(
         (entry.id, device)
@@ -140,10 +141,9 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:
 
 
 def _of_entry(
-    entry: Recorded, held: Mapping[str, Held], units: Mapping[str, LimitedUnit]
+    entry: Recorded, held: Mapping[str, Held], resources: Mapping[str, str]
 ) -> list[Share]:
     """Return the shares of a container of the ledger: what was recorded counts first."""
-    resources = {unit.device: unit.resource for unit in units.values()}
     found = [
         Share(entry.id, entry.names, device, hard, resources.get(device, ""))
         for device, hard in entry.limits.items()

@@ -90,7 +90,7 @@ class Watch:
         if settings is None:
             return Round()
         if settings.action == NO_ACTION:
-            return self._nobody()
+            return replace(self._nobody(), ended=())  # they are only no longer watched
         holding = shares.holding(self._read(), question.holdings, question.units)
         if not holding.devices:
             return self._nobody()
