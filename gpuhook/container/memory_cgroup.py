@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cgroups by which a driver limits a container's memory of a device: v2's, its very own.
 
-WARM. Names of cgroups are those of the host's cgroup namespace, whichever one a container has.
+WARM. Names of cgroups are those of its runtime's cgroup namespace, whichever one a container has.
 Sources: cgroups(7), cgroup_namespaces(7).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook import state
+from gpuhook import files, state
 from gpuhook.container.membership import parents
 from gpuhook.errors import fault
 from gpuhook.kernel import cgroup, namespaces
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.container.process import Process
 
-_HOST = "/proc/1/ns/cgroup"
+_NAMESPACE = "/proc/{}/ns/cgroup"
 _SHOWN = 5  # pids in a message
 
 
@@ -40,11 +40,11 @@ def directories(process: Process, recorded: str | None) -> list[str]:
 def entered(process: Process) -> list[str]:
     """Return what directories() returns, to a process that is in the container's cgroup itself.
 
-    This process goes over to the host's cgroup namespace: in another one cgroups have other names.
-    Raises GH1315 where it may not, as in a user namespace, besides.
+    This process goes over to the runtime's cgroup namespace: in another one cgroups have other
+    names. Raises GH1315 where it may not, as in a user namespace, besides.
     """
     require_hosts_root()
-    _enter_hosts_namespace()
+    _leave_namespace(process)
     name = cgroup.name_of(process.read("cgroup"))
     return directories(process, name if name is not None else "")
 
@@ -52,13 +52,15 @@ def entered(process: Process) -> list[str]:
 def require_alone(own: list[str], process: Process) -> None:
     """Raise GH1314 if others are in the cgroups `own` than `process` and those that it started.
 
-    For a container that is being made; later its processes are anybody's children.
+    For a container that is being made; later its processes are anybody's children. In a pid
+    namespace of the container's own, where /proc is the host's still, whoever is seen is of it.
     """
+    is_within = _is_in_own_pid_namespace()
     for path in own:
         others = [
             pid
             for pid in cgroup.processes(path)
-            if pid != process.pid and process.pid not in parents(pid)
+            if pid == 0 or not (is_within or pid == process.pid or process.pid in parents(pid))
         ]
         if others:
             pids = ", ".join(map(str, others[:_SHOWN])) + (", ..." if others[_SHOWN:] else "")
@@ -71,25 +73,47 @@ def require_alone(own: list[str], process: Process) -> None:
 
 def require_hosts_root() -> None:
     """Raise GH1315 unless this process is the host's root."""
-    if os.geteuid() != 0:
-        raise fault("GH1315", reason=f"this is user {os.geteuid()}")
+    if not is_hosts_root():
+        user = os.geteuid()
+        who = f"user {user}" if user else "the root of a user namespace"
+        raise fault("GH1315", reason=f"this is {who}")
+
+
+def is_hosts_root() -> bool:
+    """Return whether this process is root, and no user namespace's."""
     inode = os.stat("/proc/self/ns/user").st_ino
-    if state.is_rootless() or not namespaces.is_initial_user_namespace(inode):
-        raise fault("GH1315", reason="this is the root of a user namespace")
+    return not state.is_rootless() and namespaces.is_initial_user_namespace(inode)
 
 
-def _enter_hosts_namespace() -> None:
-    try:
-        host, ours = os.stat(_HOST), os.stat("/proc/self/ns/cgroup")
-    except FileNotFoundError:
-        return  # a kernel without cgroup namespaces
-    if (host.st_dev, host.st_ino) == (ours.st_dev, ours.st_ino):
+def _leave_namespace(process: Process) -> None:
+    """Enter the cgroup namespace of the container's runtime, if this process is in another one.
+
+    The runtime is what has started `process` and waits for its hooks.
+    """
+    ours = os.stat(_NAMESPACE.format("self"))
+    for pid in parents(process.pid):
+        path = _NAMESPACE.format(pid)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # a kernel without cgroup namespaces
+        except PermissionError as error:
+            raise fault("GH1315", reason=f"{path}: {error.strerror}") from error
+        try:
+            found = os.fstat(fd)
+            if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+                namespaces.enter_cgroup_namespace(fd)
+        finally:
+            os.close(fd)
         return
-    fd = os.open(_HOST, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        namespaces.enter_cgroup_namespace(fd)
-    finally:
-        os.close(fd)
+
+
+def _is_in_own_pid_namespace() -> bool:
+    """Return whether our pids are others than those of the /proc that is mounted."""
+    for line in files.read("/proc/self/status", 65536).split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return len(line.split()) > 2
+    return False
 
 
 def _why_none(process: Process) -> str:

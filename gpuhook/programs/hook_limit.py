@@ -77,7 +77,9 @@ def in_container(
     limit. Raises what keeps a container with such a limit from starting.
     """
     compiler = cold.Compiler(sys.argv[0])
-    chosen = settings.load(compiler.compile_settings)
+    # The state of the host's root cannot be believed where root is nobody.
+    is_root = memory_cgroup.is_hosts_root()
+    chosen = settings.load(compiler.compile_settings) if is_root else settings.Settings()
     grants = granting.Granting(chosen, log, compiler.compile_spec)
     limits = _limits(spec, nodes, names, grants)
     if not limits:
@@ -100,6 +102,7 @@ def _limits(
     spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], grants: granting.Granting
 ) -> list[MemoryLimit]:
     try:
+        memory_cgroup.require_hosts_root()
         devices = limited.devices(nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)

@@ -29,10 +29,10 @@ class HookState:
     who needs the process asks `init_pid`.
     """
 
-    __slots__ = ("bundle", "id", "pid", "spec", "status")
+    __slots__ = ("_spec", "bundle", "id", "pid", "status")
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Raises GH1642 if the state names no bundle with a config.json, GH1301 if it is bad."""
+        """Raises GH1642 if the state names no bundle."""
         bundle = document.get("bundle") or document.get("bundlePath")
         if not isinstance(bundle, str) or "\0" in bundle:
             raise fault("GH1642", reason="it names no bundle")
@@ -40,7 +40,18 @@ class HookState:
         self.id = _text(document.get("id"))
         self.pid = document.get("pid")
         self.status = _text(document.get("status"))
-        self.spec = _config(bundle)
+        self._spec: dict[str, Any] | None = None
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the bundle's config.json; GH1642 if it has none, GH1301 if that is bad.
+
+        It is read when it is asked for: to createRuntime hooks, crun 1.8 may say that the bundle of
+        a container with a user namespace is "/".
+        """
+        if self._spec is None:
+            self._spec = _config(self.bundle)
+        return self._spec
 
     def require_id(self) -> None:
         """Raise GH1642 without an id under which the ledger can keep what the container has."""

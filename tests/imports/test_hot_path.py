@@ -51,6 +51,16 @@ def test_hot_functions_import_hot_modules(module: str) -> None:
     assert {name for name in late if MARKS.get(name) != "HOT"} == set()
 
 
+@pytest.mark.parametrize(
+    "module", ["gpuhook.programs.create", "gpuhook.programs.hook_apply", "gpuhook.programs.hook"]
+)
+def test_who_has_no_limit_pays_for_none(module: str) -> None:
+    """What memory limits need is loaded for a container that has one, and for no other."""
+    own = {"grant.memory", "programs.create_limits", "programs.hook_limit", "programs.limited"}
+    own |= {"programs.limiting", "vendors.nvidia.memory_hints", "vendors.nvidia.memory_limits"}
+    assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
+
+
 def test_the_list_would_notice() -> None:
     """The comparison sees a forbidden import: json and what it drags in, ctypes in HOT."""
     assert {"json", "re", "enum"} <= loaded(SYSTEM, "json")

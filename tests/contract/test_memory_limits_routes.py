@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory limits where no wrapper is, or an engine has given the GPU: by our other hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.grant.memory import MIB
+from tests.contract import bundles
+from tests.contract.bundles import Bundle
+from tests.contract.limiting import (
+    LIMIT,
+    REQUEST,
+    entry,
+    given_by_engine,
+    grant,
+    held,
+    hooks,
+    uuid,
+    variables,
+)
+from tests.contract.live import WAIT, prestart, started
+from tests.contract.product import STATE, Product, asks, product
+from tests.contract.runtimes import run
+from tests.contract.test_user_namespace import let_through, mapped
+from tests.simulated import stub_limits
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
+Bundled = Callable[..., Bundle]
+Rooted = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give the installation on a node whose driver the tests of this module may spoil."""
+    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+
+
+@pytest.fixture
+def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
+    """Give that node with settings and state of the test's own, and a driver that works."""
+    yield node.apart(tmp_path / "apart")
+    for gpu in node.node.node.gpus:
+        stub_limits.mend(node.node, str(gpu.uuid))
+
+
+def secluded(product: Product, program: str, dev: Path | None = None) -> list[str]:
+    """Return a runtime whose hooks find this installation's state at /run/gpuhook.
+
+    `dev` is where the machine's /dev gets the node's devices: in a user namespace they are bound.
+    """
+    for directory in (product.state, STATE):
+        directory.mkdir(parents=True, exist_ok=True)
+    steps = [f"mount --bind {product.state} {STATE}"]
+    if dev is not None:
+        dev.mkdir(exist_ok=True)
+        own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
+        given = f"{product.node.dev_root}/dev/nvidia*"
+        steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
+        steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
+    script = " && ".join([*steps, 'exec "$@"'])
+    return ["unshare", "--mount", "sh", "-c", script, "sh", program]
+
+
+def with_cgroup_namespace(made: Bundle) -> Bundle:
+    """Give the container a cgroup namespace of its own, as engines do on cgroup v2."""
+    config = made.config()
+    config["linux"]["namespaces"].append({"type": "cgroup"})
+    made.write(config)
+    return made
+
+
+@ENGINES
+@NAMESPACE
+def test_given_by_an_engine(
+    engine: str, has_namespace: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """The hook of the CDI spec runs in the container's namespaces and cgroup, and limits it."""
+    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    grant(mine, made, 2, 4096, 1024)
+    if has_namespace:
+        with_cgroup_namespace(made)
+    with started(made, mine, engine, "v2", *secluded(mine, engine)) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+        told = entry(mine)
+    assert told["route"] == "cdi"
+    (record,) = told["memory"]
+    assert (record["by"], record["hard"]) == ("driver", 4096 * MIB)
+    assert record["cgroups"] == ["/sys/fs/cgroup" + made.config()["linux"]["cgroupsPath"]]
+
+
+@ENGINES
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_given_by_an_engine_and_not_held(
+    engine: str, is_asked: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A driver that refuses: the policy decides here as well."""
+    stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
+    made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
+    grant(mine, made, 2, 4096, 1024, is_asked=is_asked)
+    result = run(made, secluded(mine, engine), engine, "v2")
+    assert result.stdout == ("" if is_asked else "runs\n")
+    assert "GH1251" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+@ENGINES
+def test_given_by_an_engine_in_a_user_namespace(
+    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
+    """The hook is not the host's root there, and cannot limit anything: a sentence says so."""
+    let_through(Path(mine.node.driver_root) / "any")
+    let_through(mine.bindir / "any")
+    base = bundle_of(root_of("debian"), ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
+    made = mapped(given_by_engine(mine, base, "2"))
+    result = run(made, secluded(mine, engine, tmp_path / "dev"), engine, "v2")
+    assert result.rc != 0
+    if engine == "runc":  # crun keeps nothing of what a hook says, and the log is the host's
+        assert "GH1315" in result.stderr + result.log
+
+
+@ENGINES
+def test_no_cgroup(engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A container in a cgroup with others: the hook's own cgroup is no sign that it is alone."""
+    made = given_by_engine(
+        mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2"
+    )
+    beside = bundle_of(made.root, WAIT)
+    config = made.config()
+    config["linux"]["cgroupsPath"] = beside.config()["linux"]["cgroupsPath"]
+    made.write(config)
+    with started(beside, mine, "runc", "v2", "runc") as live:
+        result = run(made, secluded(mine, engine), engine, "v2")
+        if engine == "runc":  # crun ends all that is in the cgroup of what it could not make
+            assert held(mine, live.pid) == {}
+    assert result.stdout == ""
+    assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+@ENGINES
+@NAMESPACE
+@pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
+def test_prestart(
+    stage: str,
+    engine: str,
+    has_namespace: bool,
+    mine: Product,
+    root_of: Rooted,
+    bundle_of: Bundled,
+) -> None:
+    """The hook that gives a made container its GPU limits it too."""
+    made = bundle_of(
+        root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=3000"], hooks=prestart(mine, stage=stage)
+    )
+    grant(mine, made, 2, 4096, 1024)
+    if has_namespace:
+        with_cgroup_namespace(made)
+    with started(made, mine, engine, "v2", engine) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (3000, 1024)}
+        told = entry(mine)
+    assert told["route"] == "prestart"
+    (record,) = told["memory"]
+    assert (record["by"], record["asked"]) == ("driver", True)
+
+
+@pytest.mark.parametrize("policy", ["auto", "start"])
+def test_prestart_that_cannot(
+    policy: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """On a node with cgroup v1 the policy decides."""
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        pytest.skip("this machine has cgroup v2")
+    mine.settings["limits"] = {"onFailure": policy}
+    mine.configure()
+    env = [*asks("2"), f"{LIMIT}=1024"]
+    made = bundle_of(root_of("debian"), ["/bin/echo", "runs"], env, hooks=prestart(mine))
+    result = run(made, ["runc"])
+    assert result.stdout == ("runs\n" if policy == "start" else "")
+    assert "GH1312" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+@ENGINES
+def test_an_engine_and_the_wrapper(
+    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Where both are, the wrapper's hook does it, once; and the container reads what holds."""
+    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT, [f"{LIMIT}=9999"]), "2")
+    grant(mine, made, 2, 4096, 1024)
+    for _ in range(2):
+        with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+            assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+            told = entry(mine)
+        assert told["route"] == "cdi+wrapper"
+        assert [one["by"] for one in told["memory"]] == ["driver"]
+        assert len(hooks(made)) == 1
+        assert variables(made)[LIMIT] == "4096"
+        assert variables(made)[REQUEST] == "1024"
+    config = made.config()
+    config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
+    made.write(config)
+    with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (9999, 0)}
+
+
+@ENGINES
+def test_an_engine_and_the_wrapper_in_a_user_namespace(
+    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
+    """The wrapper's hook is outside of it: there the engine's hook need not."""
+    let_through(Path(mine.node.driver_root) / "any")
+    let_through(mine.bindir / "any")
+    base = bundle_of(root_of("debian"), WAIT, [f"{LIMIT}=1024"])
+    made = mapped(given_by_engine(mine, base, "2"))
+    command = secluded(mine, mine.runtime, tmp_path / "dev")
+    with started(made, mine, engine, "v2", *command) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
+
+
+def test_a_container_without_a_limit(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """An engine's container that nothing limits stays as its engine wrote it."""
+    made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
+    raw = made.file.read_bytes()
+    result = run(made, secluded(mine, mine.runtime), "runc", "v2", mine.on("runc"))
+    assert result.stdout == "runs\n"
+    assert made.file.read_bytes() == raw
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_rootless(
+    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
+    """Nobody but the host's root can limit: a sentence, and the policy."""
+    made = bundle_of(
+        root_of("debian"),
+        ["/bin/echo", "runs"],
+        [*asks("2"), f"{LIMIT}=1024"],
+        linux={"resources": None, "cgroupsPath": None},
+    )
+    config = made.config()
+    gone = ["/sys", "/sys/fs/cgroup", "/dev/mqueue", "/dev/pts"]
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
+    config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
+    made.write(config)
+    around = secluded(mine, "unshare", tmp_path / "dev")
+    around += ["--user", "--map-root-user", "--mount"]
+    options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
+    command = [*around, mine.runtime, *options]
+    result = run(made, command, engine, "v2", mine.on(engine))
+    assert result.rc != 0, result
+    assert "GH1315" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+def test_a_tenant_cannot_say_that_it_is_done(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """An annotation and a variable as the wrapper writes them keep no hook from limiting."""
+    base = bundle_of(
+        root_of("debian"), WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
+    )
+    made = grant(mine, given_by_engine(mine, base, "2"), 2, 1024, 1024)
+    with started(made, mine, "runc", "v2", *secluded(mine, "runc")) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+
+
+def test_a_library_of_a_volume_is_not_loaded(
+    mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
+    """What a tenant mounts under the name of the driver's library is not run on the host."""
+    evil = tmp_path / "evil.so"
+    evil.write_text("not a library", encoding="utf-8")
+    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    grant(mine, made, 2, 1024, 1024)
+    config = made.config()
+    for mount in config["mounts"]:
+        if "libnvidia-ml.so" in mount["destination"]:
+            mount["source"] = str(evil)
+    made.write(config)
+    for runtime in ("runc", mine.runtime):
+        with started(made, mine, "runc", "v2", *secluded(mine, runtime)) as live:
+            assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+        assert str(evil) not in str(hooks(made))
+
+
+def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """crun's cgroup in a scope: the scope is the container's own as well, and told."""
+    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"])
+    config = made.config()
+    config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
+    made.write(config)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        (record,) = entry(mine)["memory"]
+        name = config["linux"]["cgroupsPath"]
+        scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
+        assert record["cgroups"] == ["/sys/fs/cgroup" + name, scope]
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
+        assert scope in [one.path for one in stub_limits.kept(mine.node)]
+
+
+def live_name() -> str:
+    """Return a name that no other test has."""
+    from uuid import uuid4
+
+    return uuid4().hex[:8]
