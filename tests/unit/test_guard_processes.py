@@ -52,6 +52,14 @@ def test_outermost_name_is_that_of_the_container_itself() -> None:
     assert Membership(("system.slice", "sshd.service")).outermost({"web"}) is None
 
 
+def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
+    place = "0::/user.slice/user-1000.slice/user@1000.service/app.slice"
+    for name in (f"docker-{A}.scope", "run-web.scope", "web"):
+        assert cgroup_names.parse(f"{place}/{name}").outermost({A, "web"}) is None
+    inside = cgroup_names.parse(f"0::/docker/{A}/user@1000.service/{B}")
+    assert inside.outermost({B}) == A
+
+
 def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     started = ledger.start_time(sleeper.pid)
     assert started is not None
