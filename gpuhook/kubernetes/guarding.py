@@ -66,6 +66,7 @@ class Guarding:
         self._targets: Mapping[str, Target] = {}
         self._holdings = Holdings()
         self._is_stale = True  # what the kubelet has told
+        self._asks = True  # the kubelet, though nothing that is offered has a limit
         self._ledger = (0, 0)  # its version
         self._expecting = 0  # polls of the plugin that ask the kubelet who has been given a unit
         self._watch: Watch | None = None
@@ -130,6 +131,10 @@ class Guarding:
                 self._wait = self._settings.longest_interval
                 continue
             self._tell(taken)
+            if taken.asks_kubelet and not self._asks and not self._units:
+                self._asks, self._is_stale, self._wait = True, True, 0.0
+                continue
+            self._asks = taken.asks_kubelet
             settings, before = self._settings, self._wait or 0.0
             self._wait = (
                 pace.interval(before, is_near=taken.is_near, settings=settings)
@@ -149,7 +154,7 @@ class Guarding:
     async def _taken(self) -> Round:
         """Take a round, for as long as the driver takes."""
         units, targets, driver = self._units, self._targets, driver_usage.of(self._look)
-        if not units or self._settings.action == NO_ACTION:
+        if not (units or self._asks) or self._settings.action == NO_ACTION:
             self._holdings = Holdings()
         elif self._is_stale:
             self._is_stale = False
@@ -198,10 +203,14 @@ class Guarding:
     def _began(self, mark: Mark) -> None:
         share, settings = mark.share, self._settings
         self._observations.guarded(REPORT, share.resource)
-        sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above its limit"
-        sentence += f" of {_mebibytes(share.hard)}"
+        limit = _mebibytes(share.hard)
+        above = f"its limit of {limit}" if share.is_certain else f"the {limit} of its units now"
+        sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
         if not share.is_certain:
-            sentence += "; whose share it is, is taken from its being alone, so nothing is ended"
+            sentence += (
+                "; it shows no grant of that, as if it were older than the limit, so nothing"
+            )
+            sentence += " is ended"
         elif settings.action in (TERMINATE, KILL):
             sentence += f"; if it stays so for {settings.grace:g} seconds, a process of it is ended"
         self._news.bad("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))
