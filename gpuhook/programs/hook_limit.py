@@ -11,7 +11,7 @@ import sys
 
 from gpuhook import settings
 from gpuhook.container import ledger_changes, memory_cgroup
-from gpuhook.container.process import Process
+from gpuhook.container.process import Process, is_hosts_root
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MemoryLimit
 from gpuhook.programs import cold, granting, hook_state
@@ -79,7 +79,7 @@ def in_container(
     """
     compiler = cold.Compiler(sys.argv[0])
     # The state of the host's root cannot be believed where root is nobody.
-    is_root = memory_cgroup.is_hosts_root()
+    is_root = is_hosts_root()
     chosen = settings.load(compiler.compile_settings) if is_root else settings.Settings()
     grants = granting.Granting(chosen, log, compiler.compile_spec)
     limits = _limits(spec, nodes, names, grants)
