@@ -7,17 +7,14 @@ processes that run already too; what they have open stays open.
 
 from __future__ import annotations
 
-import os
-
-from gpuhook import state
 from gpuhook.container.device_files import DeviceFiles
 from gpuhook.container.device_programs import DevicePrograms
+from gpuhook.container.process import is_hosts_root
 from gpuhook.container.rule_changes import with_rules, without_rules
 from gpuhook.container.systemd_scope import Scope
 from gpuhook.errors import fault
 from gpuhook.kernel.cgroup import DeviceCgroup
 from gpuhook.kernel.device_filter import Rule
-from gpuhook.kernel.namespaces import is_initial_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +69,7 @@ class DeviceRules:
         does not show; `recorded` is the cgroup that the runtime wrote down. Raises OSError where
         mountinfo cannot be read.
         """
-        place = DeviceCgroup.of(cgroup_file, recorded) if _is_hosts_root() else None
+        place = DeviceCgroup.of(cgroup_file, recorded) if is_hosts_root() else None
         fallback = None
         if fallback_rules is not None:
             fallback = [Rule.of_oci(entry) for entry in fallback_rules]
@@ -180,15 +177,6 @@ class DeviceRules:
 
 def _why_none() -> str:
     """Return why there are no rules that we could change."""
-    if _is_hosts_root():
+    if is_hosts_root():
         return "the container has no cgroup of its own"
     return "without the host's root nobody can change them (rootless)"
-
-
-def _is_hosts_root() -> bool:
-    """Return whether we may change device rules: root of a user namespace may not.
-
-    A hook may have been given no variable by which it could know that it is rootless.
-    """
-    inode = os.stat("/proc/self/ns/user").st_ino
-    return not state.is_rootless() and is_initial_user_namespace(inode)

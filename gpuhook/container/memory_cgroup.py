@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 
-from gpuhook import files, state
+from gpuhook import files
 from gpuhook.container.membership import parents
+from gpuhook.container.process import is_hosts_root
 from gpuhook.errors import fault
 from gpuhook.kernel import cgroup, namespaces
 
@@ -77,12 +78,6 @@ def require_hosts_root() -> None:
         user = os.geteuid()
         who = f"user {user}" if user else "the root of a user namespace"
         raise fault("GH1315", reason=f"this is {who}")
-
-
-def is_hosts_root() -> bool:
-    """Return whether this process is root, and no user namespace's."""
-    inode = os.stat("/proc/self/ns/user").st_ino
-    return not state.is_rootless() and namespaces.is_initial_user_namespace(inode)
 
 
 def _leave_namespace(process: Process) -> None:

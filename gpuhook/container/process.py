@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook import files
+from gpuhook import files, state
 from gpuhook.container import ledger
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
@@ -189,3 +189,12 @@ def _host_mounts() -> list[Mount]:
         except OSError:
             continue
     return found
+
+
+def is_hosts_root() -> bool:
+    """Return whether we are the host's root: that of a user namespace is not.
+
+    A hook may have been given no variable by which it could know that it is rootless.
+    """
+    inode = os.stat("/proc/self/ns/user").st_ino
+    return not state.is_rootless() and is_initial_user_namespace(inode)

@@ -219,6 +219,23 @@ def test_an_engine_and_the_wrapper_in_a_user_namespace(
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
+def test_an_engine_and_a_spec_without_hooks(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Nothing of config.json is ours but the plugin's grant: the wrapper knows it by that."""
+    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    config = made.config()
+    del config["hooks"]
+    config["process"]["env"] = [e for e in config["process"]["env"] if "NVIDIA" not in e]
+    made.write(config)
+    grant(mine, made, 2, 1024, 1024)
+    for _ in range(2):
+        with started(made, mine, "runc", "v2", *secluded(mine, mine.runtime)) as live:
+            assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+            assert entry(mine)["memory"][0]["by"] == "driver"
+        assert len(hooks(made)) == 1
+
+
 def test_a_container_without_a_limit(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     """An engine's container that nothing limits stays as its engine wrote it."""
     made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
