@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from gpuhook.kubernetes import driver_usage, guarding
 from gpuhook.kubernetes.api_server.client import ApiServer
 from gpuhook.kubernetes.api_server.node_events import NodeEvents
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, Guard
-from gpuhook.kubernetes.guard import marks, shares
+from gpuhook.kubernetes.guard import marks, processes, shares
 from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.processes import About, Processes
 from gpuhook.kubernetes.guarding import Guarding
@@ -102,7 +103,7 @@ class Room:
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
         monkeypatch.setattr(driver_usage, "of", lambda _look: self.host)
-        monkeypatch.setattr(guarding, "Processes", lambda: self.host)
+        monkeypatch.setattr(processes, "Processes", lambda: self.host)
         monkeypatch.setattr(holders, "ask", self._ask)
 
     async def _ask(self, *, socket: str) -> Holdings:
@@ -384,6 +385,33 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 
     room.run(scenario)
     assert [level for level, _, _ in room.log.lines] == ["error"]
+
+
+IDLE = """\
+import asyncio, sys
+from gpuhook.kubernetes.config.configuration import Guard
+from gpuhook.kubernetes.guarding import Guarding
+from gpuhook.kubernetes.node_look import Look
+
+async def idle():
+    guard = Guarding(Guard(), "/none", None, None)
+    guard.offered(Look(), ())
+    while guard._is_stale:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    await guard.end()
+
+asyncio.run(idle())
+print([name for name in sys.modules if name.startswith("gpuhook.kubernetes.guard.")])
+"""
+
+
+def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
+    """It is a megabyte, and some of the plugin's start."""
+    done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
+    loaded = [f"gpuhook.kubernetes.guard.{name}" for name in ("recorded", "needed")]
+    assert done.stdout.strip() == str(loaded)
+    assert done.stderr == ""
 
 
 def test_a_dump_is_not_guarded(room: Room) -> None:
