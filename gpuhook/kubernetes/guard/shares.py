@@ -115,10 +115,13 @@ def holding(
     """Return who holds what. Where the kubelet tells nothing, anybody may hold anything."""
     entries = tuple(recorded)
     held = _held(holdings, units)
+    by_names: dict[Names, list[Held]] = {}
+    for one in held:
+        by_names.setdefault(one.names, []).append(one)
     resources = {unit.device: unit.resource for unit in units.values()}
     # Of whatever units: a container is watched for what it was granted, also when the resource is
     # no longer offered or limited, and one that only begins a pod, whose units are others' by name.
-    pods = {(one.namespace, one.pod) for one in holdings.holders.values()}
+    pods = {(holder.namespace, holder.pod) for holder in holdings.holders.values()}
     shares: dict[Key, Share] = {}
     unsaid: dict[Key, Held] = {}
     devices: set[str] = set()
@@ -129,7 +132,7 @@ def holding(
         if entry.lives or (entry.lives is None and may_live):
             devices.update(share.device for share in found)
         if not entry.is_ambiguous:
-            own = (one for one in held if one.names == entry.names)
+            own = by_names.get(entry.names, ())
             unsaid |= {(entry.id, one.device): one for one in own if one.device not in entry.limits}
     devices.update(device for _, device in unsaid)
     known_names = {entry.names for entry in entries}
