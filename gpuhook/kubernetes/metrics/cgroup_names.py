@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _MAX_SIZE = 1 << 18
 _ID = re.compile(r"[0-9a-f]{64}")
-_OF_POD = re.compile(r"(?:^|[/-])kubepods(?:[./-]|$)")
+# A plugin with a cgroup namespace of its own sees others from where itself is: with the cgroupfs
+# driver that may be below kubepods.
+_OF_POD = re.compile(r"(?:^|[/-])kubepods(?:[./-]|$)|/\.\./(?:[a-z]+/)?pod[0-9a-f-]{32,36}/")
 _OF_USER = re.compile(r"user@[0-9]+\.service")
 _MAX_DASHES = 16
 
