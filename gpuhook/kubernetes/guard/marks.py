@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from gpuhook import files, state
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.guard import needed
 from gpuhook.kubernetes.guard.judgement import END, FAILED, TERM, Mark, Sent
 from gpuhook.kubernetes.guard.shares import Share
 
@@ -27,7 +28,7 @@ _MAX_SIZE = 4 << 20
 
 def path() -> str:
     """Return the path of the file."""
-    return os.path.join(state.directory(), "guard.json")
+    return needed.marks_path()
 
 
 def read() -> tuple[Mark, ...]:
