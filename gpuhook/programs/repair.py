@@ -13,7 +13,7 @@ from typing import Any
 from gpuhook import settings
 from gpuhook.container import live, oci
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import limit_repair
+from gpuhook.programs.memory import losses
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -40,7 +40,7 @@ def repair(
     """
     plan = missing(target, grants)
     guarantee = grants.settings.limits_guarantee if grants else settings.AUTO
-    with limit_repair.lost(target, library, guarantee) as lost:
+    with losses.lost(target, library, guarantee) as lost:
         # First the limits: a device that comes back is not without them for a moment.
         plan.operations = [*lost.plan.operations, *plan.operations]
         report = _done(target, plan, is_dry=is_dry)

@@ -16,7 +16,7 @@ from gpuhook.container.memory_records import is_limited
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs import guarantees
+from gpuhook.programs.memory import guarantees
 from gpuhook.vendors.nvidia import memory_backend
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
