@@ -177,6 +177,20 @@ def test_repair_keeps_it_left_out(mine: Product, granted: Bundle) -> None:
         assert record["guarantee"]
 
 
+def test_a_scope_and_the_cgroup_in_it(mine: Product, granted: Bundle) -> None:
+    """Both are the container's own, and both are told, as a process reads that of its very own."""
+    config = granted.config()
+    config["linux"]["cgroupsPath"] += ".scope/container"
+    granted.write(config)
+    own = "/sys/fs/cgroup" + config["linux"]["cgroupsPath"]
+    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+        (record,) = entry(mine)["memory"]
+        assert record["cgroups"] == [own, str(Path(own).parent)]
+        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
+        (gpu,) = limits(live, "show")["gpus"]
+        assert (gpu["agrees"], gpu["cgroups"]) == (True, record["cgroups"])
+
+
 @ENGINES
 def test_a_cgroup_without_the_controller(
     engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
