@@ -56,7 +56,7 @@ def add(
     """
     policy = grants.settings.limits_on_failure
     try:
-        devices = limited.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
+        devices = limited.devices(spec, has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)
         if limited.is_required(policy, is_asked=is_asked):

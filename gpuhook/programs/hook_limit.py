@@ -103,7 +103,7 @@ def _limits(
 ) -> list[MemoryLimit]:
     try:
         memory_cgroup.require_hosts_root()
-        devices = limited.devices(nodes, names, lambda: grants.covered(nodes))
+        devices = limited.devices(spec, nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
         is_asked = limited.is_asked(spec)
         if limited.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
