@@ -14,6 +14,7 @@ import time
 from gpuhook import fastjson, files
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
+from gpuhook.grant.memory import MemoryLimit
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
 TYPE_CHECKING = False
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.engine_log import EngineLog
-    from gpuhook.grant.memory import MemoryLimit
 
     Answer = list[list[str]]
 
@@ -41,9 +41,10 @@ def apply(
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
-    `library` is the path of the NVML library. What fails for a device is the `trouble` of its
-    record, and is added to `told`; nothing is raised. GH1256 is a driver that does not answer
-    within `patience` seconds, GH1257 a library that crashes.
+    `library` is the path of the NVML library. A hard limit above what a GPU has becomes that. What
+    fails for a device is the `trouble` of its record, and is added to `told`; nothing is raised.
+    GH1256 is a driver that does not answer within `patience` seconds, GH1257 a library that
+    crashes.
     """
     try:
         answers = _answers(lambda: _set_all(limits, library, directories), patience)
@@ -52,7 +53,8 @@ def apply(
     faults = [_fault_of(answer) for answer in answers]
     if told is not None:
         told += [error for error in faults if error is not None]
-    return [record(limit, error, directories) for limit, error in zip(limits, faults)]
+    asked = zip(limits, answers, faults)
+    return [record(_taken(limit, answer), error, directories) for limit, answer, error in asked]
 
 
 def held(
@@ -110,22 +112,29 @@ def judge(
 
 
 def _set_all(limits: list[MemoryLimit], library: str, directories: list[str]) -> Answer:
-    """Return code, message and hint of what fails for each limit, [] for one that holds."""
+    """Return code, message and hint of what fails for each limit, of one that holds the bytes."""
     with Driver(library) as driver:
         return [_set(driver, limit, directories) for limit in limits]
 
 
 def _set(driver: Driver, limit: MemoryLimit, directories: list[str]) -> list[str]:
     try:
+        hard = driver.within(limit.device, limit.hard)
         for directory in directories:
-            driver.set(limit.device, directory, limit.hard, limit.soft)
+            driver.set(limit.device, directory, hard, limit.soft)
     except GpuhookError as error:
         return [error.code, error.message, error.hint]
-    return []
+    return [str(hard)]
+
+
+def _taken(limit: MemoryLimit, answer: list[str]) -> MemoryLimit:
+    if len(answer) != 1:
+        return limit
+    return MemoryLimit(limit.device, int(answer[0]), limit.soft, is_asked=limit.is_asked)
 
 
 def _fault_of(answer: list[str]) -> GpuhookError | None:
-    if not answer:
+    if len(answer) == 1:
         return None
     code, message, hint = answer
     return text_of(code)[0](code, message, hint)
