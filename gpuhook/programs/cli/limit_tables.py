@@ -9,17 +9,17 @@ import click
 
 from gpuhook.errors import printable
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs import limit_view
 from gpuhook.programs.cli.tables import shortened, table
-from gpuhook.programs.limit_facts import amount
+from gpuhook.programs.memory import views
+from gpuhook.programs.memory.facts import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.grant.memory import MemoryLimit
-    from gpuhook.programs.limit_facts import Limit
-    from gpuhook.programs.limit_view import Asked, View
+    from gpuhook.programs.memory.facts import Limit
+    from gpuhook.programs.memory.views import Asked, View
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
@@ -78,11 +78,11 @@ def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
         amount(record.limit.soft) if record and record.limit.soft else "-",
         (amount(limit.hard) if limit.held else "unknown"),
         "-" if limit.used is None else amount(limit.used),
-        limit_view.by(limit),
+        views.by(limit),
     )
     if not is_wide:
         return cells
-    told = limit_view.document(limit)
+    told = views.document(limit)
     namespace = str(view.pod.get("namespace") or "-")
     return (*cells, namespace, ",".join(told["cgroups"]) or "-", told["trouble"] or "-")
 
