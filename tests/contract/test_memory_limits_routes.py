@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -338,7 +339,10 @@ def test_a_library_of_a_volume_is_not_loaded(
 
 
 def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """crun's cgroup in a scope: the scope is the container's own as well, and told."""
+    """crun's cgroup in a scope: the scope is the container's own as well, and told.
+
+    Alone: with a limit of its own, the cgroup in it would have it beside what the scope has.
+    """
     made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"])
     config = made.config()
     config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
@@ -347,9 +351,17 @@ def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled
         (record,) = entry(mine)["memory"]
         name = config["linux"]["cgroupsPath"]
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
-        assert record["cgroups"] == ["/sys/fs/cgroup" + name, scope]
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
-        assert scope in [one.path for one in stub_limits.kept(mine.node)]
+        assert record["cgroups"] == [scope]
+        assert held(mine, live.pid) == {}
+        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        assert kept.hard == 1024 * MIB
+        shown = json.loads(live.gpuhook("limits", live.id, "-o", "json", name="show").stdout)
+        (gpu,) = shown["containers"][0]["gpus"]
+        assert (gpu["agrees"], gpu["driver"]["limit"]) == (True, 1024 * MIB)
+        live.gpuhook("limits", live.id, "--limit", "2Gi", name="set")
+        assert held(mine, live.pid) == {}
+        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        assert kept.hard == 2048 * MIB
 
 
 def live_name() -> str:

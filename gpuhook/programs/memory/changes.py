@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
 _LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
-_ABOVE = "{}: it uses {} now, more than {}: its allocations fail until it has freed enough"
+_ABOVE = "{}: it uses {} now, more than {}: a driver takes no limit below that"
 _LEFT_OUT = "{}: the {} that its grant guarantees it are left out: {}"
 _STAYS = (
     "{gpu}: this node's limits are held by the kernel's dmem controller: the {soft} kept for the "
@@ -75,7 +75,7 @@ def set_limits(
             soft = amount(wanted.soft)
             notes.append(_STAYS.format(gpu=before.gpu, soft=soft, container=target.found.id))
         used = before.used or 0
-        if used > wanted.hard:
+        if is_dry and used > wanted.hard:  # else the driver's refusal says it
             above = amount(used), amount(wanted.hard)
             notes.append(_ABOVE.format(before.gpu, *above))
     return change.done(notes, is_dry=is_dry)
