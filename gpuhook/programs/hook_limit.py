@@ -108,7 +108,7 @@ def _limits(
 ) -> list[MemoryLimit]:
     try:
         memory_cgroup.require_hosts_root()
-        devices = granted.devices(nodes, names, lambda: grants.covered(nodes))
+        devices = granted.devices(spec, nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
         is_asked = granted.is_asked(spec)
         if granted.is_required(grants.settings.limits_on_failure, is_asked=is_asked):

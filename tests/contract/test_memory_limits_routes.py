@@ -167,6 +167,42 @@ def test_prestart(
     assert (record["by"], record["asked"]) == ("driver", True)
 
 
+@pytest.mark.parametrize("route", ["wrapper", "prestart"])
+def test_nodes_of_a_container_that_asks_for_none(
+    route: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A device plugin hands out nodes and a grant; the pod says that it asks for no GPU."""
+    hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
+    made = bundle_of(root_of("debian"), WAIT, asks("void"), **hooks_of)
+    grant(mine, made, 2, 1024, 512)
+    config = made.config()
+    minor = int(str(mine.gpu(2).minor))
+    config["linux"]["devices"] = [bundles.device(mine.device(2), 195, minor)]
+    made.write(config)
+    runtime = "runc" if route == "prestart" else mine.runtime
+    with started(made, mine, "runc", "v2", runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        told = entry(mine)
+    assert [one["by"] for one in told["memory"]] == ["driver"]
+    assert told["nodes"] == [mine.device(2)]
+
+
+def test_prestart_of_a_container_without_a_gpu(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Nonsense and broken settings do not stop what has no GPU."""
+    mine.config.write_text("limits: {onFailure: maybe}", encoding="utf-8")
+    env = [*asks("void"), f"{LIMIT}=4Gi"]
+    made = bundle_of(root_of("debian"), ["/bin/echo", "runs"], env, hooks=prestart(mine))
+    grant(mine, made, 2, 1024, 512)
+    assert run(made, ["runc"], "runc", "v2").stdout == "runs\n"
+    assert run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stdout == "runs\n"
+    made = bundle_of(made.root, ["/bin/true"], [*asks("2"), f"{LIMIT}=4096"])
+    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    assert "GH1530" in result.stderr
+    assert "onFailure" in result.stderr
+
+
 @pytest.mark.parametrize("policy", ["auto", "start"])
 def test_prestart_that_cannot(
     policy: str, mine: Product, root_of: Rooted, bundle_of: Bundled

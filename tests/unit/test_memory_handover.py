@@ -129,6 +129,22 @@ class TestApply:
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
         assert told[0].hint == fault("GH1255", uuid="GPU-gone", reason="x").hint
 
+    def test_more_than_the_gpu_has(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """A limit above the card limits nothing, and is the card; a guarantee of it is refused."""
+        own = cgroups(tmp_path, "container")
+        whole = node.node.gpus[0].memory_bytes
+        assert whole is not None
+        great = MemoryLimit(gpu(node), 999_999 * MIB, 5 * MIB)
+        (record,) = handover.apply([great], node.nvml_library, own)
+        assert (record["by"], record["hard"], record["soft"]) == ("driver", whole, 5 * MIB)
+        assert [one.hard for one in stub_limits.kept(node)] == [whole]
+        told: list[GpuhookError] = []
+        for hard in (NO_LIMIT, 999_999 * MIB):
+            guaranteed = MemoryLimit(gpu(node), hard, 999_999 * MIB)
+            (record,) = handover.apply([guaranteed], node.nvml_library, own, told)
+            assert (record["by"], record["hard"]) == ("", hard)
+        assert [error.code for error in told] == ["GH1251", "GH1251"]
+
     def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")

@@ -57,7 +57,7 @@ def add(
     """
     policy = grants.settings.limits_on_failure
     try:
-        devices = granted.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
+        devices = granted.devices(spec, has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
         is_asked = granted.is_asked(spec)
         if granted.is_required(policy, is_asked=is_asked):

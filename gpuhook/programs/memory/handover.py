@@ -45,9 +45,10 @@ def apply(
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
-    `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. What fails
-    for a device is the `trouble` of its record, and is added to `told`; nothing is raised. GH1256
-    is a driver that does not answer within `patience` seconds, GH1257 a library that crashes.
+    `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
+    limit above what a GPU has becomes that. What fails for a device is the `trouble` of its record,
+    and is added to `told`; nothing is raised. GH1256 is a driver that does not answer within
+    `patience` seconds, GH1257 a library that crashes.
     """
     try:
         work = lambda: _set_all(limits, library, directories, guarantee)  # noqa: E731
@@ -104,6 +105,7 @@ def _record(
     limit: MemoryLimit, trouble: GpuhookError | None, answer: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the ledger's record of a limit as it was set, which may be without its guarantee."""
+    limit = _with(limit, answer.get("hard", limit.hard))
     if trouble is not None or not answer["guarantee"]:
         return record(limit, trouble, answer.get("cgroups", ()))
     without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
@@ -139,6 +141,7 @@ def _set(
     driver: Driver, limit: MemoryLimit, directories: list[str], guarantee: str
 ) -> dict[str, Any]:
     try:
+        limit = _with(limit, driver.within(limit.device, limit.hard))
         backend = driver.backend(limit.device, directories[-1])
         kept, reason = guarantees.kept(limit, guarantee, backend)
         chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
@@ -146,7 +149,14 @@ def _set(
             driver.set(kept.device, directory, kept.hard, kept.soft)
     except GpuhookError as error:
         return _failure(error)
-    return {"cgroups": chosen, "guarantee": reason}
+    return {"hard": limit.hard, "cgroups": chosen, "guarantee": reason}
+
+
+def _with(limit: MemoryLimit, hard: int) -> MemoryLimit:
+    """Return `limit` with this hard limit; as it is where more is guaranteed: that is refused."""
+    if limit.soft > hard:
+        return limit
+    return MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
 
 
 def _failure(error: GpuhookError) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _ROUNDING = 2 << 20
 # nvmlSetMemoryLimits_v1_t and nvmlGetMemoryLimits_v1_t: the cgroup's path, soft, hard, used
 _SETTING = Struct("@PQQ")
 _GETTING = Struct("@PQQQ")
+_MEMORY = Struct("@QQQ")  # nvmlMemory_t: total, free, used
 
 # nvmlReturn_enum
 _INVALID_ARGUMENT = 2
@@ -172,6 +173,19 @@ class Driver:
         except GpuhookError as error:
             if error.code != "GH1251" or os.path.isdir(cgroup):
                 raise
+
+    def within(self, uuid: str, hard: int) -> int:
+        """Return `hard`, but no more than the GPU has where the driver tells that, in bytes.
+
+        A limit above that limits nothing, and drivers refuse it: who asks for the same on every
+        node may meet a small card. Raises GH1255.
+        """
+        if hard == NO_LIMIT or uuid.startswith("MIG-"):
+            return hard
+        memory = ctypes.create_string_buffer(_MEMORY.size)
+        if self._library.nvmlDeviceGetMemoryInfo(self._handle(uuid), memory):
+            return hard
+        return min(hard, int(_MEMORY.unpack(memory.raw)[0]) or hard)
 
     def _call(
         self, name: str, uuid: str, cgroup: str, layout: Struct, *numbers: int
