@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.container.memory_records import Record
+    from gpuhook.kubernetes.guard.state_file import Watched
     from gpuhook.vendors.nvidia.memory_limits import Driver, Held
 
 _GIB = 1 << 30
@@ -28,7 +29,8 @@ class Limit:
 
     `record` is the ledger's, None where it knows none. `held` has what the driver holds for each
     cgroup of the container, None for a cgroup that it knows nothing of; it is empty where the
-    driver was not asked or could not answer, and `trouble` is the reason then.
+    driver was not asked or could not answer, and `trouble` is the reason then. `watched` is what
+    the device plugin's guard does about it, None where it does not watch it.
     """
 
     gpu: str
@@ -36,6 +38,7 @@ class Limit:
     record: Record | None = None
     held: dict[str, Held | None] = field(default_factory=dict)
     trouble: str = ""
+    watched: Watched | None = None
 
     @property
     def hard(self) -> int:

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,6 +117,14 @@ class Cluster:
         """Return (pid, signal) of what the guard has sent."""
         lines = [line for line in self.running.log() if line.get("reason") == "ProcessEnded"]
         return [(line["pid"], line["event"].split(": ")[1].split()[0]) for line in lines]
+
+    def ps(self) -> dict[str, dict[str, Any]]:
+        """Return what `gpuhook ps` tells of each container's memory of the GPU, by id."""
+        command = [sys.executable, "-m", "gpuhook", "ps", "-o", "json"]
+        env = {**os.environ, "GPUHOOK_STATE_DIR": str(self.running.state)}
+        shown = subprocess.run(command, capture_output=True, check=True, env=env)
+        containers = json.loads(shown.stdout)["containers"]
+        return {one["id"]: one["memory"][0] for one in containers}
 
     def marks(self) -> list[dict[str, Any]]:
         """Return who is above its limit, as the guard's file has it."""
@@ -223,6 +232,33 @@ def test_processes_in_a_pid_namespace_of_their_own(
             assert ended in forks - {first}
             assert {*node.driver.held()} == forks - {ended}
             process.kill()
+
+
+def test_who_bounds_memory_is_told_on_the_node(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the guard, while it works and ends who is above; a plugin that was killed bounds nobody."""
+    node = cluster("kill", grace="300s")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    above = node.pod("above", "alloc", "1001", "hold", recorded=("", 900))
+    kept = node.pod("kept", "alloc", "1002", "hold", recorded=("", 2000))
+    held = node.pod("held", "alloc", "1003", "hold", recorded=("driver", 900))
+    eventually(lambda: (node.ps()[above]["guard"] or {}).get("over"), "a mark")
+    eventually(lambda: node.ps()[kept]["guard"], "a share that is watched")
+    told = node.ps()
+    assert [told[one]["by"] for one in (above, kept, held)] == ["guard", "guard", "driver"]
+    assert told[above]["guard"]["over"]["used"] == 1001 * MIB
+    assert told[kept]["guard"] == {"limit": 2000 * MIB, "action": "kill", "over": None}
+    assert told[held]["guard"] is None
+    node.running.configure(CONFIG.format(action="report", grace="300s"))
+    eventually(lambda: node.ps()[above]["by"] == "nobody", "a guard that only reports")
+    assert node.ps()[above]["guard"]["over"]["done"] == []
+    node.running.configure(CONFIG.format(action="kill", grace="300s"))
+    eventually(lambda: node.ps()[above]["by"] == "guard", "one that kills")
+    node.running.stop(signal.SIGKILL)
+    told = node.ps()
+    assert [told[one]["by"] for one in (above, kept, held)] == ["nobody", "nobody", "driver"]
+    assert told[above]["guard"] is None
 
 
 def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:

@@ -157,16 +157,18 @@ def show(
     """Show memory limits: of one running CONTAINER, or of all that have some.
 
     GRANTED is what a container was given when it was made, LIMIT and REQUEST what the ledger has
-    for it now, DRIVER what the driver holds this moment, USED what it uses of that, BY who bounds
-    it. Where the ledger and the driver differ, standard error says so, with the command that
-    mends it. Exit status 1 where nothing could be looked at.
+    for it now, DRIVER what the driver holds this moment, USED what it uses of that. BY is who
+    bounds it: the driver; the device plugin's guard, where it ends processes of who is above; else
+    nobody, also under a guard that only reports. "(over)" is above its limit, as the guard saw it
+    last. Standard error says what was done about that, and where the ledger and the driver differ,
+    with the command that mends it. Exit status 1 where nothing could be looked at.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
     with limit_view.asking(partial(node_options.library, **nvml)) as asked:
         if container is None:
             unseen.missing()  # a state directory that can be none is a fault
-            shown = [limit_view.of_entry(entry, asked) for entry in _limited()]
+            shown = [limit_view.of_entry(entry, asked) for entry in _limited(asked)]
         else:
             with target.opened(container, state_roots) as one:
                 shown = [limit_view.of_target(one, asked)]
@@ -202,5 +204,9 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited() -> list[dict[str, Any]]:
-    return [entry for entry in ledger.living() if memory_records.of(entry)]
+def _limited(asked: limit_view.Asked) -> list[dict[str, Any]]:
+    """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
+    watched = {container for container, _ in asked.watched}
+    return [
+        entry for entry in ledger.living() if memory_records.of(entry) or entry["id"] in watched
+    ]
