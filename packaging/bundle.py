@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENTRIES = {
     "gpuhook.programs.runtime": None,
     "gpuhook.programs.create": "gpuhook.programs.runtime",
-    "gpuhook.programs.create_limits": "gpuhook.programs.create",
+    "gpuhook.programs.memory.at_create": "gpuhook.programs.create",
     "gpuhook.programs.hook": None,
     "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
     "gpuhook.programs.hook_limit": "gpuhook.programs.hook",

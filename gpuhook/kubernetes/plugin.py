@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin: one process that offers the node's GPUs to the kubelet for as long as it runs.
+"""The device plugin: it offers the node's GPUs to the kubelet for as long as its process runs.
 
 It takes turns. A turn reads what may have changed, the configuration or the node, works out what
 is on offer, and hands that to the servers; between turns nothing runs. What goes wrong in a turn
@@ -9,7 +9,6 @@ leaves what was offered before as it was.
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -17,7 +16,6 @@ from gpuhook.kubernetes import daemon_thread, driver_usage, node_look, working_o
 from gpuhook.kubernetes.allocation.context import with_health
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.guarding import Guarding
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
@@ -25,7 +23,6 @@ from gpuhook.kubernetes.measuring import Measuring
 from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
-from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 from gpuhook.kubernetes.serving.observer import Log
 from gpuhook.kubernetes.serving.observers import all_of, on_allocate
@@ -33,7 +30,6 @@ from gpuhook.kubernetes.serving.serving import Serving
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.kubernetes.turn_news import TurnNews
 from gpuhook.kubernetes.working_out import Outcome
-from gpuhook.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +37,8 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.config.source import Loaded
+    from gpuhook.kubernetes.connections import Connections
+    from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.node_look import Look
 
 T = TypeVar("T")
@@ -48,47 +46,15 @@ _LAST_NEWS_WITHIN = 1.0  # seconds
 _PUT_BACK_WITHIN = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
 
 
-def run(launch: Launch) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit status, 0.
-
-    SIGHUP has the configuration and the node read anew. Raises what keeps it from starting,
-    GpuhookError and OSError.
-    """
-    asyncio.run(_served(launch))
-    return 0
-
-
-async def _served(launch: Launch) -> None:
-    log = logger()
-    triggers = Triggers()
-    _catch_signals(triggers)
-    connections = Connections(launch, log)
-    await connections.start(lambda: triggers.pull(Reason.CONFIGURATION))
-    try:
-        loaded = _loaded(launch, connections.label, "")
-        plugin = Plugin(launch, loaded, connections, triggers, News(log, connections.events))
-        try:
-            await plugin.keep()
-        finally:
-            await plugin.end()
-    finally:
-        await connections.end()
-
-
-def _catch_signals(triggers: Triggers) -> None:
-    """Have signals take turns, from the start: the first process of a container has no others."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    anew = (Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
-    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *anew)
-
-
 class _StopError(Exception):
     """The plugin is to stop in the middle of a turn."""
 
 
-def _loaded(launch: Launch, label: str | None, current: str) -> Loaded:
+def load(launch: Launch, label: str | None, current: str) -> Loaded:
+    """Return the configuration that there is now; raises what config.source.load() does.
+
+    `label` is what the node's label says, `current` the name of the configuration until now.
+    """
     return config_source.load(
         launch.source, launch.overrides, label, current=current, strict=launch.strict
     )
@@ -217,7 +183,7 @@ class Plugin:
         A faulty one is refused, and the last one stays.
         """
         try:
-            loaded = _loaded(self._launch, self._connections.label, self._loaded.name)
+            loaded = load(self._launch, self._connections.label, self._loaded.name)
         except Exception as error:  # whatever is wrong with it
             self._observations.reloaded("refused")
             self._told.refused(error, self._loaded)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant.memory import MIB
-from gpuhook.kubernetes import sharing_words
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.health import affected
 from gpuhook.kubernetes.metrics import holders
+from gpuhook.kubernetes.offer import sharing_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -138,12 +138,12 @@ class Create:
         """
         if not request.limits_memory(spec, words.VOCABULARY):
             return [], []
-        bundled.load("gpuhook.programs.create_limits")
-        from gpuhook.programs import create_limits
+        bundled.load("gpuhook.programs.memory.at_create")
+        from gpuhook.programs.memory import at_create
 
         root = self.command.root or state.runtime_root(low_level)
-        has = create_limits.Has([*oci.device_paths(spec), *nodes], names)
-        return create_limits.add(spec, has, self.grants, self.launcher, root)
+        has = at_create.Has([*oci.device_paths(spec), *nodes], names)
+        return at_create.add(spec, has, self.grants, self.launcher, root)
 
     def _enter_in_ledger(
         self,

@@ -14,7 +14,8 @@ from gpuhook.container import ledger_changes, memory_cgroup
 from gpuhook.container.process import Process, is_hosts_root
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs import cold, granting, hook_state, limited, limiting
+from gpuhook.programs import cold, granting, hook_state
+from gpuhook.programs.memory import granted, handover
 from gpuhook.vendors.nvidia import nvml_library
 
 TYPE_CHECKING = False
@@ -51,14 +52,14 @@ def run(words: list[str], log: EngineLog) -> None:
     state.require_id()
     told: list[GpuhookError] = []
     with Process(state.init_pid()) as process:
-        records = limiting.held(
+        records = handover.held(
             call.limits,
             lambda: call.library or nvml_library.find("/"),
             lambda: _directories(process),
             told,
         )
         note(call.root, state.id, process, records, log)
-    limiting.judge(records, told, log, required=call.required)
+    handover.judge(records, told, log, required=call.required)
 
 
 def in_container(
@@ -86,15 +87,15 @@ def in_container(
         return []
     told: list[GpuhookError] = []
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
-    records = limiting.held(
+    records = handover.held(
         limits,
         lambda: grants.nvml() or nvml_library.find("/"),
         lambda: find(process),
         told,
     )
     is_asked = any(limit.is_asked for limit in limits)
-    required = limited.is_required(chosen.limits_on_failure, is_asked=is_asked)
-    limiting.judge(records, told, log, required=required)
+    required = granted.is_required(chosen.limits_on_failure, is_asked=is_asked)
+    handover.judge(records, told, log, required=required)
     return records
 
 
@@ -103,14 +104,14 @@ def _limits(
 ) -> list[MemoryLimit]:
     try:
         memory_cgroup.require_hosts_root()
-        devices = limited.devices(nodes, names, lambda: grants.covered(nodes))
+        devices = granted.devices(nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
-        is_asked = limited.is_asked(spec)
-        if limited.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
+        is_asked = granted.is_asked(spec)
+        if granted.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
             raise
         grants.log.warning(error)
         return []
-    return limited.of(spec, devices)
+    return granted.of(spec, devices)
 
 
 def _directories(process: Process) -> list[str]:

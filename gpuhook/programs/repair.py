@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.container import live, oci
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import limit_repair
+from gpuhook.programs.memory import losses
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -38,7 +38,7 @@ def repair(
     `library` finds the NVML that is asked about memory limits, for a container that has some.
     """
     plan = missing(target, grants)
-    with limit_repair.lost(target, library) as lost:
+    with losses.lost(target, library) as lost:
         # First the limits: a device that comes back is not without them for a moment.
         plan.operations = [*lost.plan.operations, *plan.operations]
         report = _done(target, plan, is_dry=is_dry)

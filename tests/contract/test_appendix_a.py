@@ -13,7 +13,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes import connections, plugin
+from gpuhook.kubernetes import connections, process
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from gpuhook.kubernetes.api_server.node_label import CONFIG_LABEL
 from gpuhook.kubernetes.config import source as config_source
@@ -366,7 +366,7 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
             return any("nothing-of-that-name" in str(line) for line in lines)
 
         async def scenario() -> None:
-            serving = asyncio.create_task(plugin._served(launch))
+            serving = asyncio.create_task(process._served(launch))
             await serves(8)
             label.put("nothing-of-that-name")
             await asyncio.to_thread(eventually, is_warned, "a warning")

@@ -237,7 +237,7 @@ def test_processes_in_a_pid_namespace_of_their_own(
 def test_who_bounds_memory_is_told_on_the_node(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the guard, while it works and ends who is above; a plugin that was killed bounds nobody."""
+    """By the guard, while it works and ends who is above; a killed plugin bounds nobody."""
     node = cluster("kill", grace="300s")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     above = node.pod("above", "alloc", "1001", "hold", recorded=("", 900))

@@ -23,8 +23,8 @@ from gpuhook.kubernetes.guard import marks
 from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.marks import Watching
 from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.programs import limit_facts
 from gpuhook.programs.cli import main
+from gpuhook.programs.memory import facts
 from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -244,4 +244,4 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
 )
 def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
     """As Kubernetes writes amounts."""
-    assert limit_facts.amounts(limit) == words
+    assert facts.amounts(limit) == words

@@ -185,7 +185,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
         launches.append(launch)
         return 3
 
-    module = types.ModuleType("gpuhook.kubernetes.plugin")
+    module = types.ModuleType("gpuhook.kubernetes.process")
     monkeypatch.setattr(module, "run", run, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return launches
@@ -232,7 +232,7 @@ def test_a_missing_package_is_named(
     def importing(name: str) -> types.ModuleType:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.delitem(sys.modules, "gpuhook.kubernetes.plugin", raising=False)
+    monkeypatch.delitem(sys.modules, "gpuhook.kubernetes.process", raising=False)
     monkeypatch.setattr("gpuhook.programs.cli.device_plugin.importlib.import_module", importing)
     from gpuhook.programs.cli import device_plugin
 

@@ -69,7 +69,7 @@ class Turns:
     async def _run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
         self.triggers = Triggers()
         connections = Connections(self.launch, self.log)
-        loaded = plugin._loaded(self.launch, None, "")
+        loaded = plugin.load(self.launch, None, "")
         news = News(self.log)
         self.plugin = Plugin(self.launch, loaded, connections, self.triggers, news)
         self.keeping = asyncio.ensure_future(self.plugin.keep())

@@ -192,13 +192,13 @@ def _run(ctx: click.Context, chosen: Launch) -> None:
 
 
 def _plugin() -> Any:
-    """Return the module of the plugin; GH1805 where its packages are not installed."""
+    """Return the module of the plugin's process; GH1805 where its packages are not installed."""
     # Else gRPC's core writes lines of its own whenever a kubelet ends in the middle of a call.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()  # importing makes no garbage worth a tenth of the time to the first registration
     try:
         with _left_out(*_LEFT_OUT):
-            return importlib.import_module("gpuhook.kubernetes.plugin")
+            return importlib.import_module("gpuhook.kubernetes.process")
     except ModuleNotFoundError as error:
         package = _PACKAGES.get((error.name or "").partition(".")[0])
         if package is None:

@@ -13,11 +13,12 @@ from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import request
-from gpuhook.programs import limit_view, repair, target
+from gpuhook.programs import repair, target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_tables, node_options, parameters
 from gpuhook.programs.cli.tables import table
-from gpuhook.programs.limit_facts import amount
+from gpuhook.programs.memory import views
+from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia import words
 
 _MAX_LINE = 4096
@@ -50,7 +51,7 @@ def inspect(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     library = partial(node_options.library, **nvml)
-    with target.opened(container, state_roots) as found, limit_view.asking(library) as asked:
+    with target.opened(container, state_roots) as found, views.asking(library) as asked:
         memory = _memory(found, asked)
         told = memory.document()["gpus"] if memory else []
         facts = inspection.of(found.held, found.found, found.spec, found.entry, told)
@@ -74,12 +75,12 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
         click.echo(f"hint: {hint}")
 
 
-def _memory(found: target.Target, asked: limit_view.Asked) -> limit_view.View | None:
+def _memory(found: target.Target, asked: views.Asked) -> views.View | None:
     """Return the memory limits of a container that may have some; the driver is asked for those."""
     is_limited = request.limits_memory(found.spec, words.VOCABULARY)
     if not (is_limited or memory_records.of(found.entry)):
         return None
-    return limit_view.of_target(found, asked)
+    return views.of_target(found, asked)
 
 
 def _missing(found: target.Target) -> list[GpuhookError]:

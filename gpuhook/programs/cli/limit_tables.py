@@ -9,9 +9,9 @@ import click
 
 from gpuhook.errors import printable
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs import guarded, limit_view
 from gpuhook.programs.cli.tables import shortened, table
-from gpuhook.programs.limit_facts import amount
+from gpuhook.programs.memory import guarded, views
+from gpuhook.programs.memory.facts import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.grant.memory import MemoryLimit
-    from gpuhook.programs.limit_facts import Limit
-    from gpuhook.programs.limit_view import Asked, View
+    from gpuhook.programs.memory.facts import Limit
+    from gpuhook.programs.memory.views import Asked, View
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
@@ -86,7 +86,7 @@ def by(told: Mapping[str, Any]) -> str:
 
 
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
-    record, told = limit.record, limit_view.document(limit)
+    record, told = limit.record, views.document(limit)
     cells = (
         view.container if is_wide else view.container[:12],
         str(view.pod.get("pod") or "-"),

@@ -14,10 +14,10 @@ from gpuhook import state
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import fault
-from gpuhook.programs import limit_view, own_gpus, target
-from gpuhook.programs import limits as limiting
+from gpuhook.programs import target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
+from gpuhook.programs.memory import changes, own_gpus, views
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def set_(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     limit_options.require_order(request, limit)
-    names, wish = limit_options.names_of(gpus), limiting.Wish(limit, request)
+    names, wish = limit_options.names_of(gpus), changes.Wish(limit, request)
     with (
         options.failing("limits-set", container, output),
         _opened(container, state_roots, is_dry=dry_run) as one,
@@ -91,7 +91,7 @@ def set_(
         library = node_options.library(**nvml)
         with Driver(library) as driver:
             chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
-            report = limiting.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+            report = changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
     report.notes += limit_options.warnings(limit)
     options.show([report.document()], "limits-set", output)
 
@@ -134,7 +134,7 @@ def clear(
         library = node_options.library(**nvml)
         with Driver(library) as driver:
             chosen = _to_clear(one, library, names)
-            report = limiting.clear(one, driver, chosen, lifts_grants=lifts_grants, is_dry=dry_run)
+            report = changes.clear(one, driver, chosen, lifts_grants=lifts_grants, is_dry=dry_run)
     options.show([report.document()], "limits-clear", output)
 
 
@@ -165,13 +165,13 @@ def show(
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    with limit_view.asking(partial(node_options.library, **nvml)) as asked:
+    with views.asking(partial(node_options.library, **nvml)) as asked:
         if container is None:
             unseen.missing()  # a state directory that can be none is a fault
-            shown = [limit_view.of_entry(entry, asked) for entry in _limited(asked)]
+            shown = [views.of_entry(entry, asked) for entry in _limited(asked)]
         else:
             with target.opened(container, state_roots) as one:
-                shown = [limit_view.of_target(one, asked)]
+                shown = [views.of_target(one, asked)]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
     hidden = [] if container else unseen.warnings()
     for warning in hidden:
@@ -204,7 +204,7 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited(asked: limit_view.Asked) -> list[dict[str, Any]]:
+def _limited(asked: views.Asked) -> list[dict[str, Any]]:
     """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
     watched = {container for container, _ in asked.watched}
     return [

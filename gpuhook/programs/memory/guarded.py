@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from gpuhook.kubernetes.guard import state_file
-from gpuhook.programs.limit_facts import amount
+from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia.isolation import BY_GUARD, BY_NOBODY
 
 TYPE_CHECKING = False

@@ -13,7 +13,8 @@ from gpuhook.container.process import Process
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MIB, MemoryLimit
-from gpuhook.programs import hook_limit, limited, limiting
+from gpuhook.programs import hook_limit
+from gpuhook.programs.memory import granted, handover
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -44,7 +45,7 @@ class TestApply:
     def test_every_cgroup_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
         own = cgroups(tmp_path, "container", "scope")
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = limiting.apply([limit], node.nvml_library, own)
+        (record,) = handover.apply([limit], node.nvml_library, own)
         assert record == {
             "device": gpu(node),
             "hard": 100 * MIB,
@@ -61,7 +62,7 @@ class TestApply:
         own = cgroups(tmp_path, "container")
         limits = [MemoryLimit(name, MIB * 9) for name in ("GPU-gone", "MIG-1", gpu(node))]
         told: list[GpuhookError] = []
-        records = limiting.apply(limits, node.nvml_library, own, told)
+        records = handover.apply(limits, node.nvml_library, own, told)
         assert [one["by"] for one in records] == ["", "", "driver"]
         assert [error.code for error in told] == ["GH1255", "GH1253"]
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
@@ -71,7 +72,7 @@ class TestApply:
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")
         told: list[GpuhookError] = []
-        (record,) = limiting.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2)
+        (record,) = handover.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2)
         assert [error.code for error in told] == ["GH1256"]
         assert record["trouble"].startswith("GH1256: ")
 
@@ -81,16 +82,16 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"none")
     limits = [MemoryLimit("GPU-1", MIB), MemoryLimit("GPU-2", MIB)]
-    records = limiting.apply(limits, str(library), [], told)
+    records = handover.apply(limits, str(library), [], told)
     assert [error.code for error in told] == ["GH1202", "GH1202"]
     assert [one["by"] for one in records] == ["", ""]
 
 
 def test_a_library_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook goes on: it is another process that has died."""
-    monkeypatch.setattr(limiting, "Driver", lambda _: os.kill(os.getpid(), 9))
+    monkeypatch.setattr(handover, "Driver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
-    limiting.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "signal 9" in told[0].message
 
@@ -99,9 +100,9 @@ def test_an_error_of_our_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(limiting, "Driver", broken)
+    monkeypatch.setattr(handover, "Driver", broken)
     told: list[GpuhookError] = []
-    limiting.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "KeyError: 'oops'" in told[0].message
 
@@ -115,7 +116,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
         raise error
 
     told: list[GpuhookError] = []
-    (record,) = limiting.held([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
+    (record,) = handover.held([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
     assert record["by"] == ""
     (known,) = told
     assert record["trouble"] == f"{known.code}: {known.message}"
@@ -126,7 +127,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
 
 def test_the_policy() -> None:
     answers = {
-        (policy, asked): limited.is_required(policy, is_asked=asked)
+        (policy, asked): granted.is_required(policy, is_asked=asked)
         for policy in ("auto", "refuse", "start")
         for asked in (False, True)
     }
@@ -139,13 +140,13 @@ def test_the_policy() -> None:
 
 def test_judging(tmp_path: Path) -> None:
     log = EngineLog("test", str(tmp_path / "log"))
-    records = [limiting.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
-    limiting.judge(records, [fault("GH1312")], log, required=False)
+    records = [handover.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
+    handover.judge(records, [fault("GH1312")], log, required=False)
     assert "GH1647: GPU GPU-1" in (tmp_path / "log").read_text(encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
-        limiting.judge(records, [fault("GH1312")], log, required=True)
+        handover.judge(records, [fault("GH1312")], log, required=True)
     assert caught.value.code == "GH1312"
-    limiting.judge([], [], log, required=True)
+    handover.judge([], [], log, required=True)
 
 
 @pytest.mark.parametrize(

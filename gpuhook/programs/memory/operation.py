@@ -6,12 +6,12 @@ from __future__ import annotations
 from gpuhook.container import memory_records
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
-from gpuhook.programs import limit_facts
+from gpuhook.programs.memory import facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.container.operations import Live
-    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.memory.facts import Limit
     from gpuhook.vendors.nvidia.memory_limits import Driver, Held
 
 
@@ -23,14 +23,14 @@ class HoldMemory:
     ) -> None:
         self._driver = driver
         self._gpu = before.gpu
-        self._was = limit_facts.amounts(MemoryLimit(before.gpu, before.hard, before.soft))
+        self._was = facts.amounts(MemoryLimit(before.gpu, before.hard, before.soft))
         self._wanted = wanted
         self._cgroups = cgroups
         self._before: list[tuple[str, Held | None]] = []
 
     def describe(self) -> list[str]:
         """Return the limit, and what it replaces."""
-        now = limit_facts.amounts(self._wanted)
+        now = facts.amounts(self._wanted)
         return [f"memory limit of {self._gpu}: {now}, was {self._was}"]
 
     def execute(self, live: Live) -> None:
@@ -55,7 +55,7 @@ class HoldMemory:
         """Put back what the driver held; what it has refused to change is as it was."""
         for cgroup, held in reversed(self._before):
             before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None
-            if not limit_facts.is_held(self._driver.get(self._gpu, cgroup), before):
+            if not facts.is_held(self._driver.get(self._gpu, cgroup), before):
                 self._hold(cgroup, before)
 
     def _hold(self, cgroup: str, limit: MemoryLimit | None) -> None:

@@ -16,7 +16,7 @@ from gpuhook.container.record import HOOK_MARK
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
 from gpuhook.grant.memory import MIB, NO_LIMIT
-from gpuhook.programs import limited
+from gpuhook.programs.memory import granted
 from gpuhook.vendors.nvidia import known_node, memory_hints
 from gpuhook.vendors.nvidia.jobs import HOOK_ENV, HOOK_NAME, LIMIT
 from gpuhook.vendors.nvidia.words import VOCABULARY
@@ -56,17 +56,17 @@ def add(
     """
     policy = grants.settings.limits_on_failure
     try:
-        devices = limited.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
+        devices = granted.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
-        is_asked = limited.is_asked(spec)
-        if limited.is_required(policy, is_asked=is_asked):
+        is_asked = granted.is_asked(spec)
+        if granted.is_required(policy, is_asked=is_asked):
             raise
         grants.log.warning(error)
         return [], []
-    found = limited.of(spec, devices)
+    found = granted.of(spec, devices)
     if not found:
         return [], []
-    required = limited.is_required(policy, is_asked=any(limit.is_asked for limit in found))
+    required = granted.is_required(policy, is_asked=any(limit.is_asked for limit in found))
     held = request.environment(spec)
     entries = _shares(held, found, is_whole=len(found) == len(devices))
     entries += _hints(held, found, grants.settings.limits_hints)

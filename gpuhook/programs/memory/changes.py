@@ -10,9 +10,9 @@ from gpuhook.container import live, memory_cgroup, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.errors import fault
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs import limit_facts
-from gpuhook.programs.limit_facts import amount
-from gpuhook.programs.limit_steps import HoldMemory, unlimited
+from gpuhook.programs.memory import facts
+from gpuhook.programs.memory.facts import amount
+from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuhook.container.live import Plan
-    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.target import Target
     from gpuhook.vendors.nvidia.inventory import Gpu
     from gpuhook.vendors.nvidia.memory_limits import Driver
@@ -85,11 +85,11 @@ def clear(
             change.make(before, None, None)
         elif lifts_grants:
             change.make(before, None, Record(unlimited(before.gpu), granted))
-            notes.append(_LIFTED.format(gpu=before.gpu, limit=limit_facts.amounts(granted)))
+            notes.append(_LIFTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
         else:
             if before.record is not None or not before.holds(granted):
                 change.make(before, granted, Record(granted, granted))
-            notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_facts.amounts(granted)))
+            notes.append(_GRANTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
     return change.done(notes, is_dry=is_dry)
 
 
@@ -144,7 +144,7 @@ class _Change:
         """Return what there is on `gpus` now, of all that the ledger has where none is named."""
         named = list(gpus)
         target = self._target
-        found = limit_facts.of(target.entry, target.spec, named, self._driver, self._cgroups)
+        found = facts.of(target.entry, target.spec, named, self._driver, self._cgroups)
         return [limit for limit in found if not named or limit.gpu in named]
 
     def make(self, before: Limit, wanted: MemoryLimit | None, record: Record | None) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from gpuhook.container import live, memory_records
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import limits
+from gpuhook.programs.memory import changes
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
 TYPE_CHECKING = False
@@ -67,8 +67,8 @@ def lost(target: Target, library: Callable[[], str]) -> Iterator[Lost]:
         return
     with driver:
         try:
-            found.plan, found.notes = limits.lost(target, driver)
-            found.untaken = limits.never_held(target, driver)
+            found.plan, found.notes = changes.lost(target, driver)
+            found.untaken = changes.never_held(target, driver)
         except GpuhookError as error:
             _note(found, target, error)
         yield found

@@ -11,7 +11,7 @@ from typing import Any
 from gpuhook.container import ledger, memory_records
 from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs import guarded, limit_facts, limits, own_gpus
+from gpuhook.programs.memory import changes, facts, guarded, own_gpus
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.grant.memory import MemoryLimit
     from gpuhook.kubernetes.guard.state_file import Watched
-    from gpuhook.programs.limit_facts import Limit
+    from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.target import Target
 
 
@@ -34,7 +34,7 @@ class View:
 
     def findings(self) -> list[GpuhookError]:
         """Return what is wrong: GH1785, GH1786."""
-        found = (limit_facts.finding(self.container, limit) for limit in self.limits)
+        found = (facts.finding(self.container, limit) for limit in self.limits)
         return [error for error in found if error is not None]
 
     def document(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def asking(find: Callable[[], str]) -> Iterator[Asked]:
 
 def of_entry(entry: dict[str, Any], asked: Asked) -> View:
     """Return the limits that a ledger entry has."""
-    found = limit_facts.of(entry, None, guarded.of(entry["id"], asked.watched), asked.driver)
+    found = facts.of(entry, None, guarded.of(entry["id"], asked.watched), asked.driver)
     return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
 
 
@@ -103,7 +103,7 @@ def of_target(target: Target, asked: Asked) -> View:
         except GpuhookError as error:
             asked.trouble = asked.trouble or error
     names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
-    found = limit_facts.of(target.entry, target.spec, names, driver, _directories(target, asked))
+    found = facts.of(target.entry, target.spec, names, driver, _directories(target, asked))
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
     return View(target.found.id, pod, _with_guard(target.found.id, found, asked))
 
@@ -151,7 +151,7 @@ def used(limit: Limit) -> int | None:
 
 def _directories(target: Target, asked: Asked) -> list[str]:
     try:
-        return limits.directories(target)
+        return changes.directories(target)
     except GpuhookError as error:
         asked.trouble = asked.trouble or error
         return []
