@@ -18,7 +18,7 @@ from gpuhook.programs import target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
 from gpuhook.programs.memory import changes, own_gpus, views
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def set_(
         _opened(container, state_roots, is_dry=dry_run) as one,
     ):
         library = node_options.library(**nvml)
-        with Driver(library) as driver:
+        with PatientDriver(library) as driver:
             chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
             report = changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
     report.notes += limit_options.warnings(limit)
@@ -132,7 +132,7 @@ def clear(
         _opened(container, state_roots, is_dry=dry_run) as one,
     ):
         library = node_options.library(**nvml)
-        with Driver(library) as driver:
+        with PatientDriver(library) as driver:
             chosen = _to_clear(one, library, names)
             report = changes.clear(one, driver, chosen, lifts_grants=lifts_grants, is_dry=dry_run)
     options.show([report.document()], "limits-clear", output)

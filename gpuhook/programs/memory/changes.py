@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from gpuhook.container.live import Plan
     from gpuhook.programs.memory.facts import Limit
+    from gpuhook.programs.memory.patience import Limits
     from gpuhook.programs.target import Target
     from gpuhook.vendors.nvidia.inventory import Gpu
-    from gpuhook.vendors.nvidia.memory_limits import Driver
 
     Records = dict[str, "Record | None"]
 
@@ -48,7 +48,7 @@ def directories(target: Target) -> list[str]:
 
 
 def set_limits(
-    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, driver: Limits, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
 ) -> Report:
     """Limit what a container may have of `gpus`. All of them or none.
 
@@ -71,7 +71,7 @@ def set_limits(
 
 
 def clear(
-    target: Target, driver: Driver, gpus: Sequence[str], *, lifts_grants: bool, is_dry: bool
+    target: Target, driver: Limits, gpus: Sequence[str], *, lifts_grants: bool, is_dry: bool
 ) -> Report:
     """Take away what was set: what a container was granted holds again, or nothing.
 
@@ -93,7 +93,7 @@ def clear(
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
+def lost(target: Target, driver: Limits) -> tuple[Plan, list[str]]:
     """Return the plan that makes the driver hold what the ledger says that it holds.
 
     Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
@@ -101,7 +101,7 @@ def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
     return _again(target, driver, by=memory_records.DRIVER)
 
 
-def never_held(target: Target, driver: Driver) -> Plan:
+def never_held(target: Target, driver: Limits) -> Plan:
     """Return the plan that tries the limits again that the driver did not take at the time.
 
     It may be another driver by now. Raises as lost() does.
@@ -109,7 +109,7 @@ def never_held(target: Target, driver: Driver) -> Plan:
     return _again(target, driver, by="")[0]
 
 
-def _again(target: Target, driver: Driver, *, by: str) -> tuple[Plan, list[str]]:
+def _again(target: Target, driver: Limits, *, by: str) -> tuple[Plan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
         record = before.record
@@ -118,7 +118,10 @@ def _again(target: Target, driver: Driver, *, by: str) -> tuple[Plan, list[str]]
         if before.trouble:
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
         else:
-            change.make(before, record.limit, Record(record.limit, record.granted))
+            again: Record | None = Record(record.limit, record.granted)
+            if record.granted is None and not record.is_limited:
+                again = None  # nobody knew whether the driver holds anything
+            change.make(before, record.limit, again)
     return change.plan(), notes
 
 
@@ -133,12 +136,13 @@ def _wished(before: Limit, wish: Wish) -> MemoryLimit:
 class _Change:
     """The plan of a change of limits: the ledger's records, and the driver's steps."""
 
-    def __init__(self, target: Target, driver: Driver) -> None:
+    def __init__(self, target: Target, driver: Limits) -> None:
         self._target = target
         self._driver = driver
         self._cgroups = directories(target)
         self._steps: list[HoldMemory] = []
         self._records: Records = {}
+        self._before: dict[str, Limit] = {}
 
     def before(self, gpus: Iterable[str]) -> list[Limit]:
         """Return what there is on `gpus` now, of all that the ledger has where none is named."""
@@ -151,6 +155,7 @@ class _Change:
         """Have the driver hold `wanted` and the ledger `record`, where they do not."""
         if record is not None:
             record.cgroups = self._cgroups
+        self._before[before.gpu] = before
         if before.trouble or not before.holds(wanted):
             self._steps.append(HoldMemory(self._driver, before, wanted, self._cgroups))
         if _document(record) != _document(before.record):
@@ -174,8 +179,29 @@ class _Change:
         if self._records and not self._steps:
             report.notes.append(_NOTED)
         if not is_dry:
-            plan.execute(self._target.held)
+            try:
+                plan.execute(self._target.held)
+            except BaseException:
+                self._doubt()
+                raise
         return report
+
+    def _doubt(self) -> None:
+        """Note of which GPUs nobody knows what the driver holds; a repair sets what was before."""
+        doubts = {step.gpu: step.doubt for step in self._steps if step.doubt}
+        if doubts:
+            records: Records = {
+                gpu: _doubtful(self._before[gpu], self._cgroups, why) for gpu, why in doubts.items()
+            }
+            self._target.note(_entering(records))
+
+
+def _doubtful(before: Limit, cgroups: list[str], why: str) -> Record:
+    """Return the record of a GPU of which the driver may hold what there was before, or may not."""
+    limit = before.record.limit if before.record else before.granted
+    record = Record(limit or unlimited(before.gpu), before.granted)
+    record.by, record.trouble, record.cgroups = "", why, cgroups
+    return record
 
 
 def _entering(records: Records) -> Callable[[dict[str, object]], None]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from gpuhook.container.memory_records import Record
     from gpuhook.kubernetes.guard.state_file import Watched
-    from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+    from gpuhook.programs.memory.patience import Limits
+    from gpuhook.vendors.nvidia.memory_limits import Held
 
 _GIB = 1 << 30
 
@@ -74,7 +75,7 @@ def of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Driver | None,
+    driver: Limits | None,
     cgroups: list[str] | None = None,
 ) -> list[Limit]:
     """Return the limits of a container on `gpus` and on those that its entry has records of.
@@ -145,7 +146,7 @@ def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:
 
 
 def _held(
-    driver: Driver | None, gpu: str, cgroups: list[str]
+    driver: Limits | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, Held | None], str]:
     if driver is None:
         return {}, ""

@@ -12,7 +12,7 @@ from gpuhook.container import ledger, memory_records
 from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.programs.memory import changes, facts, guarded, own_gpus
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,18 +58,18 @@ class Asked:
         self._stack = stack
         self._find = find
         self._is_open = False
-        self._driver: Driver | None = None
+        self._driver: PatientDriver | None = None
         self.library = ""
         self.trouble: GpuhookError | None = None
 
     @property
-    def driver(self) -> Driver | None:
+    def driver(self) -> PatientDriver | None:
         """Return the driver, None where it has no limits or does not answer."""
         if not self._is_open:
             self._is_open = True
             try:
                 self.library = self._find()
-                self._driver = self._stack.enter_context(Driver(self.library))
+                self._driver = self._stack.enter_context(PatientDriver(self.library))
             except GpuhookError as error:
                 self.trouble = error
         return self._driver
