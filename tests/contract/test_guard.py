@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from gpuhook.container import ledger
+from gpuhook.kubernetes.guard import state_file
 from tests.contract import bundles, kubelet_side, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
@@ -81,12 +82,30 @@ class Cluster:
 
         return self._start(words, f"/kubepods/pod{name}", prepare)
 
+    def elsewhere(self, mebibytes: int, limit: int, cgroup: str) -> str:
+        """Start a container in a cgroup that is not called like it; returns its id.
+
+        It is of no pod, and the ledger knows its limit, MiB, and its first process.
+        """
+        above = f"/{bundles.CGROUP}/{cgroup}"
+        identity = self._start(("alloc", str(mebibytes), "hold"), above, _nothing, named=False)
+        pid = self.pid_of(mebibytes)
+        memory = {"device": self.uuid, "hard": limit * MIB, "soft": 0, "by": ""}
+        first = [pid, ledger.start_time(pid)]
+        ledger.record("", identity, {"pid": 0, "started": None, "init": first, "memory": [memory]})
+        return identity
+
     def stranger(self, *words: str) -> str:
         """Start a container that nobody gave a unit; returns its id."""
-        return self._start(words, "/docker", lambda _bundle, _identity: None)
+        return self._start(words, "/docker", _nothing)
 
     def _start(
-        self, words: tuple[str, ...], above: str, prepare: Callable[[bundles.Bundle, str], None]
+        self,
+        words: tuple[str, ...],
+        above: str,
+        prepare: Callable[[bundles.Bundle, str], None],
+        *,
+        named: bool = True,
     ) -> str:
         identity = uuid4().hex * 2
         root = self.place / identity[:8] / "root"
@@ -95,7 +114,7 @@ class Cluster:
         (root / "var/run").symlink_to("/run")  # as images have it
         shutil.copy(build.gpu_probe(), root / "gpu-probe")
         args = ("/gpu-probe", "/gpu.sock", self.uuid, *words)
-        path = f"/{bundles.CGROUP}{above}/{identity}"
+        path = f"/{bundles.CGROUP}{above}/{identity}" if named else above
         made = bundles.bundle(root.parent, root, args, linux={"cgroupsPath": path})
         made.mount(self.driver.socket, "/gpu.sock", "rbind", "rprivate", "rw")
         prepare(made, identity)
@@ -132,6 +151,10 @@ class Cluster:
         if not file.exists():
             return []
         return list(json.loads(file.read_text(encoding="utf-8"))["over"])
+
+
+def _nothing(_bundle: bundles.Bundle, _identity: str) -> None:
+    """Prepare nothing."""
 
 
 def record(identity: str, pod_name: str, memory: Mapping[str, object]) -> None:
@@ -259,6 +282,26 @@ def test_who_bounds_memory_is_told_on_the_node(
     told = node.ps()
     assert [told[one]["by"] for one in (above, kept, held)] == ["nobody", "nobody", "driver"]
     assert told[above]["guard"] is None
+
+
+def test_a_cgroup_that_is_not_called_like_its_container(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger knows its first process; of a cgroup that two share nobody is ended."""
+    node = cluster("terminate")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    for mebibytes in (1002, 1003):
+        node.elsewhere(mebibytes, 900, "apps/shared")
+    own = node.elsewhere(1001, 900, "apps/own")
+    culprit = node.pid_of(1001)
+    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (told["container"], told["limit"]) == (own, 900 * MIB)
+    eventually(lambda: node.ended() == [(culprit, "SIGTERM")], "the end of the only offender")
+    node.running.wait_for_log(reason="MemoryLimitKept")
+    assert sorted(node.driver.held().values()) == [1002 * MIB, 1003 * MIB]
+    lines = [one for one in node.running.log() if one.get("reason") == "MemoryLimitExceeded"]
+    assert [one["container"] for one in lines] == [own]
+    assert [key for key in state_file.watched() if key[0] != own] == []
 
 
 def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from gpuhook.kubernetes.guard.homes import First
     from gpuhook.kubernetes.guard.recorded import Recorded
     from gpuhook.kubernetes.metrics.container_memory import Names
     from gpuhook.kubernetes.metrics.holders import Holdings
@@ -75,7 +76,8 @@ class Holding:
     """What is known before anybody looks at the driver.
 
     `known` has the ids of the ledger's containers, `by_driver` what the driver holds; `devices`
-    have to be looked at: none means that nobody holds what would have to be watched.
+    have to be looked at: none means that nobody holds what would have to be watched. `firsts` are
+    the first processes of the ledger's containers, as far as they are known.
     """
 
     known: frozenset[str] = frozenset()
@@ -83,6 +85,7 @@ class Holding:
     shares: Mapping[Key, Share] = field(default_factory=dict)
     unrecorded: tuple[Held, ...] = ()
     devices: frozenset[str] = frozenset()
+    firsts: Mapping[str, First] = field(default_factory=dict)
 
 
 def limited_units(resources: Iterable[Resource]) -> dict[str, LimitedUnit]:
@@ -125,7 +128,8 @@ def holding(
         if hard is None
     )
     watched = {key: share for key, share in shares.items() if share.device in devices}
-    return Holding(known, by_driver, watched, unrecorded, frozenset(devices))
+    firsts = {entry.id: entry.first for entry in entries if entry.first is not None}
+    return Holding(known, by_driver, watched, unrecorded, frozenset(devices), firsts)
 
 
 def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:

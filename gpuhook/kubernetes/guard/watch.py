@@ -13,7 +13,7 @@ from functools import partial
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, TERMINATE
-from gpuhook.kubernetes.guard import acting, judgement, marks, pace, recorded, shares
+from gpuhook.kubernetes.guard import acting, homes, judgement, marks, pace, recorded, shares
 from gpuhook.kubernetes.guard.judgement import Sight
 from gpuhook.kubernetes.guard.looking import Looking, Target
 from gpuhook.kubernetes.guard.marks import Watching
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.configuration import Guard
     from gpuhook.kubernetes.guard.judgement import Mark, Order, User
     from gpuhook.kubernetes.guard.looking import Driver, Found, Kernel
+    from gpuhook.kubernetes.guard.processes import About
     from gpuhook.kubernetes.guard.recorded import Recorded
     from gpuhook.kubernetes.guard.shares import Holding, Key, LimitedUnit
 
@@ -125,9 +126,8 @@ class Watch:
         sight = Sight(found.shares, found.users, self._now(), elapsed)
         verdict = judgement.judged(self._marks, sight, settings)
         self._marks = dict(verdict.marks)
-        sent, failed = self._act(
-            verdict.orders, sight, driver, question.targets, known=holding.known
-        )
+        whose = partial(homes.container, known=holding.known, homes=found.homes)
+        sent, failed = self._act(verdict.orders, sight, driver, question.targets, whose)
         return Round(
             is_needed=True,
             is_near=bool(self._marks) or pace.is_near(sight),
@@ -146,8 +146,7 @@ class Watch:
         sight: Sight,
         driver: Driver,
         targets: Mapping[str, Target],
-        *,
-        known: frozenset[str],
+        whose: Callable[[About], str | None],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
@@ -160,7 +159,7 @@ class Watch:
                     driver,
                     self._kernel,
                     target,
-                    known=known,
+                    whose=whose,
                     is_wanted=partial(self._wants, order.signal),
                 )
             except GpuhookError as error:
@@ -212,7 +211,11 @@ class Watch:
 
 
 def _watching(settings: Guard, found: Found) -> Watching:
-    """Return what is watched: shares of devices of which the driver tells who uses them."""
+    """Return what is watched: shares of which driver and kernel tell who uses them."""
     told = {device for device, users in found.users.items() if users is not None}
-    seen = (found.shares[key] for key in sorted(found.shares) if key[1] in told)
+    seen = [
+        share
+        for (container, device), share in sorted(found.shares.items())
+        if device in told and container not in found.untold
+    ]
     return Watching(settings.action, tuple(seen))
