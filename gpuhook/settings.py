@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "/etc/gpuhook/config.yaml"
 PATH_ENV = "GPUHOOK_CONFIG"
 START, REFUSE, AUTO = "start", "refuse", "auto"
+ALWAYS, NEVER = "always", "never"
 _MAX_SIZE = 1 << 20
 
 
@@ -30,6 +31,7 @@ class Settings:
         "accept_volume_mounts",
         "annotation_prefixes",
         "default_kind",
+        "limits_guarantee",
         "limits_hints",
         "limits_on_failure",
         "low_level_runtimes",
@@ -42,6 +44,7 @@ class Settings:
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
         self.default_kind = ""  # the vendor's own
+        self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py
         self.limits_hints: list[str] = []  # of the frameworks of memory_hints.py
         self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
         self.low_level_runtimes = ["runc", "crun"]
@@ -54,6 +57,7 @@ KEYS = {
     ("cdi", "annotationPrefixes"): "annotation_prefixes",
     ("cdi", "defaultKind"): "default_kind",
     ("cdi", "specDirs"): "spec_dirs",
+    ("limits", "guarantee"): "limits_guarantee",
     ("limits", "hints"): "limits_hints",
     ("limits", "onFailure"): "limits_on_failure",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",

@@ -9,6 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
+
+# No test asserts a time: on a busy machine each example may take as long as it likes.
+settings.register_profile("gpuhook", deadline=None)
+settings.load_profile("gpuhook")
 
 
 @pytest.fixture(autouse=True)

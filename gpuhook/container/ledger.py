@@ -16,6 +16,7 @@ Where memory is limited, `memory` is a list, an object for each device:
     cgroups    the directories that the driver was told, where it was told
     granted    where `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null
                for none. A record without it is the grant; a lifted one has no limit to it
+    guarantee  where the grant's soft limit was left out: why; `soft` is 0 then, `granted` has it
 
 What was done to a running container stands beside what its config.json gave it:
 

@@ -19,16 +19,20 @@ class Record:
     """What the ledger has on a container's memory of one device.
 
     `limit` is what holds since it was made or changed, `granted` what it was given when it was
-    made, None for nothing. `by` is DRIVER or "", `trouble` why it is "".
+    made, None for nothing. `by` is DRIVER or "", `trouble` why it is "". `guarantee` is why the
+    soft limit of the grant was left out, "" where it was not.
     """
 
-    __slots__ = ("by", "cgroups", "granted", "limit", "trouble")
+    __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")
 
-    def __init__(self, limit: MemoryLimit, granted: MemoryLimit | None) -> None:
+    def __init__(
+        self, limit: MemoryLimit, granted: MemoryLimit | None, guarantee: str = ""
+    ) -> None:
         self.limit = limit
         self.granted = granted
         self.by = DRIVER
         self.trouble = ""
+        self.guarantee = guarantee
         self.cgroups: list[str] = []
 
     @property
@@ -47,6 +51,8 @@ class Record:
         }
         if self.granted != self.limit:
             told["granted"] = None if self.granted is None else _values(self.granted)
+        if self.guarantee:
+            told["guarantee"] = self.guarantee
         return told
 
 
@@ -83,6 +89,7 @@ def _record(told: object) -> Record | None:
     record = Record(limit, granted)
     record.by = str(told.get("by") or "")
     record.trouble = str(told.get("trouble") or "")
+    record.guarantee = str(told.get("guarantee") or "")
     cgroups = told.get("cgroups")
     record.cgroups = [str(path) for path in cgroups] if isinstance(cgroups, list) else []
     return record

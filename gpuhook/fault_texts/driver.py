@@ -150,7 +150,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1253": (
         RequestError,
-        "{uuid} is a MIG device: the driver limits the memory of whole GPUs only",
+        (
+            "{uuid} is a MIG device, or a GPU in MIG mode: the driver limits the memory of whole "
+            "GPUs only"
+        ),
         "a MIG device has its own memory: pick a profile of the right size and leave the limit out",
     ),
     "GH1254": (

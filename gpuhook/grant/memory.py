@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory of each device a container may have: what it was granted, narrowed by its env.
 
-HOT. A grant is a mount of /dev/null whose path says it, as a device plugin hands it out: a tenant
-can set any variable, and no such mount. The variables can only take away from a grant. Where there
-is none, as outside of Kubernetes, they say all.
+HOT. A grant is a mount whose path says it, as a device plugin hands it out, of /dev/null. A tenant
+can set any variable and mount a volume of its own there, and by both can only take away from a
+grant. Where there is none, as outside of Kubernetes, the variables say all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuhook.grant import request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from gpuhook.grant.request import Vocabulary
@@ -75,8 +75,9 @@ def mount_path(prefix: str, limit: MemoryLimit) -> str:
 def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
     """Return the grant of each device that the mounts of a spec tell, by device.
 
-    Of two grants of one device the smaller counts. A mount below `prefix` that says something else
-    grants nothing.
+    Of two of one device the smaller amounts count, and who has added one asks for it. What is
+    mounted does not matter: CRI-O leaves a mount out for a later one of the same path, and a pod's
+    volumes come after its device plugin's mounts. A path that says something else grants nothing.
     """
     found: dict[str, MemoryLimit] = {}
     below = prefix + "/"
@@ -85,12 +86,17 @@ def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
         destination = mount.get("destination") if isinstance(mount, dict) else None
         if not isinstance(destination, str) or not destination.startswith(below):
             continue
-        if mount.get("source") != "/dev/null":
-            continue
         limit = _parsed(destination[len(below) :])
-        if limit is not None and limit.hard < _hard(found.get(limit.device), limit.hard + 1):
-            found[limit.device] = limit
+        if limit is not None:
+            found[limit.device] = _both(found.get(limit.device, limit), limit)
     return found
+
+
+def _both(one: MemoryLimit, other: MemoryLimit) -> MemoryLimit:
+    if one == other:
+        return one
+    hard, soft = min(one.hard, other.hard), min(one.soft, other.soft)
+    return MemoryLimit(one.device, hard, soft, is_asked=True)
 
 
 def asked(environment: Mapping[str, str], words: Vocabulary) -> Asked:
@@ -104,33 +110,35 @@ def asked(environment: Mapping[str, str], words: Vocabulary) -> Asked:
     )
 
 
-def _require_sense(wanted: Asked, grants: Iterable[MemoryLimit], words: Vocabulary) -> None:
-    """Raise GH1023 where more is to be guaranteed than allowed.
+def _of_its_own(wanted: Asked, grants: Collection[MemoryLimit]) -> Asked:
+    """Return what is `wanted` without what a device plugin says.
 
-    A device plugin repeats its grant in the variables, and a pod may set one of them only: of two
-    of which one is the plugin's, the pod's counts.
+    It repeats a grant in the variables, for runtimes that know no mounts: that is not the pod's
+    asking, and says nothing of devices that another resource, or nobody, limits.
     """
-    if wanted.request is None or wanted.limit is None or wanted.request <= wanted.limit:
-        return
-    if any(wanted.request == grant.soft or wanted.limit == grant.hard for grant in grants):
-        return
-    raise fault(
-        "GH1023",
-        request=wanted.request // MIB,
-        limit=wanted.limit // MIB,
-        request_env=words.memory_request_env,
-        limit_env=words.memory_limit_env,
+    softs, hards = {grant.soft for grant in grants}, {grant.hard for grant in grants}
+    return Asked(
+        None if wanted.request in softs else wanted.request,
+        None if wanted.limit in hards else wanted.limit,
     )
 
 
 def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> list[MemoryLimit]:
     """Return what a container may have of each of `devices`; none for what nothing limits.
 
-    `devices` are named as grants name them. Raises what asked() raises, and GH1023.
+    `devices` are named as grants name them. Raises what asked() raises, and GH1023 where more is
+    to be guaranteed than allowed.
     """
     grants = granted(spec, words.memory_prefix)
-    wanted = asked(request.environment(spec), words)
-    _require_sense(wanted, grants.values(), words)
+    wanted = _of_its_own(asked(request.environment(spec), words), grants.values())
+    if wanted.request and wanted.limit and wanted.request > wanted.limit:
+        raise fault(
+            "GH1023",
+            request=wanted.request // MIB,
+            limit=wanted.limit // MIB,
+            request_env=words.memory_request_env,
+            limit_env=words.memory_limit_env,
+        )
     found = (narrowed(device, grants.get(device), wanted) for device in dict.fromkeys(devices))
     return [limit for limit in found if limit is not None]
 
@@ -138,8 +146,7 @@ def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> l
 def narrowed(device: str, grant: MemoryLimit | None, wanted: Asked) -> MemoryLimit | None:
     """Return `grant` with what is `wanted`, as far as that is less; None where nothing is limited.
 
-    A device plugin repeats its grant in the variables, for runtimes that know no mounts: that
-    alone is not the pod's asking.
+    Who wants something else than the grant asks for the limit.
     """
     if grant is None:
         if not (wanted.limit or wanted.request):
@@ -147,16 +154,12 @@ def narrowed(device: str, grant: MemoryLimit | None, wanted: Asked) -> MemoryLim
         hard = wanted.limit or NO_LIMIT
         return MemoryLimit(device, hard, wanted.request or 0, is_asked=True)
     hard = min(grant.hard, wanted.limit or grant.hard)
-    soft = grant.soft if wanted.request is None else min(grant.soft, wanted.request)
-    repeated = (wanted.limit in (None, grant.hard)) and (wanted.request in (None, grant.soft))
-    return MemoryLimit(device, hard, soft, is_asked=grant.is_asked or not repeated)
+    soft = min(grant.soft, wanted.request or grant.soft)
+    is_asked = grant.is_asked or bool(wanted.limit or wanted.request)
+    return MemoryLimit(device, hard, soft, is_asked=is_asked)
 
 
 NO_LIMIT = (1 << 64) - 1  # bytes: of a container with a request only
-
-
-def _hard(limit: MemoryLimit | None, otherwise: int) -> int:
-    return otherwise if limit is None else limit.hard
 
 
 def _parsed(name: str) -> MemoryLimit | None:
@@ -168,6 +171,8 @@ def _parsed(name: str) -> MemoryLimit | None:
     if not all(_is_number(value) for _, _, value in pairs):
         return None
     hard, soft = (int(value) * MIB for _, _, value in pairs)
+    if not hard:
+        return None  # a driver takes no such limit, and a container without it has the whole card
     return MemoryLimit(device, hard, soft, is_asked=is_asked)
 
 

@@ -3,7 +3,8 @@
 
 It sleeps while nobody holds a share that it would have to watch, and wakes when a container was
 answered, when the ledger has changed, and when something else is on offer. The driver is asked in a
-thread, one question at a time: one that hangs stops nothing.
+thread, one question at a time: one that hangs stops nothing. What it takes to watch is loaded when
+there is somebody to watch.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ import asyncio
 from gpuhook.errors import fault
 from gpuhook.kubernetes import daemon_thread, driver_usage
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, TERMINATE
-from gpuhook.kubernetes.guard import looking, pace, recorded, shares
-from gpuhook.kubernetes.guard.judgement import END
-from gpuhook.kubernetes.guard.processes import Processes
-from gpuhook.kubernetes.guard.watch import Question, Watch
+from gpuhook.kubernetes.guard import needed, recorded
 from gpuhook.kubernetes.metrics import holders
 from gpuhook.kubernetes.metrics.holders import Holdings
 from gpuhook.kubernetes.node_look import Look
@@ -27,9 +25,8 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.config.configuration import Guard
     from gpuhook.kubernetes.guard.judgement import Mark, Order
-    from gpuhook.kubernetes.guard.looking import Target
     from gpuhook.kubernetes.guard.shares import LimitedUnit
-    from gpuhook.kubernetes.guard.watch import Round
+    from gpuhook.kubernetes.guard.watch import Round, Watch
     from gpuhook.kubernetes.metrics.observations import Observations
     from gpuhook.kubernetes.news import News
     from gpuhook.kubernetes.offer.devices import Resource
@@ -63,14 +60,14 @@ class Guarding:
         self._is_over = False
         self._look = Look()
         self._units: Mapping[str, LimitedUnit] = {}
-        self._targets: Mapping[str, Target] = {}
+        self._resources: tuple[Resource, ...] = ()
         self._holdings = Holdings()
         self._is_stale = True  # what the kubelet has told
+        self._asks = True  # the kubelet, though nothing that is offered has a limit
         self._ledger = (0, 0)  # its version
         self._expecting = 0  # polls of the plugin that ask the kubelet who has been given a unit
         self._watch: Watch | None = None
         self._task: asyncio.Task[None] | None = None
-        self._round: asyncio.Future[Round] | None = None
         self._wake = asyncio.Event()
         self._wait: float | None = None  # for the next look, None: until somebody wakes it
         self._told: dict[str, str] = {}  # troubles, by what they are of
@@ -83,9 +80,13 @@ class Guarding:
 
     def offered(self, look: Look, resources: tuple[Resource, ...]) -> None:
         """Watch the shares of these resources, and the devices that `look` has seen."""
-        units, targets = shares.limited_units(resources), looking.targets(resources)
-        is_same = look is self._look and units == self._units and targets == self._targets
-        self._look, self._units, self._targets = look, units, targets
+        units: Mapping[str, LimitedUnit] = {}
+        if any(resource.memory for resource in resources):
+            from gpuhook.kubernetes.guard import shares
+
+            units = shares.limited_units(resources)
+        is_same = look is self._look and units == self._units and resources == self._resources
+        self._look, self._units, self._resources = look, units, resources
         if self._task is None and self._keeps:
             self._ledger = recorded.version()
             self._task = asyncio.ensure_future(self._keep())
@@ -131,13 +132,23 @@ class Guarding:
                 self._unseen()
                 self._wait = self._settings.longest_interval
                 continue
+            if taken is None:
+                self._wait = None
+                continue
             self._tell(taken)
-            settings, before = self._settings, self._wait or 0.0
-            self._wait = (
-                pace.interval(before, is_near=taken.is_near, settings=settings)
-                if taken.is_needed
-                else None
-            )
+            if taken.asks_kubelet and not self._asks and not self._units:
+                self._asks, self._is_stale, self._wait = True, True, 0.0
+                continue
+            self._asks = taken.asks_kubelet
+            self._wait = self._next_wait(taken)
+
+    def _next_wait(self, taken: Round) -> float | None:
+        from gpuhook.kubernetes.guard import pace
+
+        if not taken.is_needed:
+            return None
+        before = self._wait or 0.0
+        return pace.interval(before, is_near=taken.is_near, settings=self._settings)
 
     async def _woken(self) -> bool:
         """Wait until it is time; returns whether somebody has woken the guard."""
@@ -148,16 +159,26 @@ class Guarding:
         self._wake.clear()
         return True
 
-    async def _taken(self) -> Round:
-        """Take a round, for as long as the driver takes."""
-        units, targets, driver = self._units, self._targets, driver_usage.of(self._look)
-        if not units or self._settings.action == NO_ACTION:
+    async def _taken(self) -> Round | None:
+        """Take a round, for as long as the driver takes; None where there is nobody to watch."""
+        units, resources, driver = self._units, self._resources, driver_usage.of(self._look)
+        if not (units or self._asks) or self._settings.action == NO_ACTION:
             self._holdings = Holdings()
         elif self._is_stale:
             self._is_stale = False
             self._holdings = await holders.ask(socket=self._pod_resources)
-        question = Question(driver, self._holdings, units, targets)
-        taking = daemon_thread.begin(lambda: self._watching().round(question), "gpuhook-guard")
+        holdings = self._holdings
+
+        def take() -> Round | None:
+            if self._watch is None and not units and not needed.is_needed():
+                return None
+            from gpuhook.kubernetes.guard import looking
+            from gpuhook.kubernetes.guard.watch import Question
+
+            question = Question(driver, holdings, units, looking.targets(resources))
+            return self._watching().round(question)
+
+        taking = daemon_thread.begin(take, "gpuhook-guard")
         taking.add_done_callback(_forgotten)
         await asyncio.wait({taking}, timeout=_ANSWERS_WITHIN)
         if not taking.done():
@@ -175,6 +196,9 @@ class Guarding:
 
     def _watching(self) -> Watch:
         if self._watch is None:
+            from gpuhook.kubernetes.guard.processes import Processes
+            from gpuhook.kubernetes.guard.watch import Watch
+
             self._watch = Watch(Processes(), lambda: None if self._is_over else self._settings)
         return self._watch
 
@@ -206,15 +230,21 @@ class Guarding:
     def _began(self, mark: Mark) -> None:
         share, settings = mark.share, self._settings
         self._observations.guarded(REPORT, share.resource)
-        sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above its limit"
-        sentence += f" of {_mebibytes(share.hard)}"
+        limit = _mebibytes(share.hard)
+        above = f"its limit of {limit}" if share.is_certain else f"the {limit} of its units now"
+        sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
         if not share.is_certain:
-            sentence += "; whose share it is, is taken from its being alone, so nothing is ended"
+            sentence += (
+                "; it shows no grant of that, as if it were older than the limit, so nothing"
+            )
+            sentence += " is ended"
         elif settings.action in (TERMINATE, KILL):
             sentence += f"; if it stays so for {settings.grace:g} seconds, a process of it is ended"
         self._news.bad("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))
 
     def _sent(self, order: Order) -> None:
+        from gpuhook.kubernetes.guard.judgement import END
+
         share, user = order.share, order.user
         self._observations.guarded(KILL if order.signal == END else TERMINATE, share.resource)
         sentence = f"{share.label} stays above its limit of {share.device}: {order.signal} for"
@@ -262,7 +292,7 @@ def _mebibytes(amount: int) -> str:
     return f"{amount // _MIB} MiB"
 
 
-def _forgotten(taking: asyncio.Future[Round]) -> None:
+def _forgotten(taking: asyncio.Future[Round | None]) -> None:
     """Take note of how a round ended that nobody waits for any more."""
     if not taking.cancelled():
         taking.exception()

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 class MpsState:
     """What containers get of each resource whose daemon answers, and why others have none.
 
-    `unready` has reasons by device UUID; `started` are the resources whose daemon is new.
+    `unready` has reasons by device UUID; `started` are the resources whose daemon is new, `changed`
+    those whose daemon has other limits now and ran before: a server that it had started keeps its
+    own.
     """
 
     given: dict[str, Allocation] = field(default_factory=dict)
     unready: dict[str, str] = field(default_factory=dict)
     started: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 class MpsKeeping:
@@ -52,7 +55,7 @@ class MpsKeeping:
         Those that are to go go first: a GPU belongs to one daemon. For a dump nothing is started
         or stopped: what runs here is not of that node.
         """
-        state, started = MpsState(), []
+        state, started, changed = MpsState(), [], []
         self._renew(look)
         plans = self._plans(resources, mps_root, state.unready)
         if look.is_dump:
@@ -60,16 +63,18 @@ class MpsKeeping:
             return state
         self._leave(plans, mps_root, look)
         for name, plan in plans.items():
-            known = self._daemons.get(name)
+            known = before = self._daemons.get(name)
             if known is None or known.plan != plan:
                 known = self._daemons[name] = _daemon(plan, look)
             try:
                 if known.ensure():
                     started.append(name)
+                elif before is not None and before.plan != plan:
+                    changed.append(name)
                 state.given[name] = Allocation(plan.envs, plan.mounts)
             except (GpuhookError, OSError) as error:
                 state.unready.update(dict.fromkeys(plan.uuids, _reason(error)))
-        return MpsState(state.given, state.unready, tuple(started))
+        return MpsState(state.given, state.unready, tuple(started), tuple(changed))
 
     def _renew(self, look: Look) -> None:
         """Ask the driver that there is now: the library of one that was replaced has gone."""

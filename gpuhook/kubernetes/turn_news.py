@@ -107,6 +107,12 @@ class TurnNews:
             self._news.log.info("CDI spec written", path=path)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
+        for resource in outcome.mps.changed:
+            self._news.log.warning(
+                "the MPS control daemon was told other limits, which are those of the servers that "
+                "it starts from now on: one that runs keeps the old ones, for new clients too",
+                resource=resource,
+            )
         self.policies(outcome.policies)
         for one in outcome.offer.resources:
             if one.sharing == MEMORY_UNITS:

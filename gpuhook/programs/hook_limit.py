@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.engine_log import EngineLog
 
 _GPU, _NVML, _ROOT, _REQUIRED = "--gpu", "--nvml", "--root", "--required"
+_GUARANTEE = "--guarantee"
 _ASKED = "asked"
 _MAX_DIGITS = 20
 
@@ -33,10 +34,11 @@ _MAX_DIGITS = 20
 class _Call:
     """What the arguments say."""
 
-    __slots__ = ("library", "limits", "required", "root")
+    __slots__ = ("guarantee", "library", "limits", "required", "root")
 
     def __init__(self) -> None:
         self.limits: list[MemoryLimit] = []
+        self.guarantee = settings.AUTO
         self.library = ""
         self.required = False
         self.root = ""
@@ -57,6 +59,7 @@ def run(words: list[str], log: EngineLog) -> None:
             lambda: call.library or nvml_library.find("/"),
             lambda: _directories(process),
             told,
+            call.guarantee,
         )
         note(call.root, state.id, process, records, log)
     handover.judge(records, told, log, required=call.required)
@@ -92,6 +95,7 @@ def in_container(
         lambda: grants.nvml() or nvml_library.find("/"),
         lambda: find(process),
         told,
+        chosen.limits_guarantee,
     )
     is_asked = any(limit.is_asked for limit in limits)
     required = granted.is_required(chosen.limits_on_failure, is_asked=is_asked)
@@ -104,7 +108,7 @@ def _limits(
 ) -> list[MemoryLimit]:
     try:
         memory_cgroup.require_hosts_root()
-        devices = granted.devices(nodes, names, lambda: grants.covered(nodes))
+        devices = granted.devices(spec, nodes, names, lambda: grants.covered(nodes))
     except GpuhookError as error:
         is_asked = granted.is_asked(spec)
         if granted.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
@@ -160,6 +164,8 @@ def _parsed(words: list[str]) -> _Call:
             call.limits.append(_limit(value))
         elif option == _NVML:
             call.library = value
+        elif option == _GUARANTEE and value in (settings.AUTO, settings.ALWAYS, settings.NEVER):
+            call.guarantee = value
         elif option == _ROOT:
             call.root = value
         else:

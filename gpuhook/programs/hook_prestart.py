@@ -77,6 +77,8 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     grants, trouble = _granting(log)
     source = grants.source(spec)
     if source is None:
+        if not is_dry and _has_limited_gpus(spec):
+            _bound(state, log, began)
         return ["nothing to do: it asks for no GPU"]
     if trouble is not None:
         raise trouble
@@ -100,7 +102,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             if is_dry:
                 return _told(plan)
             plan.execute(held)
-            entry = _entry(state, source, grant, held)
+            entry = _entry(state, process, source, grant)
             memory = _limit(spec, entry["nodes"], [*grant.devices, *source.names], process, log)
             if memory:
                 entry["memory"] = memory
@@ -111,6 +113,32 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     _enter(state, entry, log)
     return []
+
+
+def _has_limited_gpus(spec: dict[str, Any]) -> bool:
+    """Return whether an engine has given GPUs whose memory is limited, by their nodes alone."""
+    has_gpus = any(words.is_gpu_node(path) for path in oci.device_paths(spec))
+    return has_gpus and request.limits_memory(spec, words.VOCABULARY)
+
+
+def _bound(state: HookState, log: EngineLog, began: float) -> None:
+    """Limit the memory of a container that asks for no GPU, and was given some all the same.
+
+    A device plugin may hand out nodes, and a pod say that it asks for none.
+    """
+    state.require_id()
+    nodes = oci.device_paths(state.spec)
+    with _process(state) as process:
+        if _known(state, process) is not None:
+            return
+        state.require_not_begun()
+        memory = _limit(state.spec, nodes, [], process, log)
+        if not memory:
+            return
+        entry = _entry(state, process)
+    entry["memory"] = memory
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
+    _enter(state, entry, log)
 
 
 def _limit(
@@ -226,20 +254,22 @@ def _print(state: HookState, told: list[str]) -> None:
         raise
 
 
-def _entry(state: HookState, source: Source, grant: Grant, held: Live) -> dict[str, Any]:
-    nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+def _entry(
+    state: HookState, process: Process, source: Source | None = None, grant: Grant | None = None
+) -> dict[str, Any]:
+    given = grant.edits.get("deviceNodes") or () if grant else ()
     return {
         **ledger.pod_of(state.spec.get("annotations")),
         "bundle": state.bundle,
-        "devices": grant.devices,
-        "nodes": [*oci.device_paths(state.spec), *nodes],
-        "requested": source.names,
-        "source": source.where,
+        "devices": grant.devices if grant else [],
+        "nodes": [*oci.device_paths(state.spec), *(node["path"] for node in given)],
+        "requested": source.names if source else [],
+        "source": source.where if source else "",
         "route": "prestart",
         "runtime": "",
         "pid": state.pid,
-        "started": held.process.started,
-        "init": [state.pid, held.process.started],
+        "started": process.started,
+        "init": [state.pid, process.started],
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gpuhook import settings
 from gpuhook.container import live, oci
 from gpuhook.errors import GpuhookError
 from gpuhook.programs.memory import losses
@@ -38,7 +39,8 @@ def repair(
     `library` finds the NVML that is asked about memory limits, for a container that has some.
     """
     plan = missing(target, grants)
-    with losses.lost(target, library) as lost:
+    guarantee = grants.settings.limits_guarantee if grants else settings.AUTO
+    with losses.lost(target, library, guarantee) as lost:
         # First the limits: a device that comes back is not without them for a moment.
         plan.operations = [*lost.plan.operations, *plan.operations]
         report = _done(target, plan, is_dry=is_dry)

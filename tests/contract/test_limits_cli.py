@@ -116,7 +116,7 @@ def test_set_show_clear(engine: str, mine: Product, tmp_path: Path) -> None:
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, mine, engine, "v2", mine.runtime) as live:
         before = of_gpu(live, 2)
-        assert (before["ledger"], before["by"], before["used"]) == (None, "nobody", 0)
+        assert (before["ledger"], before["by"], before["used"]) == (None, "nobody", None)
         planned = changed(live, "set", "--limit", "4Gi", "--request", "2Gi", "--dry-run")
         assert held(live) == {}
         done = changed(live, "set", "--limit", "4Gi", "--request", "2Gi")
@@ -141,7 +141,7 @@ def test_set_show_clear(engine: str, mine: Product, tmp_path: Path) -> None:
 
 @ENGINES
 def test_what_is_used(engine: str, mine: Product, short_path: Path, tmp_path: Path) -> None:
-    """What the container uses is told, and a limit below it is set with a warning."""
+    """What the container uses is told, and no driver takes a limit below it."""
     gpu = uuid(mine, 2)
     with driver_memory.serving(short_path, mine.node) as driver:
         made = sleeping(tmp_path, env=asks("2"))
@@ -153,11 +153,13 @@ def test_what_is_used(engine: str, mine: Product, short_path: Path, tmp_path: Pa
             driver.until(lambda held: sum(held.values()) == 3 * GIB)
             assert changed(live, "set", "--limit", "4Gi")["notes"] == []
             assert of_gpu(live, 2)["used"] == 3 * GIB
-            (note,) = changed(live, "set", "--limit", "2Gi")["notes"]
+            (note,) = changed(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
             assert "it uses 3Gi now, more than 2Gi" in note
+            assert "hold more than that already" in refused(live, "GH1251", "set", "--limit", "2Gi")
+            assert held(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]
-            assert text.splitlines()[1].split()[-3:] == ["2Gi", "3Gi", "driver"]
+            assert text.splitlines()[1].split()[-3:] == ["4Gi", "3Gi", "driver"]
 
 
 def test_a_grant_comes_back(mine: Product, tmp_path: Path) -> None:

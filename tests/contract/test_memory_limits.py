@@ -117,9 +117,8 @@ def test_variables_narrow_and_never_widen(
 
 
 def test_no_grant(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """A mount of something else than /dev/null grants nothing, nor one of a GPU not given."""
+    """The grant of a GPU that the container has not got limits nothing."""
     made = bundle_of(root_of("debian"), WAIT, asks("2"))
-    grant(mine, made, 2, 8192, 4096, source="/dev/zero")
     grant(mine, made, 3, 8192, 4096)
     with started(made, mine, "runc", "v2", mine.runtime) as live:
         assert held(mine, live.pid) == {}
@@ -127,14 +126,25 @@ def test_no_grant(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     assert hooks(made) == []
 
 
-def test_a_wide_mount_of_a_tenant_beside_the_grant(
+@pytest.mark.parametrize("source", ["/dev/null", "/dev/zero"])
+def test_a_mount_of_a_tenant_beside_the_grant(
+    source: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A volume under another grant's path gets a container no more than it was granted."""
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 1024, 512)
+    grant(mine, made, 2, 80000, 80000, source=source)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+
+
+def test_a_mount_of_a_tenant_in_place_of_the_grant(
     mine: Product, root_of: Rooted, bundle_of: Bundled
 ) -> None:
-    """One that could mount /dev/null gets no more by it than was granted."""
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 1024, 1024)
-    grant(mine, made, 2, 80000, 80000)
+    """A volume at the grant's own path, for which CRI-O leaves out the grant, grants the same."""
+    made = bundle_of(root_of("debian"), WAIT, asks("2"))
+    grant(mine, made, 2, 1024, 512, source="/dev/zero")
     with started(made, mine, "runc", "v2", mine.runtime) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
 def test_of_two_gpus_one(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
@@ -386,6 +396,17 @@ def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: B
     result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
     assert result.rc == 0
     assert "GH1024" in result.stderr
+    made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"
+
+
+def test_without_an_inventory(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+    """A node that only a device plugin describes: the GPU is told by the name it was asked by."""
+    (mine.state / "node.json").unlink()
+    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
 def test_variables_that_say_nothing(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:

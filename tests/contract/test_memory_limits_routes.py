@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -166,6 +167,42 @@ def test_prestart(
     assert (record["by"], record["asked"]) == ("driver", True)
 
 
+@pytest.mark.parametrize("route", ["wrapper", "prestart"])
+def test_nodes_of_a_container_that_asks_for_none(
+    route: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A device plugin hands out nodes and a grant; the pod says that it asks for no GPU."""
+    hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
+    made = bundle_of(root_of("debian"), WAIT, asks("void"), **hooks_of)
+    grant(mine, made, 2, 1024, 512)
+    config = made.config()
+    minor = int(str(mine.gpu(2).minor))
+    config["linux"]["devices"] = [bundles.device(mine.device(2), 195, minor)]
+    made.write(config)
+    runtime = "runc" if route == "prestart" else mine.runtime
+    with started(made, mine, "runc", "v2", runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        told = entry(mine)
+    assert [one["by"] for one in told["memory"]] == ["driver"]
+    assert told["nodes"] == [mine.device(2)]
+
+
+def test_prestart_of_a_container_without_a_gpu(
+    mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """Nonsense and broken settings do not stop what has no GPU."""
+    mine.config.write_text("limits: {onFailure: maybe}", encoding="utf-8")
+    env = [*asks("void"), f"{LIMIT}=4Gi"]
+    made = bundle_of(root_of("debian"), ["/bin/echo", "runs"], env, hooks=prestart(mine))
+    grant(mine, made, 2, 1024, 512)
+    assert run(made, ["runc"], "runc", "v2").stdout == "runs\n"
+    assert run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stdout == "runs\n"
+    made = bundle_of(made.root, ["/bin/true"], [*asks("2"), f"{LIMIT}=4096"])
+    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    assert "GH1530" in result.stderr
+    assert "onFailure" in result.stderr
+
+
 @pytest.mark.parametrize("policy", ["auto", "start"])
 def test_prestart_that_cannot(
     policy: str, mine: Product, root_of: Rooted, bundle_of: Bundled
@@ -302,7 +339,10 @@ def test_a_library_of_a_volume_is_not_loaded(
 
 
 def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """crun's cgroup in a scope: the scope is the container's own as well, and told."""
+    """crun's cgroup in a scope: the scope is the container's own as well, and told.
+
+    Alone: with a limit of its own, the cgroup in it would have it beside what the scope has.
+    """
     made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"])
     config = made.config()
     config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
@@ -311,9 +351,17 @@ def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled
         (record,) = entry(mine)["memory"]
         name = config["linux"]["cgroupsPath"]
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
-        assert record["cgroups"] == ["/sys/fs/cgroup" + name, scope]
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
-        assert scope in [one.path for one in stub_limits.kept(mine.node)]
+        assert record["cgroups"] == [scope]
+        assert held(mine, live.pid) == {}
+        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        assert kept.hard == 1024 * MIB
+        shown = json.loads(live.gpuhook("limits", live.id, "-o", "json", name="show").stdout)
+        (gpu,) = shown["containers"][0]["gpus"]
+        assert (gpu["agrees"], gpu["driver"]["limit"]) == (True, 1024 * MIB)
+        live.gpuhook("limits", live.id, "--limit", "2Gi", name="set")
+        assert held(mine, live.pid) == {}
+        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        assert kept.hard == 2048 * MIB
 
 
 def live_name() -> str:

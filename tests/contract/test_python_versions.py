@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract import pythons, roots
+from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
+from tests.contract.limiting import entry, grant, held, uuid
+from tests.contract.live import WAIT, started
 from tests.contract.product import (
     ALL_CONTROL,
     CONTROL,
@@ -102,3 +105,25 @@ def test_a_hook_refuses_too(
         made.spec.write_text(fresh, encoding="utf-8")
     assert result.rc != 0
     assert "GH1120" in result.stderr
+
+
+@VERSIONS
+def test_a_limit(
+    version: str,
+    installed: Callable[[str], Product],
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """The hook that limits memory talks to the driver, or tells why it cannot, under each Python.
+
+    The simulated driver is of this machine, and is too new for the C library of bullseye.
+    """
+    made = installed(version)
+    limited = grant(made, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    with started(limited, made, "runc", "v2", made.runtime) as live:
+        (record,) = entry(made)["memory"]
+        if "GLIBC" in record["trouble"]:
+            assert record["trouble"].startswith("GH1202: ")
+            assert version == "3.9"
+        else:
+            assert held(made, live.pid) == {uuid(made, 2): (4096, 1024)}

@@ -90,7 +90,7 @@ def served() -> Iterator[Served]:
         made.endpoint.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(method=st.sampled_from(UNARY), data=requests)
 def test_any_bytes_to_any_method(
     served: Served,
@@ -104,7 +104,7 @@ def test_any_bytes_to_any_method(
     assert served.plugin.observed.count("broken") == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=requests)
 def test_any_bytes_to_the_stream(served: Served, data: bytes) -> None:
     """ListAndWatch has nothing to ask: whatever is in its request, the list comes."""
@@ -118,7 +118,7 @@ def test_any_bytes_to_the_stream(served: Served, data: bytes) -> None:
     served.still_answers()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.one_of(st.binary(max_size=500), st.binary(max_size=300).map(MAGIC.__add__)))
 def test_any_bytes_to_the_socket(served: Served, data: bytes) -> None:
     """What is no gRPC, or stops in the middle of it, concerns its connection only."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tests of memory limits can run on this machine, and why not, plainly."""
+"""What a real driver does with memory limits, plainly: why not at all, and where it falls short."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ from gpuhook.kernel import cgroup
 from gpuhook.vendors.nvidia import memory_limits
 
 TOO_OLD = "this driver is too old: no nvmlDeviceSetMemoryLimits_v1"
+OUT_OF_MEMORY = "2"  # CUDA_ERROR_OUT_OF_MEMORY
 CGROUP_V1 = "this machine has cgroup v1: the driver limits cgroups of version 2"
+
+
+def falls_short(backend: str, limit: int, held: int, status: str) -> str:
+    """Return what is wrong with a limit that was set and read back, "" where it holds.
+
+    `held` MiB were allocated when `status` ended it, in a process that is no client of MPS.
+    """
+    if held <= limit and status == OUT_OF_MEMORY:
+        return ""
+    ended = "the card's end" if status == OUT_OF_MEMORY else f"CUDA's error {status}"
+    return (
+        f"FINDING: the driver took a limit of {limit} MiB and reads it back (backend {backend}), "
+        f"and a process without MPS allocated {held} MiB until {ended}: the limit does not hold"
+    )
 
 
 def reason_to_skip(library: str, version: str | None = None) -> str | None:

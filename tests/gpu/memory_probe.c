@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates memory of the first GPU that it sees: as many MiB as its first argument says, or "all",
  * until an allocation fails. Prints "held <MiB> <status>", the status of CUDA: 0, or that of the
- * allocation that failed (2 is CUDA_ERROR_OUT_OF_MEMORY). With a second argument it waits for a
+ * allocation that failed (2 is CUDA_ERROR_OUT_OF_MEMORY). With "info" it prints "told <MiB> <MiB>",
+ * what cuMemGetInfo says is the total and free, and ends. With a second argument it waits for a
  * file /go, allocates so many MiB more, prints again, and waits for a signal. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -48,6 +49,17 @@ static int take(size_t wanted, size_t *held)
 	return status;
 }
 
+/* Returns the status. */
+static int tell(void)
+{
+	int (*call)(size_t *, size_t *) = (int (*)(size_t *, size_t *))dlsym(cuda, "cuMemGetInfo_v2");
+	size_t free = 0, total = 0;
+	int status = call ? call(&free, &total) : -1;
+
+	printf("told %zu %zu\n", total / MIB, free / MIB);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	void *context = NULL;
@@ -68,6 +80,8 @@ int main(int argc, char **argv)
 	}
 	if (argc < 2)
 		return 2;
+	if (!strcmp(argv[1], "info"))
+		return tell();
 	take(strcmp(argv[1], "all") ? strtoul(argv[1], NULL, 10) * MIB : ~(size_t)0 / 2, &held);
 	if (argc > 2) {
 		while (access("/go", F_OK))

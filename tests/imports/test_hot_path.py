@@ -57,8 +57,10 @@ def test_hot_functions_import_hot_modules(module: str) -> None:
 def test_who_has_no_limit_pays_for_none(module: str) -> None:
     """What memory limits need is loaded for a container that has one, and for no other."""
     own = {"grant.memory", "programs.hook_limit"}
-    own |= {f"programs.memory.{name}" for name in ("at_create", "granted", "handover")}
-    own |= {"vendors.nvidia.memory_hints", "vendors.nvidia.memory_limits"}
+    own |= {
+        f"programs.memory.{name}" for name in ("at_create", "granted", "guarantees", "handover")
+    }
+    own |= {f"vendors.nvidia.memory_{name}" for name in ("backend", "hints", "limits")}
     assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
 
 

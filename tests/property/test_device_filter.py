@@ -104,7 +104,7 @@ def test_decoded_rules_mean_the_same(rules: list[Rule], default: bool) -> None:
 
 
 @KERNEL
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(RULES, OURS, st.booleans())
 def test_the_kernel_takes_every_program(rules: list[Rule], ours: list[Rule], default: bool) -> None:
     """The verifier accepts a program and our block before it, and both are known again."""

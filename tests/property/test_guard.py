@@ -24,6 +24,7 @@ from gpuhook.kubernetes.guard.watch import Question, Watch
 from tests.simulated.guarded_world import (
     ALONE,
     AMBIGUOUS,
+    EARLIER,
     GIB,
     KINDS,
     MOUNTED,
@@ -144,7 +145,7 @@ class Oracle:
         assert process.pid not in (0, 1, os.getpid(), os.getppid())
         assert process.container is not None, "a process of the host"
         container = self.world.containers[process.container]
-        assert container.kind not in (ALONE, AMBIGUOUS)
+        assert container.kind not in (ALONE, AMBIGUOUS, EARLIER)
         keys = [
             (container.id, device)
             for device in process.memory
@@ -210,9 +211,9 @@ class Scenario:
         chance, world = self.chance, self.world
         for number in range(chance.randint(2, 7)):
             kind = chance.choice(KINDS)
-            in_pod = kind in (UNITS, MOUNTED, ALONE) or chance.random() < 0.7
+            in_pod = kind in (UNITS, MOUNTED, ALONE, EARLIER) or chance.random() < 0.7
             identity = f"{number:x}" * 64 if chance.random() < 0.8 else f"web{number}"
-            if kind not in ("recorded", "by driver", "units", AMBIGUOUS):
+            if kind not in ("recorded", "by driver", "units", AMBIGUOUS, EARLIER):
                 identity = f"{number:x}" * 64  # that of an engine
             devices = chance.sample(sorted(TARGETS), chance.randint(1, 2))
             limits = {device: UNIT * chance.randint(1, 3) for device in devices}

@@ -169,7 +169,7 @@ class Containers(RuleBasedStateMachine):
 
 
 TestContainers = Containers.TestCase
-TestContainers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestContainers.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @given(SIZES, st.data())

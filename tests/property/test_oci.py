@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook import fastjson
@@ -79,7 +79,6 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     return {key: parts[key] for key in keys}
 
 
-@settings(deadline=None)
 @given(specs(), EDITS)
 def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
     """Edits that are applied again change nothing, not even the order."""
@@ -89,7 +88,6 @@ def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
     assert fastjson.dumps(spec) == once
 
 
-@settings(deadline=None)
 @given(specs(), EDITS)
 def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
     """Every field of the spec stays in its order, every foreign item in its list."""
@@ -109,7 +107,6 @@ def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
     assert [m for m in spec["mounts"] if m["destination"] == "/proc"] == proc
 
 
-@settings(deadline=None)
 @given(specs(), EDITS)
 def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
     """No device path, rule, destination or hook of the edits is in the spec twice."""
@@ -147,7 +144,6 @@ def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
     return spec, edits
 
 
-@settings(deadline=None)
 @given(cleared())
 def test_the_record_takes_all_back(case: tuple[dict[str, Any], Any]) -> None:
     """What the record says is taken back, the spec is what it was, but for empty lists."""
@@ -184,7 +180,6 @@ RECORD = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(specs(), RECORD)
 def test_a_forged_record_only_takes_away(spec: dict[str, Any], forged: Any) -> None:
     """Whatever a tenant writes there: no device, rule or mount comes in, no denial goes out."""

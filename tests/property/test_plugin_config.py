@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.kubernetes.config import build as config_build
@@ -190,7 +190,6 @@ def test_any_text(text: str) -> None:
     judged(text.encode("utf-8", "replace"))
 
 
-@settings(deadline=None)
 @given(tree=trees)
 def test_any_document(tree: object) -> None:
     """So is a document of any shape, as YAML and as JSON."""
@@ -198,7 +197,6 @@ def test_any_document(tree: object) -> None:
     judged(json.dumps(tree).encode())
 
 
-@settings(deadline=None)
 @given(document=good)
 def test_what_is_printed_is_read_back(document: object) -> None:
     """The configuration as a file gives the same configuration, and no other findings."""

@@ -176,6 +176,10 @@ class DriverMemory:
     def _answer(self, client: _Client, verb: str, uuid: str, size: int) -> str:
         with self._lock:
             held = self._swept()
+            if verb == "info":
+                of_process = cgroups.of_process(client.pid)
+                total, free = memory_accounts.told(self.node, held, uuid, of_process)
+                return f"total {total >> 20} MiB free {free >> 20} MiB\n"
             if verb == "free":
                 client.sizes[uuid] = max(0, client.sizes.get(uuid, 0) - size)
             else:

@@ -9,6 +9,7 @@
  *   alloc MIB     prints "ok" or "out of memory", or why the driver refuses
  *   all           allocates what it gets, whole MiB, and prints "got N MiB"
  *   free MIB      gives so much back
+ *   info          prints "total N MiB free N MiB", as cuMemGetInfo tells
  *   fork N        N children do the words that follow, each with memory of its own; this process
  *                 keeps its memory until they have ended
  *   hold          prints "holding" and keeps the memory until it is killed or the driver is gone
@@ -172,6 +173,8 @@ int main(int count, char **words)
 			asked("free", strtoul(value, NULL, 10)), i++;
 		else if (!strcmp(word, "all"))
 			allocate_all();
+		else if (!strcmp(word, "info"))
+			puts(asked("info", 0));
 		else if (!strcmp(word, "hold"))
 			hold();
 		else if (!strcmp(word, "pause"))

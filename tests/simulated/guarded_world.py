@@ -31,7 +31,8 @@ UNIT = 2 * GIB
 # How a container comes to its share, if it has one that the guard is to hold it to.
 RECORDED, UNITS, MOUNTED = "recorded", "units", "mounted"  # the guard's
 BY_DRIVER, ALONE, STRANGER, AMBIGUOUS = "by driver", "alone", "stranger", "ambiguous"
-KINDS = (RECORDED, UNITS, MOUNTED, BY_DRIVER, ALONE, STRANGER, AMBIGUOUS)
+EARLIER = "earlier"  # than the limit: its units had none when it began
+KINDS = (RECORDED, UNITS, MOUNTED, BY_DRIVER, ALONE, STRANGER, AMBIGUOUS, EARLIER)
 
 
 @dataclass
@@ -117,7 +118,7 @@ class World:
                 found.append(Recorded(one.id, names, dict(one.limits)))
             elif one.kind == BY_DRIVER:
                 found.append(Recorded(one.id, names, dict.fromkeys(one.limits)))
-            elif one.kind == UNITS:
+            elif one.kind in (UNITS, EARLIER):
                 found.append(Recorded(one.id, names))
             if one.kind == AMBIGUOUS:  # of another runtime
                 found.append(Recorded(one.id, names, dict(one.limits)))
@@ -184,7 +185,7 @@ class World:
     def grants(self, pid: int) -> Mapping[str, int]:
         process = self.processes.get(pid)
         container = self.containers.get(process.container or "") if process else None
-        return container.limits if container and container.kind == MOUNTED else {}
+        return container.limits if container and container.kind in (UNITS, MOUNTED) else {}
 
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool:
         process = self.processes.get(pid)

@@ -2,7 +2,10 @@
 """What the simulated driver decides on memory: who has how much, and who may have more.
 
 An allocation is refused that would go above the hard limit of its cgroup, above the card, or into
-what soft limits promise to other cgroups; a cgroup within its own soft limit has its promise.
+what soft limits promise to other cgroups; a cgroup within its own soft limit has its promise. With
+the driver's own account the limit of the nearest cgroup counts, with the kernel's controller those
+of all above count. Soft limits are promises of the former here: a driver would end the processes of
+an MPS server's clients for them, which comes to the same. The latter keeps none in this simulation.
 """
 
 from __future__ import annotations
@@ -40,9 +43,39 @@ def refusal(
     capacity = capacity_of(node, uuid)
     if capacity is None:
         return "no such device"
-    limits = [limit for limit in stub_limits.kept(node) if limit.uuid == uuid]
+    limits = [limit for limit in stub_limits.known(node) if limit.uuid == uuid]
     of_device = [one for one in held if one.uuid == uuid]
-    return None if fits(capacity, limits, of_device, size, cgroups) else "out of memory"
+    rule = fits_all if stub_limits.is_dmem(node, uuid) else fits
+    return None if rule(capacity, limits, of_device, size, cgroups) else "out of memory"
+
+
+def told(
+    node: SimulatedNode, held: Iterable[Held], uuid: str, cgroups: Sequence[int]
+) -> tuple[int, int]:
+    """Return the total and the free bytes that CUDA tells a process of `cgroups`.
+
+    They are capped to the hard limit: of its very own cgroup by the kernel's controller, of the
+    nearest that has one by the driver's account.
+    """
+    capacity = capacity_of(node, uuid) or 0
+    of_device = [one for one in held if one.uuid == uuid]
+    free = capacity - sum(one.size for one in of_device)
+    limits = {limit.inode: limit for limit in stub_limits.known(node) if limit.uuid == uuid}
+    counting = cgroups[:1] if stub_limits.is_dmem(node, uuid) else cgroups
+    own = next((limits[inode] for inode in counting if inode in limits), None)
+    if own is None:
+        return capacity, free
+    return min(capacity, own.hard), min(free, own.hard - _used(of_device, own))
+
+
+def fits_all(
+    capacity: int, limits: Sequence[Kept], held: Sequence[Held], size: int, cgroups: Sequence[int]
+) -> bool:
+    """Return what fits() returns where the hard limits of all cgroups above count."""
+    own = [limit for limit in limits if limit.inode in cgroups]
+    if any(size + _used(held, limit) > limit.hard for limit in own):
+        return False
+    return size <= capacity - sum(one.size for one in held)
 
 
 def fits(

@@ -4,6 +4,8 @@
  * (driver_memory.py): included by nvml_stub.c. Further lines of a GPU in the profile:
  *
  *   cgroups /tmp/x          plain directories below this one are taken for cgroups, too
+ *   backend dmem            limits are the kernel's: see below; without the line, the driver's own
+ *   backend dmem everywhere and all cgroups count as having the controller's files
  *   limits_wait 200         setting and reading limits take so many milliseconds
  *   limits_reading 1024 0   reading tells this hard and soft limit, whatever was set
  *   fail set_limits 4       setting fails with this nvmlReturn_t; reading: get_limits
@@ -11,7 +13,16 @@
  * Limits are kept in nvml-stub.limits beside the profile, a file for each GPU and cgroup by the
  * device and inode of its directory, so that a cgroup has them under every mount: hard and soft
  * limit, time of the directory's birth, path. A directory that is gone has none, and one that is
- * made anew neither. What is held are the lines of nvml-stub.held: UUID, pid, bytes, and the inodes
+ * made anew neither.
+ *
+ * With its own account ("misc") the driver takes the limits of the nearest cgroup that ever had some,
+ * for reading, too; where there is none, reading is NOT_SUPPORTED. It takes no hard limit below what
+ * is used. With the kernel's controller ("dmem") only a cgroup with a file dmem.max has limits,
+ * NOT_FOUND is the answer for others; a hard limit below what is used is left out silently; and what
+ * a soft limit grows or shrinks by is added to those of the cgroups above, as far as these have
+ * dmem.max and are not the root. It stays there when the cgroup is removed.
+ *
+ * What is held are the lines of nvml-stub.held: UUID, pid, bytes, and the inodes
  * of the process's cgroup and of those above it.
  *
  * As with the driver, setting is for root alone and not for MIG. Compiled with
@@ -111,7 +122,10 @@ static int memory_line(struct watched *gpu, const char *key, const char *value)
 {
 	if (!strcmp(key, "cgroups"))
 		snprintf(gpu->cgroups, sizeof gpu->cgroups, "%s", value);
-	else if (!strcmp(key, "limits_wait"))
+	else if (!strcmp(key, "backend")) {
+		gpu->is_dmem = !strncmp(value, "dmem", 4);
+		gpu->dmem_everywhere = !strcmp(value, "dmem everywhere");
+	} else if (!strcmp(key, "limits_wait"))
 		gpu->limits_wait = strtoul(value, NULL, 10);
 	else if (!strcmp(key, "limits_reading"))
 		gpu->limits_read = sscanf(value, "%llu %llu", &gpu->limits_reading[0],
@@ -181,7 +195,8 @@ static int limits_write(const struct cgroup *cgroup, const struct limits *limits
 	return SUCCESS;
 }
 
-static void limits_read(const struct cgroup *cgroup, struct limits *limits)
+/* Return whether limits of the cgroup were set before. */
+static int limits_read(const struct cgroup *cgroup, struct limits *limits)
 {
 	unsigned long long hard, soft, born;
 	FILE *file = fopen(cgroup->file, "re");
@@ -192,6 +207,52 @@ static void limits_read(const struct cgroup *cgroup, struct limits *limits)
 	limits->soft = known ? soft : 0;
 	if (file)
 		fclose(file);
+	return known;
+}
+
+static int has_dmem(const struct gpu *gpu, const char *path)
+{
+	char file[PATH + 64];
+
+	snprintf(file, sizeof file, "%s/dmem.max", path);
+	return watched_of(gpu)->dmem_everywhere || !access(file, F_OK);
+}
+
+/* The root of a mounted hierarchy has no such file, and no limits. */
+static int is_root(const char *path)
+{
+	struct statfs system;
+	char file[PATH + 64];
+
+	snprintf(file, sizeof file, "%s/cgroup.type", path);
+	return !statfs(path, &system) && system.f_type == CGROUP2_SUPER_MAGIC &&
+	       access(file, F_OK);
+}
+
+/* Cut the last name off; return whether a cgroup is left. */
+static int upwards(const struct gpu *gpu, char *path, struct cgroup *cgroup)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash || slash == path)
+		return 0;
+	*slash = 0;
+	return !cgroup_found(gpu, path, cgroup);
+}
+
+/* The kernel keeps for a cgroup only what is kept for all above it: so the driver sets it there. */
+static void reserve_above(const struct gpu *gpu, const char *path, unsigned long long more)
+{
+	char above[PATH];
+	struct cgroup cgroup;
+	struct limits limits = { .path = above };
+
+	snprintf(above, sizeof above, "%s", path);
+	while (more && upwards(gpu, above, &cgroup) && has_dmem(gpu, above) && !is_root(above)) {
+		limits_read(&cgroup, &limits);
+		limits.soft += more;
+		limits_write(&cgroup, &limits);
+	}
 }
 
 /* Return the error of either call, once it has taken its time. */
@@ -215,7 +276,8 @@ static int limits_ask(const struct gpu *gpu, enum watch_question question, const
 int nvmlDeviceSetMemoryLimits_v1(const struct gpu *gpu, const struct limits *limits)
 {
 	struct cgroup cgroup;
-	int failed = limits_ask(gpu, SET_LIMITS, limits->path, &cgroup);
+	struct limits before, now = *limits;
+	int known, failed = limits_ask(gpu, SET_LIMITS, limits->path, &cgroup);
 
 	if (failed)
 		return failed;
@@ -224,23 +286,39 @@ int nvmlDeviceSetMemoryLimits_v1(const struct gpu *gpu, const struct limits *lim
 	if (!limits->hard || limits->soft > limits->hard || limits->soft > gpu->memory ||
 	    (limits->hard != NO_LIMIT && limits->hard > gpu->memory))
 		return INVALID_ARGUMENT;
-	if (limits->hard != NO_LIMIT || limits->soft)
+	known = limits_read(&cgroup, &before);
+	if (!watched_of(gpu)->is_dmem) {
+		if (known && held_in(gpu->uuid, cgroup.inode) > limits->hard)
+			return INVALID_ARGUMENT;
 		return limits_write(&cgroup, limits);
-	unlink(cgroup.file);
-	return SUCCESS;
+	}
+	if (!has_dmem(gpu, limits->path))
+		return NOT_FOUND;
+	if (held_in(gpu->uuid, cgroup.inode) > limits->hard)
+		now.hard = before.hard;
+	reserve_above(gpu, limits->path, now.soft - before.soft);
+	return limits_write(&cgroup, &now);
 }
 
 int nvmlDeviceGetMemoryLimits_v1(const struct gpu *gpu, struct limits *limits)
 {
 	struct cgroup cgroup;
 	const struct watched *more;
-	int failed = limits_ask(gpu, GET_LIMITS, limits->path, &cgroup);
+	char path[PATH];
+	int known, failed = limits_ask(gpu, GET_LIMITS, limits->path, &cgroup);
 
 	if (failed)
 		return failed;
-	limits_read(&cgroup, limits);
-	limits->used = held_in(gpu->uuid, cgroup.inode);
 	more = watched_of(gpu);
+	if (more->is_dmem && !has_dmem(gpu, limits->path))
+		return NOT_FOUND;
+	known = limits_read(&cgroup, limits) || more->is_dmem || more->limits_read;
+	snprintf(path, sizeof path, "%s", limits->path);
+	while (!known && upwards(gpu, path, &cgroup))
+		known = limits_read(&cgroup, limits);
+	if (!known)
+		return NOT_SUPPORTED;
+	limits->used = held_in(gpu->uuid, cgroup.inode);
 	if (more->limits_read) {
 		limits->hard = more->limits_reading[0];
 		limits->soft = more->limits_reading[1];

@@ -74,6 +74,7 @@ struct watched {
 	unsigned char cluster[16];
 	unsigned fabric_state, clique;
 	char cgroups[200];
+	int is_dmem, dmem_everywhere;
 	unsigned limits_wait;
 	int limits_read; /* as limits_reading has it */
 	unsigned long long limits_reading[2];

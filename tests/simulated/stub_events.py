@@ -72,6 +72,11 @@ def unsay(node: SimulatedNode, uuid: str, key: str) -> None:
     _edit(node, uuid, lambda own: [line for line in own if _key(line) != key])
 
 
+def said(node: SimulatedNode, uuid: str) -> list[str]:
+    """Return the lines of the GPU or MIG instance in the profile."""
+    return next((own for own in _sections(node) if f"uuid {uuid}" in own), [])
+
+
 def take_away(node: SimulatedNode) -> None:
     """Unload the driver: NVML doesn't start any more, and a started one fails all questions."""
     Path(node.nvml_profile).rename(node.nvml_profile + ".away")
@@ -90,13 +95,18 @@ def rewrite(node: SimulatedNode, profile: str) -> None:
 
 
 def _edit(node: SimulatedNode, uuid: str, change: Callable[[list[str]], list[str]]) -> None:
+    changed = [change(own) if f"uuid {uuid}" in own else own for own in _sections(node)]
+    rewrite(node, "".join(f"{line}\n" for own in changed for line in own))
+
+
+def _sections(node: SimulatedNode) -> list[list[str]]:
+    """Return the lines of the profile: of the whole node first, then of each GPU and instance."""
     sections: list[list[str]] = [[]]
     for line in Path(node.nvml_profile).read_text("utf-8").splitlines():
         if line.split()[:1] in (["gpu"], ["instance"]):
             sections.append([])
         sections[-1].append(line)
-    changed = [change(own) if f"uuid {uuid}" in own else own for own in sections]
-    rewrite(node, "".join(f"{line}\n" for own in changed for line in own))
+    return sections
 
 
 def _key(line: str) -> str:

@@ -33,11 +33,29 @@ class Kept:
 def kept(node: SimulatedNode) -> list[Kept]:
     """Return all limits that were set and not cleared, by path and UUID.
 
-    Those of cgroups that are gone are none.
+    Those of cgroups that are gone are none. What is reserved above a cgroup is a limit there, too.
     """
+    return [limit for limit in known(node) if (limit.hard, limit.soft) != (NO_LIMIT, 0)]
+
+
+def known(node: SimulatedNode) -> list[Kept]:
+    """Return kept(), and beside them what cgroups have that have no limit any more."""
     found = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
     living = [limit for limit in found if limit is not None and _is_there(limit)]
     return sorted(living, key=lambda limit: (limit.path, limit.uuid))
+
+
+def use_dmem(node: SimulatedNode, uuid: str, *, everywhere: bool = False) -> None:
+    """Let limits of the GPU be the kernel's: of cgroups that have a file dmem.max.
+
+    `everywhere`: all have it, as far as the driver is concerned, where the kernel has none.
+    """
+    stub_events.say(node, uuid, "backend dmem everywhere" if everywhere else "backend dmem")
+
+
+def is_dmem(node: SimulatedNode, uuid: str) -> bool:
+    """Return whether use_dmem() counts."""
+    return any(line.startswith("backend dmem") for line in stub_events.said(node, uuid))
 
 
 def fail_setting(node: SimulatedNode, uuid: str, error: int) -> None:
@@ -62,7 +80,8 @@ def take_long(node: SimulatedNode, uuid: str, milliseconds: int) -> None:
 
 def mend(node: SimulatedNode, uuid: str) -> None:
     """End what the functions above let happen."""
-    for key in ("limits_reading", "limits_wait", "fail set_limits", "fail get_limits"):
+    keys = ("limits_reading", "limits_wait", "fail set_limits", "fail get_limits", "backend")
+    for key in keys:
         stub_events.unsay(node, uuid, key)
 
 

@@ -163,6 +163,15 @@ def test_without_a_record_the_units_say_it() -> None:
     assert limits_of({}, holders, by_mps) == [("server", 480, 480, "mps")]
 
 
+def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
+    """The configuration has changed since. The server of MPS needs no record."""
+    entries = {A: Entry(A, "demo", "server", "main", (f"{GPU}::0",))}
+    holders = {f"{GPU}::0": SERVER}
+    assert limits_of(entries, holders) == [("server", None, None, "nobody")]
+    by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})
+    assert limits_of(entries, holders, by_mps) == [("server", 240, 240, "mps")]
+
+
 def test_a_record_of_the_youngest_container_counts() -> None:
     """The ledger may still know the container that was there before a restart: it comes first."""
     entries = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu.memory_call import CGROUP_V1, TOO_OLD, reason_to_skip
+from tests.gpu.memory_call import CGROUP_V1, TOO_OLD, falls_short, reason_to_skip
 from tests.simulated import build
 
 
@@ -22,3 +22,20 @@ def test_the_reason_to_skip(without: str, version: str, reason: str | None) -> N
     """A driver from before CUDA 13.4 is called too old, by the name of the call that it lacks."""
     assert reason_to_skip(str(build.nvml_stub(without=without)), version) == reason
     assert "nvmlDeviceSetMemoryLimits_v1" in TOO_OLD
+
+
+@pytest.mark.parametrize(
+    ("held", "status", "words"),
+    [
+        (3000, "2", ""),
+        (3072, "2", ""),
+        (15000, "2", "allocated 15000 MiB until the card's end"),
+        (3000, "719", "allocated 3000 MiB until CUDA's error 719"),
+    ],
+)
+def test_a_limit_that_does_not_hold_is_a_finding(held: int, status: str, words: str) -> None:
+    """One that was read back and let more through is told apart from one that held."""
+    said = falls_short("dmem", 3072, held, status)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert not said or "FINDING" in said

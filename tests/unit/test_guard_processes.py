@@ -53,6 +53,14 @@ def test_outermost_name_is_that_of_the_container_itself() -> None:
     assert Membership(("system.slice", "sshd.service")).outermost({"web"}) is None
 
 
+def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
+    place = "0::/user.slice/user-1000.slice/user@1000.service/app.slice"
+    for name in (f"docker-{A}.scope", "run-web.scope", "web"):
+        assert cgroup_names.parse(f"{place}/{name}").outermost({A, "web"}) is None
+    inside = cgroup_names.parse(f"0::/docker/{A}/user@1000.service/{B}")
+    assert inside.outermost({B}) == A
+
+
 def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     started = ledger.start_time(sleeper.pid)
     assert started is not None
@@ -69,9 +77,9 @@ def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     assert Processes().about(2**22 + 1) is None
 
 
-def mountinfo(*mounts: tuple[str, str]) -> str:
+def mountinfo(*mounts: tuple[str, str], fstype: str = "devtmpfs") -> str:
     return "".join(
-        f"{number} 1 0:6 {root} {target} rw,nosuid - devtmpfs devtmpfs rw\n"
+        f"{number} 1 0:6 {root} {target} rw,nosuid - {fstype} {fstype} rw\n"
         for number, (root, target) in enumerate(mounts, 50)
     )
 
@@ -94,6 +102,11 @@ def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
     (tmp_path / "7/mountinfo").write_text(mountinfo(*mounts))
     assert Processes(str(tmp_path)).grants(7) == {"GPU-1": 3 * GIB, "GPU-2": 2 * GIB}
     assert Processes(str(tmp_path)).grants(8) == {}
+    (tmp_path / "9").mkdir()
+    volume = "/var/lib/kubelet/pods/1/volume-subpaths/null"
+    forged = mountinfo(("/null", second), fstype="tmpfs") + mountinfo((volume, paths[0]))
+    (tmp_path / "9/mountinfo").write_text(forged)
+    assert Processes(str(tmp_path)).grants(9) == {}
     assert Processes().grants(os.getpid()) == {}
 
 

@@ -54,14 +54,35 @@ def test_nobody_to_watch_is_no_device_to_look_at() -> None:
 
 def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
     narrowed = Recorded(A, WEB, {GPU: GIB})
+    holding = shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
+    assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB, NAME)}
+    assert (holding.unrecorded, holding.unsaid) == ((), {})
+
+
+def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
+    """Its own mounts say what it was granted: with an old runtime, which records nothing, too."""
     plain = Recorded(B, JOB)
-    holdings = held((f"{GPU}::0", WEB), (f"{GPU}::1", JOB), (f"{GPU}::2", JOB))
-    holding = shares.holding([narrowed, plain], holdings, UNITS)
-    assert holding.shares == {
-        (A, GPU): Share(A, WEB, GPU, GIB, NAME),
-        (B, GPU): Share(B, JOB, GPU, 8 * GIB, NAME),
-    }
+    holding = shares.holding([plain], held((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
+    assert holding.shares == {}
     assert holding.unrecorded == ()
+    assert holding.devices == {GPU}
+    assert shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
+    (found,) = shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
+    assert found == Share(B, JOB, GPU, 3 * GIB, NAME)
+
+
+def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
+    """The kubelet still names the pod, whatever its units are by now."""
+    before = Recorded(A, WEB, {GPU: GIB}, lives=None)
+    assert shares.depends_on_kubelet([before])
+    assert not shares.depends_on_kubelet([Recorded(A, WEB, {GPU: None}, lives=None)])
+    assert not shares.depends_on_kubelet([Recorded(A, WEB, lives=None)])
+    holding = shares.holding([before], held((f"{GPU}::9", WEB)), {})
+    assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB)}
+    assert holding.devices == {GPU}
+    beginning = Recorded(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
+    assert shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert shares.holding([before], held((f"{GPU}::9", JOB)), {}).devices == frozenset()
 
 
 def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:

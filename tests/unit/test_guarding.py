@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
@@ -20,7 +21,8 @@ from gpuhook.kubernetes import driver_usage, guarding
 from gpuhook.kubernetes.api_server.client import ApiServer
 from gpuhook.kubernetes.api_server.node_events import NodeEvents
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, Guard
-from gpuhook.kubernetes.guard import marks, state_file
+from gpuhook.kubernetes.guard import marks, processes, shares, state_file
+from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.processes import About, Processes
 from gpuhook.kubernetes.guarding import Guarding
 from gpuhook.kubernetes.metrics import holders
@@ -101,7 +103,7 @@ class Room:
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
         monkeypatch.setattr(driver_usage, "of", lambda _look: self.host)
-        monkeypatch.setattr(guarding, "Processes", lambda: self.host)
+        monkeypatch.setattr(processes, "Processes", lambda: self.host)
         monkeypatch.setattr(holders, "ask", self._ask)
 
     async def _ask(self, *, socket: str) -> Holdings:
@@ -146,8 +148,8 @@ async def until(wanted: Callable[[], object]) -> None:
     raise TimeoutError
 
 
-def enter(identity: str = "web", by: str = "", hard: int = 4 * GIB) -> None:
-    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+def enter(identity: str = "web", by: str = "", hard: int = 4 * GIB, pid: int = 0) -> None:
+    own = {"pid": pid or os.getpid(), "started": ledger.start_time(os.getpid())}
     memory = [{"device": GPU, "hard": hard, "soft": hard, "by": by}]
     names = {"namespace": "default", "pod": identity, "container": "main"}
     ledger.record("", identity, {**own, **names, "memory": memory})
@@ -270,6 +272,49 @@ def test_none_ends_it_at_once_and_another_action_begins_it(
     room.run(scenario, Guard(action=REPORT, shortest_interval=0.05))
 
 
+def test_who_began_with_a_limit_keeps_it_when_nothing_is_limited_any_more(
+    room: Room, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Whether it lives only the kubelet tells: in a pod the runtimes' state is not to be seen."""
+    room.host.containers = {sleeper.pid: "web"}
+    room.host.uses = {sleeper.pid: 5 * GIB}
+    room.holdings = Holdings({"unit": Holder("default", "web", "main")})
+
+    async def scenario(guard: Guarding) -> None:
+        await until(lambda: room.asked and guard._wait is None)
+        guard.offered(Look(), ())
+        guard.polled()
+        await asyncio.sleep(0.2)
+        assert (room.asked, room.host.questions) == (1, 0)
+        enter(pid=2**22 + 1)
+        guard.polled()
+        await until(lambda: sleeper.poll() is not None)
+
+    room.run(scenario)
+
+
+def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Popen[bytes]) -> None:
+    host = room.host
+    host.containers = {sleeper.pid: STRANGER}
+    host.uses = {sleeper.pid: 5 * GIB}
+    room.holdings = Holdings({f"{GPU}::0": Holder("default", "old", "main")})
+    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    names = {"namespace": "default", "pod": "old", "container": "main"}
+    ledger.record("", STRANGER, {**own, **names})
+
+    async def scenario(guard: Guarding) -> None:
+        guard.polled()
+        await until(lambda: host.questions > 6)
+        assert sleeper.poll() is None
+        assert not room.log.lines
+        share = shares.Share(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
+                              is_certain=False)  # fmt: skip
+        guard._began(Mark(share, 5 * GIB, 0.0))
+        assert "above the 4096 MiB of its units now; it shows no grant" in room.log.lines[0][1]
+
+    room.run(scenario, Guard(action=KILL, grace=0.0, shortest_interval=0.05, longest_interval=0.1))
+
+
 def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
     room: Room, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -367,6 +412,33 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 
     room.run(scenario)
     assert [level for level, _, _ in room.log.lines] == ["error"]
+
+
+IDLE = """\
+import asyncio, sys
+from gpuhook.kubernetes.config.configuration import Guard
+from gpuhook.kubernetes.guarding import Guarding
+from gpuhook.kubernetes.node_look import Look
+
+async def idle():
+    guard = Guarding(Guard(), "/none", None, None)
+    guard.offered(Look(), ())
+    while guard._is_stale:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    await guard.end()
+
+asyncio.run(idle())
+print([name for name in sys.modules if name.startswith("gpuhook.kubernetes.guard.")])
+"""
+
+
+def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
+    """It is a megabyte, and some of the plugin's start."""
+    done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
+    loaded = [f"gpuhook.kubernetes.guard.{name}" for name in ("recorded", "needed")]
+    assert done.stdout.strip() == str(loaded)
+    assert done.stderr == ""
 
 
 def test_a_dump_is_not_guarded(room: Room) -> None:

@@ -169,7 +169,7 @@ def test_show_all(place: Path, node: SimulatedNode) -> None:
     rows = {line.split()[0]: line.split() for line in shown.stdout.splitlines()[1:]}
     uuid = "-".join(gpu(node).split("-")[:2])
     assert rows["good"] == ["good", "train-0", uuid, "4Gi", "4Gi", "1Gi", "4Gi", "0Mi", "driver"]
-    assert rows["bad"][-3:] == ["none", "0Mi", "nobody"]
+    assert rows["bad"][-3:] == ["none", "-", "nobody"]
     assert rows["never"][-3:] == ["unknown", "-", "nobody"]
     assert "hint: run `gpuhook repair bad`" in shown.stderr
     wide = limits("show", "-o", "wide", "--no-headers", option).stdout.splitlines()

@@ -27,25 +27,31 @@ def test_a_grant_survives_being_a_mount(is_asked: bool) -> None:
     assert memory.granted(spec(limit), PREFIX) == {GPU: limit}
 
 
-def test_of_two_grants_of_one_device_the_smaller_counts() -> None:
-    small, great = MemoryLimit(GPU, 10 * MIB), MemoryLimit(GPU, 20 * MIB)
-    assert memory.granted(spec(small, great), PREFIX) == {GPU: small}
-    assert memory.granted(spec(great, small), PREFIX) == {GPU: small}
+def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
+    """Who has added one has no more by it, not even where no limit can be set."""
+    one, other = MemoryLimit(GPU, 20 * MIB, 5 * MIB), MemoryLimit(GPU, 10 * MIB, 10 * MIB)
+    both = MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
+    assert memory.granted(spec(one, other), PREFIX) == {GPU: both}
+    assert memory.granted(spec(other, one), PREFIX) == {GPU: both}
+    assert memory.granted(spec(one, one), PREFIX) == {GPU: one}
 
 
 @pytest.mark.parametrize(
     "name",
     ["", "GPU-1", "GPU-1,hard=1", "GPU-1,soft=1,hard=1", "GPU-1,hard=-1,soft=0", ",hard=1,soft=1",
-     "GPU-1,hard=1,soft=1,more", "GPU-1,hard=1234567890,soft=0", "GPU-1,hard=\u0661,soft=0"],
+     "GPU-1,hard=1,soft=1,more", "GPU-1,hard=0,soft=0", "GPU-1,hard=1234567890,soft=0",
+     "GPU-1,hard=\u0661,soft=0"],
 )  # fmt: skip
 def test_a_mount_that_says_something_else_grants_nothing(name: str) -> None:
     mounts = [{"destination": f"{PREFIX}/{name}", "source": "/dev/null"}]
     assert memory.granted({"mounts": mounts}, PREFIX) == {}
 
 
-def test_a_mount_of_something_else_than_dev_null_grants_nothing() -> None:
-    path = memory.mount_path(PREFIX, MemoryLimit(GPU, MIB))
-    assert memory.granted({"mounts": [{"destination": path, "source": "/dev/zero"}]}, PREFIX) == {}
+def test_a_volume_in_place_of_the_plugins_mount_takes_no_grant_away() -> None:
+    """CRI-O keeps the last of two mounts of one path, and a pod can guess that of its grant."""
+    limit = MemoryLimit(GPU, MIB)
+    mounts = [{"destination": memory.mount_path(PREFIX, limit), "source": "/var/lib/kubelet/x"}]
+    assert memory.granted({"mounts": mounts}, PREFIX) == {GPU: limit}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +117,14 @@ def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None
     assert memory.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
     ]
+
+
+@pytest.mark.parametrize("env", [(), ("NVIDIA_GPU_MEMORY_LIMIT=10", "NVIDIA_GPU_MEMORY_REQUEST=5")])
+def test_what_the_plugin_repeats_says_nothing_of_other_resources(env: tuple[str, ...]) -> None:
+    """A container with replicas of two resources: the variables are those of one of them."""
+    small, great = MemoryLimit(GPU, 10 * MIB, 5 * MIB), MemoryLimit("GPU-2", 20 * MIB, 9 * MIB)
+    found = memory.limits(spec(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY)
+    assert found == [small, great]
 
 
 def test_variables_of_a_container_without_gpus_stop_nothing() -> None:

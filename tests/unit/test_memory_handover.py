@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import memory_cgroup
+from gpuhook.container import memory_cgroup, memory_records
 from gpuhook.container.process import Process
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant.memory import MIB, MemoryLimit
+from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
 from gpuhook.programs import hook_limit
 from gpuhook.programs.memory import granted, handover
+from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -38,14 +39,26 @@ def cgroups(place: Path, *names: str) -> list[str]:
     return [str(path) for path in paths]
 
 
+def use_dmem(node: SimulatedNode, enabled: list[str]) -> None:
+    """Let the kernel hold limits, of the cgroups in which its controller is enabled."""
+    stub_limits.use_dmem(node, gpu(node))
+    for cgroup in enabled:
+        Path(cgroup, "dmem.max").touch()
+
+
+def held(node: SimulatedNode) -> dict[str, tuple[int, int]]:
+    return {one.path: (one.hard, one.soft) for one in stub_limits.kept(node)}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the driver takes limits of root alone")
 class TestApply:
     """What apply() does with a driver."""
 
-    def test_every_cgroup_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
-        own = cgroups(tmp_path, "container", "scope")
+    def test_the_highest_cgroup_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """Where the nearest limit counts: the one below with a limit, too, would have it twice."""
+        scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = handover.apply([limit], node.nvml_library, own)
+        (record,) = handover.apply([limit], node.nvml_library, own[::-1])
         assert record == {
             "device": gpu(node),
             "hard": 100 * MIB,
@@ -53,10 +66,58 @@ class TestApply:
             "asked": True,
             "by": "driver",
             "trouble": "",
-            "cgroups": own,
+            "cgroups": [scope],
         }
-        kept = {one.path: (one.hard, one.soft) for one in stub_limits.kept(node)}
-        assert kept == dict.fromkeys(own, (100 * MIB, 50 * MIB))
+        assert held(node) == {scope: (100 * MIB, 50 * MIB)}
+        with Driver(node.nvml_library) as driver:
+            assert driver.get(gpu(node), container) == driver.get(gpu(node), scope)
+
+    def test_every_cgroup_of_the_kernel_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """Where limits nest, each is told: a process reads that of its very own cgroup."""
+        scope, container = own = cgroups(tmp_path, "scope", "scope/container")
+        use_dmem(node, own)
+        limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
+        (record,) = handover.apply([limit], node.nvml_library, [container, scope])
+        assert record["cgroups"] == [container, scope]
+        assert held(node) == dict.fromkeys(own, (100 * MIB, 0))
+
+    @pytest.mark.parametrize(
+        ("backend", "guarantee", "soft"),
+        [
+            ("misc", "auto", 50),
+            ("misc", "always", 50),
+            ("misc", "never", 0),
+            ("dmem", "auto", 0),
+            ("dmem", "always", 50),
+            ("dmem", "never", 0),
+        ],
+    )
+    def test_guarantees(
+        self, backend: str, guarantee: str, soft: int, node: SimulatedNode, tmp_path: Path
+    ) -> None:
+        """One that is left out is so in the record, with the reason and with what was granted."""
+        own = cgroups(tmp_path, "container")
+        if backend == "dmem":
+            use_dmem(node, own)
+        limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
+        (record,) = handover.apply([limit], node.nvml_library, own, guarantee=guarantee)
+        assert (record["by"], record["soft"]) == ("driver", soft * MIB)
+        assert held(node) == {own[0]: (100 * MIB, soft * MIB)}
+        known = memory_records.of({"memory": [record]})[gpu(node)]
+        assert known.granted == limit
+        assert (f"limits.guarantee: {guarantee}" in known.guarantee) == (not soft)
+        assert known.document() == record
+
+    def test_a_guarantee_alone(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """Without it there is nothing to set, and no cgroup that has to be fit for limits."""
+        own = cgroups(tmp_path, "container")
+        use_dmem(node, [])
+        (tmp_path / "cgroup.controllers").write_text("cpu dmem\n", encoding="ascii")
+        limit = MemoryLimit(gpu(node), NO_LIMIT, 50 * MIB, is_asked=True)
+        told: list[GpuhookError] = []
+        (record,) = handover.apply([limit], node.nvml_library, own, told)
+        assert (told, record["trouble"], record["soft"], record["cgroups"]) == ([], "", 0, [])
+        assert record["guarantee"]
 
     def test_one_bad_device_leaves_the_others(self, node: SimulatedNode, tmp_path: Path) -> None:
         own = cgroups(tmp_path, "container")
@@ -67,6 +128,22 @@ class TestApply:
         assert [error.code for error in told] == ["GH1255", "GH1253"]
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
         assert told[0].hint == fault("GH1255", uuid="GPU-gone", reason="x").hint
+
+    def test_more_than_the_gpu_has(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """A limit above the card limits nothing, and is the card; a guarantee of it is refused."""
+        own = cgroups(tmp_path, "container")
+        whole = node.node.gpus[0].memory_bytes
+        assert whole is not None
+        great = MemoryLimit(gpu(node), 999_999 * MIB, 5 * MIB)
+        (record,) = handover.apply([great], node.nvml_library, own)
+        assert (record["by"], record["hard"], record["soft"]) == ("driver", whole, 5 * MIB)
+        assert [one.hard for one in stub_limits.kept(node)] == [whole]
+        told: list[GpuhookError] = []
+        for hard in (NO_LIMIT, 999_999 * MIB):
+            guaranteed = MemoryLimit(gpu(node), hard, 999_999 * MIB)
+            (record,) = handover.apply([guaranteed], node.nvml_library, own, told)
+            assert (record["by"], record["hard"]) == ("", hard)
+        assert [error.code for error in told] == ["GH1251", "GH1251"]
 
     def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
         stub_limits.take_long(node, gpu(node), 60_000)
@@ -162,6 +239,7 @@ def test_judging(tmp_path: Path) -> None:
         ["--gpu", "=1,2"],
         ["--gpu", "GPU-1=1,\u0662"],
         ["--other", "1"],
+        ["--guarantee", "sometimes"],
     ],
 )
 def test_words_that_nobody_understands(words: list[str], tmp_path: Path) -> None:

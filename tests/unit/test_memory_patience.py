@@ -106,11 +106,11 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
     reader, writer = os.pipe()
     ours = os.readlink(f"/proc/self/fd/{writer}")
 
-    def held() -> list[list[str]]:
+    def held() -> list[dict[str, Any]]:
         names = [f"/proc/self/fd/{number}" for number in range(100)]
-        return [[os.readlink(name) for name in names if os.path.islink(name)]]
+        return [{"open": [os.readlink(name) for name in names if os.path.islink(name)]}]
 
-    (found,) = handover._answers(held, 5)
+    found = handover._answers(held, 5)[0]["open"]
     assert found.count("/dev/null") >= 3
     assert ours not in found
     os.close(reader)
@@ -225,7 +225,7 @@ class TestLedger:
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
-        plan = changes.never_held(trainer, again)  # type: ignore[arg-type]
+        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
@@ -237,7 +237,7 @@ class TestLedger:
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
-        plan = changes.never_held(trainer, again)  # type: ignore[arg-type]
+        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}

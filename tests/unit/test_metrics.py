@@ -260,7 +260,11 @@ def test_memory_per_container(place: Path) -> None:
 
 
 def test_limits_of_memory(place: Path) -> None:
-    """Limits are told with who holds them; a GPU has the sum of what was granted of it."""
+    """Limits are told with who holds them; a GPU has the sum of what was granted of it.
+
+    Of a container that another runtime has made, its units tell.
+    """
+    ledger.remove(ledger.path_of("/nowhere", B))
     entry: dict[str, object] = {"pid": 0, "started": None, "devices": [f"nvidia.com/gpu={GPU}"]}
     names = {"namespace": "demo", "pod": "trainer", "container": "main"}
     record = {"device": GPU, "hard": 3 << 30, "soft": 2 << 30, "by": "driver"}

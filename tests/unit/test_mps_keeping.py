@@ -94,7 +94,10 @@ def test_other_limits_keep_the_daemon(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     before = node.pid()
-    assert node.keep(keeping, shared(2)).started == ()
+    state = node.keep(keeping, shared(2))
+    assert (state.started, state.changed) == ((), (GPU,))
+    assert node.keep(keeping, shared(2)).changed == ()
+    assert node.keep(MpsKeeping(), shared(2)).changed == ()
     assert node.pid() == before
     told = Path(node.root, "gpu/pipe/told").read_text().splitlines()
     assert told[-1] == "set_default_active_thread_percentage 50"

@@ -326,6 +326,19 @@ def test_nothing_is_set_after_the_end(plugin: Plugin) -> None:
     assert plugin.slices[0] == "default"
 
 
+def test_program_that_hangs_is_waited_for_once_in_a_turn(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute_policy, "_SECONDS", 0.5)
+    plugin.driver.mood("hanging")
+    entries = [entry("short") for _ in plugin.node.node.gpus]
+    assert codes(plugin.turn(plugin.resource(*entries))) == ["GH1264"] * len(entries)
+    assert len(plugin.driver.calls()) <= 1
+    plugin.driver.mood("")
+    monkeypatch.setattr(compute_policy, "_SECONDS", 10.0)
+    assert len(plugin.turn(plugin.resource(*entries)).changed) == len(entries)
+
+
 def test_driver_that_hangs_at_the_end_leaves_the_note(
     plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

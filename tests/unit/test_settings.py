@@ -27,6 +27,7 @@ request:
   acceptVolumeMounts: true
   onMissingDriver: refuse
 limits:
+  guarantee: never
   onFailure: start
   hints: [jax, cupy]
 """
@@ -73,6 +74,7 @@ def test_every_setting(file: Path) -> None:
         "accept_volume_mounts": True,
         "annotation_prefixes": ["gpus.example.com/"],
         "default_kind": "example.com/gpu",
+        "limits_guarantee": "never",
         "limits_hints": ["jax", "cupy"],
         "limits_on_failure": "start",
         "low_level_runtimes": ["/opt/crun", "runc"],

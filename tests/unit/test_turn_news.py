@@ -10,6 +10,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, SharedResource
+from gpuhook.kubernetes.mps_keeping import MpsState
 from gpuhook.kubernetes.news import News
 from gpuhook.kubernetes.offer.devices import Unit, UnitMemory
 from gpuhook.kubernetes.offer.resources import Offer
@@ -33,6 +34,14 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
         ("warning", "another", None),
     ]
+
+
+def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
+    with capture_logs() as lines:
+        TurnNews(News(logger()), "/none").worked_out(Outcome(OFFER, mps=MpsState(changed=(GPU,))))
+    (line,) = lines
+    assert (line["log_level"], line["resource"]) == ("warning", GPU)
+    assert "one that runs keeps the old ones" in line["event"]
 
 
 def sharing(lines: list[MutableMapping[str, Any]]) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory that a container is granted of its devices, in the words that its runtime reads.
 
-A mount of /dev/null says it for each device: a pod can set any variable, and no such mount. The
-variables say it again for runtimes that know only those, NVIDIA's among them; they are of all
+A mount of /dev/null says it for each device: a pod can set any variable, and take no mount away.
+The variables say it again for runtimes that know only those, NVIDIA's among them; they are of all
 devices of a container, so they are there only where all of these have the same limit.
 """
 

@@ -16,7 +16,7 @@ from gpuhook.kubernetes.guard.judgement import User
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.kubernetes.guard.homes import Home
@@ -119,15 +119,17 @@ class Looking:
                     )
         except GpuhookError:  # it cannot be opened: of the rest, too, nothing can be told
             users.update((uuid, None) for uuid in holding.devices - users.keys())
-        for uuid, using in users.items():
-            grants = self._granted(uuid, using or (), holding.known)
-            resource = resources.get(uuid, "")
-            for share in shares.unrecorded_shares(uuid, grants, pods, holding.unrecorded, resource):
+        for uuid, seen in users.items():
+            grants = self._granted(uuid, seen or (), holding)
+            for share in shares.unsaid_shares(uuid, grants, holding.unsaid):
                 found[share.key] = share
-            for container in dict.fromkeys(user.container for user in using or ()):
-                key = container or "", uuid
-                if container is not None and key not in found and key not in holding.by_driver:
-                    strangers.append(key)
+            others = {one: hard for one, hard in grants.items() if one not in holding.known}
+            resource = resources.get(uuid, "")
+            for share in shares.unrecorded_shares(uuid, others, pods, holding.unrecorded, resource):
+                found[share.key] = share
+            told = found.keys() | holding.by_driver | holding.unsaid.keys()
+            containers = dict.fromkeys(user.container for user in seen or () if user.container)
+            strangers += [(one, uuid) for one in containers if (one, uuid) not in told]
         untold = self._untold(holding, homes)
         return Found(users, found, tuple(strangers), homes, untold)
 
@@ -165,12 +167,14 @@ class Looking:
         return tuple(found)
 
     def _granted(
-        self, device: str, users: Iterable[User], known: Collection[str]
+        self, device: str, users: Iterable[User], holding: Holding
     ) -> dict[str, int | None]:
-        """Return what each container that the ledger does not know was granted of a device."""
+        """Return what each container of which the ledger says nothing was granted of a device."""
         found: dict[str, int | None] = {}
         for user in users:
-            if user.container is None or user.container in known:
+            if user.container is None:
+                continue
+            if user.container in holding.known and (user.container, device) not in holding.unsaid:
                 continue
             grants = self._grants.get(user.container) or dict(self._kernel.grants(user.pid))
             if grants:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.metrics.cgroup_names import Membership
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
+_HOST_DEVICES = "devtmpfs"  # what the kernel itself keeps at /dev
 _MAX_STAT = 1 << 16
 _MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
@@ -86,7 +87,8 @@ class Processes:
     def grants(self, pid: int) -> dict[str, int]:
         """Return what the mounts that a process sees grant: bytes by device UUID.
 
-        An image's /var/run usually leads to /run, and mounts are told by where they are.
+        An image's /var/run usually leads to /run, and mounts are told by where they are. Only the
+        host's own /dev/null counts: a pod may mount a file of that name from a volume of its own.
         """
         try:
             content = files.read(f"{self._proc}/{pid}/mountinfo", _MAX_MOUNTINFO)
@@ -99,7 +101,7 @@ class Processes:
         mounts = [
             {"destination": mount.target, "source": "/dev/null"}
             for mount in mountinfo.parse(content)
-            if os.path.basename(mount.root) == "null"
+            if mount.root == "/null" and mount.fstype == _HOST_DEVICES
         ]
         found: dict[str, int] = {}
         for place in (prefix, short.decode().rstrip("/")):

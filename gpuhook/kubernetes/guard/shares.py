@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which containers the guard watches: those that may have a share of a device, and no driver holds.
 
-Pure. The ledger says what a container was granted and whether the driver holds it to that. Of a
-container that the ledger does not know, the kubelet says that a pod holds units, and the mount in
-the container says which container it is.
+Pure. The ledger says what a container was granted and whether the driver holds it to that. Where it
+says nothing, the kubelet says that a pod holds units, and the mount in the container says which
+container it is, and how much it was granted: what its units are worth now is nothing to one that
+was started when they were worth more, or had no limit.
 """
 
 from __future__ import annotations
@@ -75,14 +76,16 @@ class Held:
 class Holding:
     """What is known before anybody looks at the driver.
 
-    `known` has the ids of the ledger's containers, `by_driver` what the driver holds; `devices`
-    have to be looked at: none means that nobody holds what would have to be watched. `firsts` are
-    the first processes of the ledger's containers, as far as they are known.
+    `known` has the ids of the ledger's containers, `by_driver` what the driver holds, `unsaid` the
+    ledger's containers that hold units without a record of a limit: their mounts say whether they
+    have one. `devices` have to be looked at: none means that nobody holds what would have to be
+    watched. `firsts` are the first processes of the ledger's containers, as far as they are known.
     """
 
     known: frozenset[str] = frozenset()
     by_driver: frozenset[Key] = frozenset()
     shares: Mapping[Key, Share] = field(default_factory=dict)
+    unsaid: Mapping[Key, Held] = field(default_factory=dict)
     unrecorded: tuple[Held, ...] = ()
     devices: frozenset[str] = frozenset()
     firsts: Mapping[str, First] = field(default_factory=dict)
@@ -90,14 +93,22 @@ class Holding:
 
 def limited_units(resources: Iterable[Resource]) -> dict[str, LimitedUnit]:
     """Return the units that are shares of memory, by id. The daemon of MPS holds its own."""
-    return {
-        unit.id: LimitedUnit(unit.device.uuid, memory.hard, resource.name)
-        for resource in resources
-        if resource.sharing != MPS
-        for unit in resource.units
-        if (memory := resource.memory.get(unit.device.uuid)) is not None
-        if memory.hard < NO_LIMIT
-    }
+    found: dict[str, LimitedUnit] = {}
+    for resource in resources:
+        for device, memory in resource.memory.items() if resource.sharing != MPS else ():
+            if memory.hard < NO_LIMIT:
+                one = LimitedUnit(device, memory.hard, resource.name)  # of thousands
+                found |= dict.fromkeys(resource.index.ids.get(device, ()), one)
+    return found
+
+
+def depends_on_kubelet(recorded: Iterable[Recorded]) -> bool:
+    """Return whether only the kubelet can tell if somebody lives who has a limit to be watched."""
+    return any(
+        entry.lives is None and entry.in_pod and any(hard is not None for hard in limits)
+        for entry in recorded
+        if (limits := entry.limits.values())
+    )
 
 
 def holding(
@@ -106,15 +117,26 @@ def holding(
     """Return who holds what. Where the kubelet tells nothing, anybody may hold anything."""
     entries = tuple(recorded)
     held = _held(holdings, units)
+    by_names: dict[Names, list[Held]] = {}
+    for one in held:
+        by_names.setdefault(one.names, []).append(one)
     resources = {unit.device: unit.resource for unit in units.values()}
+    # Of whatever units: a container is watched for what it was granted, also when the resource is
+    # no longer offered or limited, and one that only begins a pod, whose units are others' by name.
+    pods = {(holder.namespace, holder.pod) for holder in holdings.holders.values()}
     shares: dict[Key, Share] = {}
+    unsaid: dict[Key, Held] = {}
     devices: set[str] = set()
     for entry in entries:
-        own = {one.device: one for one in held if one.names == entry.names}
-        found = _of_entry(entry, own, resources)
+        found = _of_entry(entry, resources)
         shares.update((share.key, share) for share in found)
-        if own or entry.lives or (entry.lives is None and (holdings.reason or not entry.in_pod)):
+        may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
+        if entry.lives or (entry.lives is None and may_live):
             devices.update(share.device for share in found)
+        if not entry.is_ambiguous:
+            own = by_names.get(entry.names, ())
+            unsaid |= {(entry.id, one.device): one for one in own if one.device not in entry.limits}
+    devices.update(device for _, device in unsaid)
     known_names = {entry.names for entry in entries}
     unrecorded = tuple(one for one in held if one.names not in known_names)
     devices.update(one.device for one in unrecorded)
@@ -129,7 +151,7 @@ def holding(
     )
     watched = {key: share for key, share in shares.items() if share.device in devices}
     firsts = {entry.id: entry.first for entry in entries if entry.first is not None}
-    return Holding(known, by_driver, watched, unrecorded, frozenset(devices), firsts)
+    return Holding(known, by_driver, watched, unsaid, unrecorded, frozenset(devices), firsts)
 
 
 def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:
@@ -144,19 +166,23 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:
     return [Held(names, device, hard, name) for (names, device, name), hard in sums.items()]
 
 
-def _of_entry(
-    entry: Recorded, held: Mapping[str, Held], resources: Mapping[str, str]
-) -> list[Share]:
-    """Return the shares of a container of the ledger: what was recorded counts first."""
-    found = [
+def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[Share]:
+    """Return the shares of a container that the ledger records and no driver holds."""
+    return [
         Share(entry.id, entry.names, device, hard, resources.get(device, ""))
         for device, hard in entry.limits.items()
         if hard is not None
     ]
-    return found + [
-        Share(entry.id, entry.names, one.device, one.hard, one.resource)
-        for one in held.values()
-        if one.device not in entry.limits and not entry.is_ambiguous
+
+
+def unsaid_shares(
+    device: str, grants: Mapping[str, int | None], unsaid: Mapping[Key, Held]
+) -> list[Share]:
+    """Return the shares of a device that only the mounts of the ledger's containers tell."""
+    return [
+        Share(container, held.names, device, hard, held.resource)
+        for container, hard in grants.items()
+        if hard is not None and (held := unsaid.get((container, device))) is not None
     ]
 
 

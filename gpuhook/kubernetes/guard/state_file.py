@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from gpuhook import files, state
 from gpuhook.container import ledger
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.guard import FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Watched:
 
 def path() -> str:
     """Return the path of the file."""
-    return os.path.join(state.directory(), "guard.json")
+    return os.path.join(state.directory(), FILE)
 
 
 def read() -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Round:
 
     is_needed: bool = False
     is_near: bool = False  # somebody is near a limit, or above
+    asks_kubelet: bool = False  # only the kubelet can tell whether somebody is to be watched
     began: tuple[Mark, ...] = ()
     ended: tuple[Mark, ...] = ()
     sent: tuple[Order, ...] = ()
@@ -95,7 +96,12 @@ class Watch:
             return Round()
         if settings.action == NO_ACTION:
             return replace(self._nobody(), ended=())  # they are only no longer watched
-        holding = shares.holding(self._read(), question.holdings, question.units)
+        entries = self._read()
+        asks = shares.depends_on_kubelet(entries)
+        holding = shares.holding(entries, question.holdings, question.units)
+        return replace(self._taken(question, holding), asks_kubelet=asks)
+
+    def _taken(self, question: Question, holding: Holding) -> Round:
         if not holding.devices:
             return self._nobody()
         trouble = self._kernel.trouble()

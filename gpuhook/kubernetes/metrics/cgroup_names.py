@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _MAX_SIZE = 1 << 18
 _ID = re.compile(r"[0-9a-f]{64}")
-_OF_POD = re.compile(r"(?:^|[/-])kubepods(?:[./-]|$)")
+# A plugin with a cgroup namespace of its own sees others from where itself is: with the cgroupfs
+# driver that may be below kubepods.
+_OF_POD = re.compile(r"(?:^|[/-])kubepods(?:[./-]|$)|/\.\./(?:[a-z]+/)?pod[0-9a-f-]{32,36}/")
+_OF_USER = re.compile(r"user@[0-9]+\.service")
 _MAX_DASHES = 16
 
 
@@ -45,9 +48,15 @@ class Membership:
         """Return the id that no container has made: a `known` one, or the first like an id.
 
         For those who act on it, on a node that is no container itself: a container may call a
-        cgroup below its own like another container, known or not.
+        cgroup below its own like another container, known or not. So may any user of the host
+        below the service that systemd runs for them, so what is there is nobody's.
         """
-        return next((name for name in self.names if name in known or _ID.fullmatch(name)), None)
+        for name in self.names:
+            if name in known or _ID.fullmatch(name):
+                return name
+            if _OF_USER.fullmatch(name):
+                return None
+        return None
 
 
 def of_pid(pid: int, proc: str = "/proc") -> Membership:

@@ -5,7 +5,8 @@ Pure. Three witnesses are put together, each of which may be missing: the driver
 process uses how much, the process's cgroup says which container it is in, and the ledger and the
 kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
 limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
-says was set or granted, else that of the units that the kubelet says are held.
+says was set or granted; of a container that the ledger does not know, that of the units that the
+kubelet says are held. One that the ledger knows without a limit is older than that of its units.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.kubernetes.offer import memory_bounds
-from gpuhook.vendors.nvidia.isolation import BY_DRIVER, BY_NOBODY
+from gpuhook.vendors.nvidia.isolation import BY_DRIVER, BY_MPS, BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,9 +140,12 @@ def told(
     """
     held = _held(holders, entries, units)
     by_device = {share.device: share.by for share in units.values()}
+    known = {entry.names for entry in entries.values()}
+    for key, share in held.items():
+        if key[1] in known and share.by != BY_MPS:
+            held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
     for key, limit in _recorded(entries).items():
         held[key] = _as_recorded(held.get(key, Share(limit.device)), limit, by_device)
-    known = {entry.names for entry in entries.values()}
     found: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}

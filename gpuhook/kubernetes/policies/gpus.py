@@ -3,25 +3,35 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import TypeVar
+
 from gpuhook.errors import DriverError
 from gpuhook.kubernetes.policies.wanted import TIME_SLICE
 from gpuhook.vendors.nvidia import driver_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from gpuhook.errors import GpuhookError
     from gpuhook.kubernetes.node_look import Look
     from gpuhook.kubernetes.policies.wanted import Key
     from gpuhook.vendors.nvidia.compute_policy import Smi
 
+T = TypeVar("T")
+
 
 class Gpus:
-    """What is asked once is remembered: one nvidia-smi tells of many GPUs."""
+    """What is asked once is remembered: one nvidia-smi tells of many GPUs.
+
+    One that hangs is not waited for again for the next GPU: nothing is offered meanwhile.
+    """
 
     def __init__(self, look: Look) -> None:
         self._look = look
         self._time_slices: dict[str, str] = {}
+        self._hanging: GpuhookError | None = None
 
     def knows(self, uuid: str) -> bool:
         """Return whether the node has this GPU and has not lost it."""
@@ -35,7 +45,7 @@ class Gpus:
         from gpuhook.vendors.nvidia.compute_policy import time_slices
 
         try:
-            by_index = time_slices(self._smi())
+            by_index = self._said(lambda: time_slices(self._smi()))
         except DriverError:
             return  # one GPU without a time slice fails the list of all: get() asks for each
         known = {gpu.index: gpu.uuid for gpu in self._look.seen.gpus}
@@ -50,7 +60,8 @@ class Gpus:
         if kind == TIME_SLICE:
             from gpuhook.vendors.nvidia.compute_policy import time_slice
 
-            return self._time_slices.get(uuid) or time_slice(self._smi(), uuid)
+            known = self._time_slices.get(uuid)
+            return known or self._said(lambda: time_slice(self._smi(), uuid))
         from gpuhook.vendors.nvidia.compute_mode import compute_mode
 
         return compute_mode(self._look.library, uuid)
@@ -62,11 +73,22 @@ class Gpus:
             from gpuhook.vendors.nvidia.compute_policy import set_time_slice
 
             self._time_slices.pop(uuid, None)
-            set_time_slice(self._smi(), uuid, value)
+            self._said(lambda: set_time_slice(self._smi(), uuid, value))
             return
         from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
 
         set_compute_mode(self._look.library, uuid, value)
+
+    def _said(self, ask: Callable[[], T]) -> T:
+        """Return what nvidia-smi is asked for, unless it has not answered before."""
+        if self._hanging is not None:
+            raise self._hanging
+        try:
+            return ask()
+        except DriverError as error:
+            if isinstance(error.__cause__, subprocess.TimeoutExpired):
+                self._hanging = error
+            raise
 
     def _smi(self) -> Smi:
         from gpuhook.vendors.nvidia.compute_policy import PROGRAM, Smi

@@ -57,8 +57,9 @@ request = click.option(
     metavar="QUANTITY",
     type=Amount(least=0),
     show_envvar=True,
-    help="What the driver keeps for it of that, whatever others take; 0 for nothing. Default: what "
-    "it has of that now, as far as the limit goes.",
+    help="Its guarantee of that: beyond it an MPS server may end it for others; 0 for none. On "
+    "kernels with the controller dmem it stays reserved after the container's end, unless it is "
+    "cleared. Default: what it has of that now, as far as the limit goes.",
 )
 new_limit = click.option(
     "--memory-limit",

@@ -55,6 +55,8 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
         click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
     for what in _above(shown):
         click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
+    for what in _left_out(shown):
+        click.echo(f"note: {printable(what, _MAX_LINE)}", err=True)
     for _, error in wrong:
         click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
         click.echo(f"hint: {error.hint}", err=True)
@@ -83,6 +85,21 @@ def _above(shown: Sequence[View]) -> list[str]:
 def by(told: Mapping[str, Any]) -> str:
     """Return who bounds a limit's memory, of the limit's document, and if it is above that."""
     return f"{told['by']} (over)" if guarded.over(told["guard"]) else str(told["by"])
+
+
+def _left_out(shown: Sequence[View]) -> list[str]:
+    """Return which guarantees were left out, and why."""
+    return [
+        f"{view.container}: {limit.gpu}: the guarantee of its grant"
+        f"{_of(limit.granted)} is left out: {limit.record.guarantee}"
+        for view in shown
+        for limit in view.limits
+        if limit.record is not None and limit.record.guarantee
+    ]
+
+
+def _of(granted: MemoryLimit | None) -> str:
+    return f", {amount(granted.soft)}," if granted and granted.soft else ""
 
 
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:

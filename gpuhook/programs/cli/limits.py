@@ -75,10 +75,12 @@ def set_(
 ) -> None:
     """Limit what a running CONTAINER may have of the memory of its GPUs.
 
-    It holds at once, for processes that run too: what they have stays theirs, and where that is
-    more than the limit already, their next allocations fail. What was set is read back from the
-    driver, and the ledger has it, so that `gpuhook repair` can put it back. All of the GPUs get
-    it, or none. A restart of the container brings back what it was granted.
+    It holds at once, for processes that run too: what they have stays theirs. A driver takes no
+    limit below what it has counted for the container already. On kernels without the controller
+    dmem it counts from the container's first limit on, and what was there before stays beside it.
+    What was set is read back from the driver, and the ledger has it, so that `gpuhook repair` can
+    put it back. All of the GPUs get it, or none. A restart of the container brings back what it was
+    granted.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
@@ -122,7 +124,9 @@ def clear(
     """Take away what `gpuhook limits set` has set for a running CONTAINER.
 
     What it was granted when it was made holds again: by a device plugin, or by its own
-    NVIDIA_GPU_MEMORY_LIMIT. Where nothing was granted, nothing is limited any more.
+    NVIDIA_GPU_MEMORY_LIMIT. Where nothing was granted, nothing is limited any more. What the driver
+    has reserved for the container above it is given back, too, where the kernel's controller dmem
+    holds limits: it would outlive the container.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
@@ -134,7 +138,10 @@ def clear(
         library = node_options.library(**nvml)
         with PatientDriver(library) as driver:
             chosen = _to_clear(one, library, names)
-            report = changes.clear(one, driver, chosen, lifts_grants=lifts_grants, is_dry=dry_run)
+            guarantee = options.grants().settings.limits_guarantee
+            report = changes.clear(
+                one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
+            )
     options.show([report.document()], "limits-clear", output)
 
 
@@ -161,7 +168,8 @@ def show(
     bounds it: the driver; the device plugin's guard, where it ends processes of who is above; else
     nobody, also under a guard that only reports. "(over)" is above its limit, as the guard saw it
     last. Standard error says what was done about that, and where the ledger and the driver differ,
-    with the command that mends it. Exit status 1 where nothing could be looked at.
+    with the command that mends it, and where a guarantee was left out (limits.guarantee in the
+    settings). Exit status 1 where nothing could be looked at.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """

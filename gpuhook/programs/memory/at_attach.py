@@ -16,11 +16,12 @@ from gpuhook.container.memory_records import Record
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs.memory import changes, facts, granted
+from gpuhook.programs.memory import changes, facts, granted, guarantees
 from gpuhook.programs.memory.facts import amount
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.memory.patience import PatientDriver
-from gpuhook.vendors.nvidia import known_node, nvml_library, words
+from gpuhook.settings import ALWAYS
+from gpuhook.vendors.nvidia import known_node, memory_backend, nvml_library, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,11 +90,14 @@ def coming(
     if not wanted:
         yield found
         return
-    policy = grants.settings.limits_on_failure
-    required = granted.is_required(policy, is_asked=any(limit.is_asked for limit in wanted))
+    chosen = grants.settings
+    is_asked = any(limit.is_asked for limit in wanted)
+    required = granted.is_required(chosen.limits_on_failure, is_asked=is_asked)
     with ExitStack() as stack:
         try:
-            driver, cgroups = _opened(stack, grants), changes.directories(target)
+            driver, own = _opened(stack, grants), changes.directories(target)
+            wanted = [_within(driver, limit) for limit in wanted]
+            pairs = _with_before(target, wanted, driver, own)
         except (GpuhookError, OSError) as error:
             if required:
                 raise
@@ -101,8 +105,15 @@ def coming(
                 record = found.records[limit.device] = Record(limit, before.granted)
                 _fail(found, record, error)
         else:
-            for limit, before in _with_before(target, wanted, driver, cgroups):
-                _add(found, driver, before, limit, cgroups, required=required)
+            backend = memory_backend.of(own[-1])
+            cgroups = memory_backend.to_limit(backend, own)
+            for limit, before in pairs:
+                # A guarantee that is wished for is one that somebody wants here and now.
+                policy = chosen.limits_guarantee if wish is None else ALWAYS
+                kept, reason = guarantees.kept(limit, policy, backend)
+                record = Record(kept, before.granted if wish else limit, reason)
+                record.cgroups = cgroups
+                _add(found, driver, before, record, required=required)
         yield found
 
 
@@ -120,26 +131,29 @@ def _with_before(
 
 
 def _add(
-    found: Limits,
-    driver: PatientDriver,
-    before: Limit,
-    limit: MemoryLimit,
-    cgroups: list[str],
-    *,
-    required: bool,
+    found: Limits, driver: PatientDriver, before: Limit, record: Record, *, required: bool
 ) -> None:
-    record = Record(limit, before.granted)
-    record.cgroups = cgroups
+    limit = record.limit
     if before.record is None or record.document() != before.record.document():
         found.records[limit.device] = record
     if not before.trouble and before.holds(limit):
         return
-    step = HoldMemory(driver, before, limit, cgroups)
+    step = HoldMemory(driver, before, limit, record.cgroups)
     if required:
         found.operations.append(step)
         return
     found.records[limit.device] = record
     found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
+
+
+def _within(driver: PatientDriver, limit: MemoryLimit) -> MemoryLimit:
+    """Return a limit that is no more than its GPU has."""
+    hard = driver.within(limit.device, limit.hard)
+    return (
+        limit
+        if limit.soft > hard
+        else MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
+    )
 
 
 def _fail(found: Limits, record: Record, error: GpuhookError | OSError) -> None:
@@ -161,8 +175,10 @@ def going(target: Target, grants: Granting, is_gone: Callable[[str], bool]) -> I
     with ExitStack() as stack:
         if held:
             try:
-                driver, cgroups = _opened(stack, grants), changes.directories(target)
-                for before in facts.of(target.entry, None, (), driver, cgroups):
+                driver, own = _opened(stack, grants), changes.directories(target)
+                known = facts.of(target.entry, None, (), driver, own)
+                cgroups = memory_backend.to_limit(memory_backend.of(own[-1]), own)
+                for before in known:
                     if before.gpu in held and (before.trouble or not before.holds(None)):
                         step = HoldMemory(driver, before, None, cgroups)
                         found.operations.append(_Tried(step, _doubting(found, before.gpu, cgroups)))
@@ -199,7 +215,9 @@ def _wanted(
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     if wish is None and not request.limits_memory(target.spec, words.VOCABULARY):
         return []
-    devices = granted.devices(nodes, [*grant.devices, *names], lambda: grants.covered(nodes))
+    devices = granted.devices(
+        target.spec, nodes, [*grant.devices, *names], lambda: grants.covered(nodes)
+    )
     if wish is None:
         noted = memory_records.of(target.entry).values()
         known = {one.limit.device for one in noted if one.is_limited or one.granted is not None}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook import state
+from gpuhook import settings, state
 from gpuhook.container import oci
 from gpuhook.container.record import HOOK_MARK
 from gpuhook.errors import GpuhookError, fault
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _PENDING = "the hook that sets it has not run"
 _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
+_TELLING = 615  # the driver's branch of CUDA 13.4
 
 
 class Has:
@@ -56,7 +57,7 @@ def add(
     """
     policy = grants.settings.limits_on_failure
     try:
-        devices = granted.devices(has.nodes, has.names, lambda: grants.covered(has.nodes))
+        devices = granted.devices(spec, has.nodes, has.names, lambda: grants.covered(has.nodes))
     except GpuhookError as error:
         is_asked = granted.is_asked(spec)
         if granted.is_required(policy, is_asked=is_asked):
@@ -68,13 +69,11 @@ def add(
         return [], []
     required = granted.is_required(policy, is_asked=any(limit.is_asked for limit in found))
     held = request.environment(spec)
-    entries = _shares(held, found, is_whole=len(found) == len(devices))
-    entries += _hints(held, found, grants.settings.limits_hints)
-    for entry in entries:
-        oci.set_variable(spec, entry)
+    library = grants.nvml()
     trouble: GpuhookError | None = None
     try:
-        hook = _hook(found, grants.nvml(), _program(launcher), root, required=required)
+        guarantee = grants.settings.limits_guarantee
+        hook = _hook(found, library, _program(launcher), root, guarantee, required=required)
         oci.add_hook(spec, hook)
     except GpuhookError as error:
         if required:
@@ -82,11 +81,22 @@ def add(
         trouble = error
         for limit in found:
             grants.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
+    is_told = trouble is None and _is_told_by_driver(found, library)
+    entries = _shares(held, found, is_whole=len(found) == len(devices))
+    entries += _hints(held, found, grants.settings.limits_hints, is_told=is_told)
+    for entry in entries:
+        oci.set_variable(spec, entry)
     return [_record(limit, trouble) for limit in found], entries
 
 
 def _hook(
-    found: list[MemoryLimit], library: str, program: str, root: str, *, required: bool
+    found: list[MemoryLimit],
+    library: str,
+    program: str,
+    root: str,
+    guarantee: str,
+    *,
+    required: bool,
 ) -> Hook:
     """Return the hook that sets the limits."""
     args = [HOOK_NAME, LIMIT]
@@ -96,6 +106,8 @@ def _hook(
     if library:
         args += ["--nvml", library]
     args += ["--root", os.path.abspath(root)]
+    if guarantee != settings.AUTO:
+        args += ["--guarantee", guarantee]
     if required:
         args.append("--required")
     # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
@@ -153,15 +165,30 @@ def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -
     return entries
 
 
-def _hints(held: dict[str, str], found: list[MemoryLimit], more: Iterable[str]) -> list[str]:
-    """Return the variables by which frameworks learn of their share."""
+def _is_told_by_driver(found: list[MemoryLimit], library: str) -> bool:
+    """Return whether the driver holds the limits and tells them: each as its card's total.
+
+    It does so from _TELLING on, by the version in the library's name, and not for MIG instances.
+    """
+    branch = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
+    is_new = branch.isdecimal() and int(branch) >= _TELLING
+    return is_new and not any(limit.device.startswith("MIG-") for limit in found)
+
+
+def _hints(
+    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], *, is_told: bool
+) -> list[str]:
+    """Return the variables by which frameworks learn of their share.
+
+    Where it `is_told` as the total already, a fraction of the card would be one of the share.
+    """
     named = held.get(VOCABULARY.hints_env, "").split(",")
     names = dict.fromkeys([*(name.strip() for name in named), *more])
     names.pop("", None)
     hard = min(limit.hard for limit in found)
     if not names or hard == NO_LIMIT:
         return []
-    known = known_node.memory()
+    known = {} if is_told else known_node.memory()
     totals = [known.get(limit.device) for limit in found]
     # The largest card: of it, the share is the smallest fraction.
     total = None if None in totals else max(one for one in totals if one is not None)

@@ -6,15 +6,17 @@ All or nothing. The ledger is told first: who is killed in the middle leaves wha
 
 from __future__ import annotations
 
+from gpuhook import settings
 from gpuhook.container import live, memory_cgroup, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.errors import fault
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs.memory import facts
+from gpuhook.programs.memory import facts, guarantees
 from gpuhook.programs.memory.facts import amount
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
+from gpuhook.vendors.nvidia import memory_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +32,13 @@ if TYPE_CHECKING:
 
 _GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
 _LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
-_ABOVE = "{}: it uses {} now, more than {}: its allocations fail until it has freed enough"
+_ABOVE = "{}: it uses {} now, more than {}: a driver takes no limit below that"
+_LEFT_OUT = "{}: the {} that its grant guarantees it are left out: {}"
+_STAYS = (
+    "{gpu}: this node's limits are held by the kernel's dmem controller: the {soft} kept for the "
+    "container stay reserved in the cgroups above when it ends. `gpuhook limits clear {container}` "
+    "before that gives them back"
+)
 _NOTED = "the driver holds it already: the ledger is told"
 
 
@@ -62,20 +70,30 @@ def set_limits(
     notes = []
     for before in change.before(str(gpu.uuid) for gpu in gpus):
         wanted = _wished(before, wish)
-        change.make(before, wanted, Record(wanted, before.granted))
+        change.make(before, wanted, Record(wanted, before.granted, _left_out(before, wanted)))
+        if wanted.soft and change.backend == memory_backend.DMEM:
+            soft = amount(wanted.soft)
+            notes.append(_STAYS.format(gpu=before.gpu, soft=soft, container=target.found.id))
         used = before.used or 0
-        if used > wanted.hard:
+        if is_dry and used > wanted.hard:  # else the driver's refusal says it
             above = amount(used), amount(wanted.hard)
             notes.append(_ABOVE.format(before.gpu, *above))
     return change.done(notes, is_dry=is_dry)
 
 
 def clear(
-    target: Target, driver: Limits, gpus: Sequence[str], *, lifts_grants: bool, is_dry: bool
+    target: Target,
+    driver: Limits,
+    gpus: Sequence[str],
+    guarantee: str,
+    *,
+    lifts_grants: bool,
+    is_dry: bool,
 ) -> Report:
     """Take away what was set: what a container was granted holds again, or nothing.
 
-    With `lifts_grants` nothing holds, whatever it was granted. Raises what the driver refuses.
+    `guarantee` is the setting limits.guarantee, for a grant. With `lifts_grants` nothing holds,
+    whatever it was granted. Raises what the driver refuses.
     """
     change = _Change(target, driver)
     notes = []
@@ -87,9 +105,12 @@ def clear(
             change.make(before, None, Record(unlimited(before.gpu), granted))
             notes.append(_LIFTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
         else:
-            if before.record is not None or not before.holds(granted):
-                change.make(before, granted, Record(granted, granted))
+            kept, reason = guarantees.kept(granted, guarantee, change.backend)
+            if before.record is not None or not before.holds(kept):
+                change.make(before, kept, Record(kept, granted, reason))
             notes.append(_GRANTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
+            if reason:
+                notes.append(_LEFT_OUT.format(before.gpu, amount(granted.soft), reason))
     return change.done(notes, is_dry=is_dry)
 
 
@@ -101,15 +122,17 @@ def lost(target: Target, driver: Limits) -> tuple[Plan, list[str]]:
     return _again(target, driver, by=memory_records.DRIVER)
 
 
-def never_held(target: Target, driver: Limits) -> Plan:
+def never_held(target: Target, driver: Limits, guarantee: str) -> Plan:
     """Return the plan that tries the limits again that the driver did not take at the time.
 
-    It may be another driver by now. Raises as lost() does.
+    It may be another driver by now. `guarantee` is the setting. Raises as lost() does.
     """
-    return _again(target, driver, by="")[0]
+    return _again(target, driver, guarantee, by="")[0]
 
 
-def _again(target: Target, driver: Limits, *, by: str) -> tuple[Plan, list[str]]:
+def _again(
+    target: Target, driver: Limits, guarantee: str = settings.ALWAYS, *, by: str
+) -> tuple[Plan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
         record = before.record
@@ -118,11 +141,17 @@ def _again(target: Target, driver: Limits, *, by: str) -> tuple[Plan, list[str]]
         if before.trouble:
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
         else:
-            again: Record | None = Record(record.limit, record.granted)
+            limit, reason = guarantees.kept(record.limit, guarantee, change.backend)
+            again: Record | None = Record(limit, record.granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
                 again = None  # nobody knew whether the driver holds anything
-            change.make(before, record.limit, again)
+            change.make(before, limit, again)
     return change.plan(), notes
+
+
+def _left_out(before: Limit, wanted: MemoryLimit) -> str:
+    """Return why a guarantee is left out still; one that is asked for now is not."""
+    return before.record.guarantee if before.record and not wanted.soft else ""
 
 
 def _wished(before: Limit, wish: Wish) -> MemoryLimit:
@@ -144,6 +173,11 @@ class _Change:
         self._records: Records = {}
         self._before: dict[str, Limit] = {}
 
+    @property
+    def backend(self) -> str:
+        """Return the driver's backend; it knows its own once a GPU was asked about: before()."""
+        return memory_backend.of(self._cgroups[-1])
+
     def before(self, gpus: Iterable[str]) -> list[Limit]:
         """Return what there is on `gpus` now, of all that the ledger has where none is named."""
         named = list(gpus)
@@ -153,11 +187,12 @@ class _Change:
 
     def make(self, before: Limit, wanted: MemoryLimit | None, record: Record | None) -> None:
         """Have the driver hold `wanted` and the ledger `record`, where they do not."""
+        cgroups = memory_backend.to_limit(self.backend, self._cgroups)
         if record is not None:
-            record.cgroups = self._cgroups
+            record.cgroups = cgroups
         self._before[before.gpu] = before
         if before.trouble or not before.holds(wanted):
-            self._steps.append(HoldMemory(self._driver, before, wanted, self._cgroups))
+            self._steps.append(HoldMemory(self._driver, before, wanted, cgroups))
         if _document(record) != _document(before.record):
             self._records[before.gpu] = record
 

@@ -39,21 +39,28 @@ def is_required(policy: str, *, is_asked: bool) -> bool:
 
 
 def devices(
-    nodes: Collection[str], names: Iterable[str], covered: Callable[[], Collection[str]]
+    spec: dict[str, Any],
+    nodes: Collection[str],
+    names: Iterable[str],
+    covered: Callable[[], Collection[str]],
 ) -> list[str]:
     """Return the UUIDs of the GPUs and instances of a container that has the device nodes `nodes`.
 
-    `names` are those of its devices, qualified or as they were asked for, and `covered` returns
-    the names of the devices whose nodes are among `nodes`, where this node has no inventory.
-    Raises GH1024 where a GPU cannot be told.
+    `names` are those of its devices, qualified or as they were asked for. Where this node has no
+    inventory, its grants in `spec` name some, and `covered` returns the names of the devices whose
+    nodes are among `nodes`. Raises GH1024 where a GPU cannot be told.
     """
     known = known_node.uuids()
+    nodes = list(dict.fromkeys(nodes))
     found = [known[path] for path in nodes if path in known]
     found += map(_plain, names)
     uuids = [name for name in dict.fromkeys(found) if words.is_uuid(name)]
     unknown = [path for path in nodes if words.is_whole_gpu(path) and path not in known]
     if known and uuids:
         return uuids  # the node of a GPU with instances says nothing: those were found
+    if len(unknown) > len(uuids):
+        grants = memory.granted(spec, words.VOCABULARY.memory_prefix)
+        uuids = list(dict.fromkeys([*uuids, *filter(words.is_uuid, grants)]))
     if len(unknown) > len(uuids):
         uuids = list(dict.fromkeys([*uuids, *filter(words.is_uuid, covered())]))
     if any(name.startswith("MIG-") for name in uuids) or len(unknown) <= len(uuids):

@@ -11,9 +11,13 @@ import errno
 import os
 import time
 
-from gpuhook import fastjson, files
+from gpuhook import fastjson, files, settings
+from gpuhook.container.memory_records import is_limited
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
+from gpuhook.grant.memory import MemoryLimit
+from gpuhook.programs.memory import guarantees
+from gpuhook.vendors.nvidia import memory_backend
 from gpuhook.vendors.nvidia.memory_limits import Driver
 
 TYPE_CHECKING = False
@@ -22,14 +26,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.engine_log import EngineLog
-    from gpuhook.grant.memory import MemoryLimit
 
-    Answer = list[list[str]]
+    Answer = list[dict[str, Any]]
 
 _SIGKILL = 9
 PATIENCE = 20.0  # seconds that the driver has for all limits of a container
 _LOOK = 0.002  # seconds between two looks at whether it has answered
-_NOTHING: Answer = []
 
 
 def apply(
@@ -38,21 +40,25 @@ def apply(
     directories: list[str],
     told: list[GpuhookError] | None = None,
     patience: float = PATIENCE,
+    *,
+    guarantee: str = settings.AUTO,
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
-    `library` is the path of the NVML library. What fails for a device is the `trouble` of its
-    record, and is added to `told`; nothing is raised. GH1256 is a driver that does not answer
-    within `patience` seconds, GH1257 a library that crashes.
+    `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
+    limit above what a GPU has becomes that. What fails for a device is the `trouble` of its record,
+    and is added to `told`; nothing is raised. GH1256 is a driver that does not answer within
+    `patience` seconds, GH1257 a library that crashes.
     """
     try:
-        answers = _answers(lambda: _set_all(limits, library, directories), patience)
+        work = lambda: _set_all(limits, library, directories, guarantee)  # noqa: E731
+        answers = _answers(work, patience)
     except GpuhookError as error:
-        answers = [[error.code, error.message, error.hint]] * len(limits)
+        answers = [_failure(error)] * len(limits)
     faults = [_fault_of(answer) for answer in answers]
     if told is not None:
         told += [error for error in faults if error is not None]
-    return [record(limit, error, directories) for limit, error in zip(limits, faults)]
+    return [_record(limit, error, answer) for limit, error, answer in zip(limits, faults, answers)]
 
 
 def held(
@@ -60,6 +66,7 @@ def held(
     library: Callable[[], str],
     directories: Callable[[], list[str]],
     told: list[GpuhookError],
+    guarantee: str = settings.AUTO,
 ) -> list[dict[str, Any]]:
     """Return what apply() returns; `library` and `directories` may raise, which is told as well."""
     try:
@@ -69,7 +76,7 @@ def held(
         known = error if isinstance(error, GpuhookError) else _of_system(error)
         told.append(known)
         return [record(limit, known) for limit in limits]
-    return apply(limits, path, own, told)
+    return apply(limits, path, own, told, guarantee=guarantee)
 
 
 def _of_system(error: OSError) -> GpuhookError:
@@ -94,6 +101,19 @@ def record(
     return told
 
 
+def _record(
+    limit: MemoryLimit, trouble: GpuhookError | None, answer: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the ledger's record of a limit as it was set, which may be without its guarantee."""
+    limit = _with(limit, answer.get("hard", limit.hard))
+    if trouble is not None or not answer["guarantee"]:
+        return record(limit, trouble, answer.get("cgroups", ()))
+    without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
+    granted = {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
+    told = record(without, None, answer["cgroups"])
+    return {**told, "granted": granted, "guarantee": answer["guarantee"]}
+
+
 def judge(
     records: Iterable[dict[str, Any]],
     told: list[GpuhookError],
@@ -109,25 +129,44 @@ def judge(
             log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
 
 
-def _set_all(limits: list[MemoryLimit], library: str, directories: list[str]) -> Answer:
-    """Return code, message and hint of what fails for each limit, [] for one that holds."""
+def _set_all(
+    limits: list[MemoryLimit], library: str, directories: list[str], guarantee: str
+) -> Answer:
+    """Return for each limit what was set, or the code, message and hint of what fails."""
     with Driver(library) as driver:
-        return [_set(driver, limit, directories) for limit in limits]
+        return [_set(driver, limit, directories, guarantee) for limit in limits]
 
 
-def _set(driver: Driver, limit: MemoryLimit, directories: list[str]) -> list[str]:
+def _set(
+    driver: Driver, limit: MemoryLimit, directories: list[str], guarantee: str
+) -> dict[str, Any]:
     try:
-        for directory in directories:
-            driver.set(limit.device, directory, limit.hard, limit.soft)
+        limit = _with(limit, driver.within(limit.device, limit.hard))
+        backend = driver.backend(limit.device, directories[-1])
+        kept, reason = guarantees.kept(limit, guarantee, backend)
+        chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
+        for directory in chosen:
+            driver.set(kept.device, directory, kept.hard, kept.soft)
     except GpuhookError as error:
-        return [error.code, error.message, error.hint]
-    return []
+        return _failure(error)
+    return {"hard": limit.hard, "cgroups": chosen, "guarantee": reason}
 
 
-def _fault_of(answer: list[str]) -> GpuhookError | None:
-    if not answer:
+def _with(limit: MemoryLimit, hard: int) -> MemoryLimit:
+    """Return `limit` with this hard limit; as it is where more is guaranteed: that is refused."""
+    if limit.soft > hard:
+        return limit
+    return MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
+
+
+def _failure(error: GpuhookError) -> dict[str, Any]:
+    return {"error": [error.code, error.message, error.hint]}
+
+
+def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
+    if "error" not in answer:
         return None
-    code, message, hint = answer
+    code, message, hint = answer["error"]
     return text_of(code)[0](code, message, hint)
 
 
@@ -161,10 +200,10 @@ def _answers(work: Callable[[], Answer], patience: float) -> Answer:
         raise fault("GH1257", how=f"it ended with {how}") from None
     if "crash" in document:
         raise fault("GH1257", how=document["crash"])
-    if "error" in document:
-        code, message, hint = document["error"]
-        raise text_of(code)[0](code, message, hint)
-    answers: Answer = document.get("answers", _NOTHING)
+    failed = _fault_of(document)
+    if failed is not None:
+        raise failed
+    answers: Answer = document["answers"]
     return answers
 
 
@@ -176,7 +215,7 @@ def _child(work: Callable[[], Answer], writer: int) -> None:
         try:
             document: dict[str, Any] = {"answers": work()}
         except GpuhookError as error:
-            document = {"error": [error.code, error.message, error.hint]}
+            document = _failure(error)
         except Exception as error:  # the parent tells it
             document = {"crash": f"{type(error).__name__}: {error}"}
         files.write_whole(writer, fastjson.dumps(document))

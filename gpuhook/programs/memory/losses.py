@@ -49,10 +49,11 @@ class Lost:
 
 
 @contextmanager
-def lost(target: Target, library: Callable[[], str]) -> Iterator[Lost]:
+def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[Lost]:
     """Give what the driver has lost of a container's limits, while the driver is open for it.
 
-    `library` finds NVML; it is not called for a container without limits.
+    `library` finds NVML; it is not called for a container without limits. `guarantee` is the
+    setting limits.guarantee.
     """
     found = Lost()
     records = memory_records.of(target.entry).values()
@@ -68,7 +69,7 @@ def lost(target: Target, library: Callable[[], str]) -> Iterator[Lost]:
     with driver:
         try:
             found.plan, found.notes = changes.lost(target, driver)
-            found.untaken = changes.never_held(target, driver)
+            found.untaken = changes.never_held(target, driver, guarantee)
         except GpuhookError as error:
             _note(found, target, error)
         yield found

@@ -174,6 +174,11 @@ class PatientDriver:
         """Take the limits of a cgroup away."""
         self._driver.call("clear", uuid, cgroup)
 
+    def within(self, uuid: str, hard: int) -> int:
+        """Return a hard limit, but no more than the GPU has."""
+        found: int = self._driver.call("within", uuid, hard)
+        return found
+
     def close(self) -> None:
         """Shut the library down; limits that were set stay."""
         self._driver.close()

@@ -126,6 +126,7 @@ def document(limit: Limit) -> dict[str, Any]:
         "guard": guarded.document(limit.watched),
         "agrees": limit.agrees,
         "trouble": limit.trouble or (record.trouble if record else ""),
+        "guarantee": record.guarantee if record else "",
         "cgroups": list(limit.held) or (record.cgroups if record else []),
     }
 

@@ -106,7 +106,7 @@ _KEPT = {
     BY_NOBODY: "memory: what the others leave",
 }
 _OVERSUBSCRIBED = (
-    "memory: the limits add up to more than there is, so only a fair share is meant to be free"
+    "memory: the limits add up to more than there is, so neighbours may have taken a fair share"
 )
 _CRASH = {
     TIME_SLICING: "mostly nothing, each process has a context of its own; a fault that needs a "

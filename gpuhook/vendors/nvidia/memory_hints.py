@@ -4,6 +4,10 @@
 HOT. A hint bounds nothing: each framework reads its own variable, for the pool of each of its
 processes. It is there so that a framework fills its share and not the card.
 
+A driver that holds the limit tells CUDA programs the limit as the card's total. There a fraction of
+the real card would shrink the share twice, so callers do not name the card then; and what a
+framework takes by itself, as JAX 75 % of the total, is of the share without any hint.
+
 What each variable does, and why it is this one:
 
 - TensorFlow has no variable for a limit; TF_FORCE_GPU_ALLOW_GROWTH keeps it from taking all free

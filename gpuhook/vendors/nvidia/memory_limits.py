@@ -2,8 +2,8 @@
 """The driver's own memory limits: what a cgroup's processes may have of a GPU, through NVML.
 
 WARM: ctypes alone, on a library that the caller names; a process keeps it loaded. Needs CUDA 13.4's
-driver, cgroup v2 and the host's root. A limit ends with its cgroup. Source: nvml.h,
-nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
+driver, cgroup v2 and the host's root. A limit ends with its cgroup; memory_backend.py says what of
+it does not. Source: nvml.h, nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from struct import Struct
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import memory_refusals, nvml_words
+from gpuhook.vendors.nvidia import memory_backend, memory_refusals, nvml_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,15 +30,18 @@ _ROUNDING = 2 << 20
 # nvmlSetMemoryLimits_v1_t and nvmlGetMemoryLimits_v1_t: the cgroup's path, soft, hard, used
 _SETTING = Struct("@PQQ")
 _GETTING = Struct("@PQQQ")
+_MEMORY = Struct("@QQQ")  # nvmlMemory_t: total, free, used
 
 # nvmlReturn_enum
 _INVALID_ARGUMENT = 2
+_NOT_SUPPORTED = 3
 _NO_PERMISSION = 4
 _NOT_FOUND = 6
 _DRIVER_NOT_LOADED = 9
 _LIBRARY_NOT_FOUND = 12
 _FUNCTION_NOT_FOUND = 13
 _MISMATCH = 18
+_IN_USE = 19
 
 
 class Held:
@@ -107,6 +110,14 @@ class Driver:
         self._handles.clear()
         self._library.nvmlShutdown()
 
+    def backend(self, uuid: str, cgroup: str) -> str:
+        """Return which way the driver has for the cgroup, memory_backend.DMEM or MISC.
+
+        The GPU is attached for it, which registers its memory. Raises GH1253, GH1255.
+        """
+        self._handle(uuid)
+        return memory_backend.of(cgroup)
+
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
         """Limit the processes of `cgroup` and below on the GPU, and return what is read back.
 
@@ -116,6 +127,7 @@ class Driver:
         """
         code, _said = self._call(_SET, uuid, cgroup, _SETTING, soft, hard)
         if code:
+            code = _IN_USE if self._uses_more(uuid, cgroup, hard) else code
             raise self._refusal(code, uuid, cgroup, reading=False)
         held = self.get(uuid, cgroup)
         if held is None:
@@ -123,6 +135,8 @@ class Driver:
                 raise self._refusal(_NOT_FOUND, uuid, cgroup, reading=False)
             held = Held(NO_LIMIT, 0, 0)
         if not held.holds(hard, soft):
+            if held.used > hard:  # the kernel takes no limit below what is used, and says nothing
+                raise self._refusal(_IN_USE, uuid, cgroup, reading=False)
             raise fault(
                 "GH1252",
                 uuid=uuid,
@@ -135,10 +149,14 @@ class Driver:
     def get(self, uuid: str, cgroup: str) -> Held | None:
         """Return the limits of `cgroup` on the GPU, None where the driver knows none or it is gone.
 
-        Raises GH1253, GH1254, GH1255, GH1250.
+        A driver with an account of its own says of such a cgroup that it does not support it. There
+        the limits of a cgroup are those of the nearest above that has some. Raises GH1253, GH1254,
+        GH1255, GH1250.
         """
         code, said = self._call(_GET, uuid, cgroup, _GETTING, 0, 0, 0)
         if code == _NOT_FOUND or (code == _INVALID_ARGUMENT and not os.path.isdir(cgroup)):
+            return None
+        if code == _NOT_SUPPORTED and not self._is_divided(uuid):
             return None
         if code:
             raise self._refusal(code, uuid, cgroup, reading=True)
@@ -156,12 +174,23 @@ class Driver:
             if error.code != "GH1251" or os.path.isdir(cgroup):
                 raise
 
+    def within(self, uuid: str, hard: int) -> int:
+        """Return `hard`, but no more than the GPU has where the driver tells that, in bytes.
+
+        A limit above that limits nothing, and drivers refuse it: who asks for the same on every
+        node may meet a small card. Raises GH1255.
+        """
+        if hard == NO_LIMIT or uuid.startswith("MIG-"):
+            return hard
+        memory = ctypes.create_string_buffer(_MEMORY.size)
+        if self._library.nvmlDeviceGetMemoryInfo(self._handle(uuid), memory):
+            return hard
+        return min(hard, int(_MEMORY.unpack(memory.raw)[0]) or hard)
+
     def _call(
         self, name: str, uuid: str, cgroup: str, layout: Struct, *numbers: int
     ) -> tuple[int, bytes]:
         """Return the nvmlReturn_t of the call, and the structure as the call leaves it."""
-        if uuid.startswith("MIG-"):
-            raise fault("GH1253", uuid=uuid)
         handle = self._handle(uuid)
         path = ctypes.create_string_buffer(os.fsencode(cgroup))
         limits = ctypes.create_string_buffer(layout.pack(ctypes.addressof(path), *numbers))
@@ -169,6 +198,8 @@ class Driver:
         return code, limits.raw[: layout.size]
 
     def _handle(self, uuid: str) -> ctypes.c_void_p:
+        if uuid.startswith("MIG-"):
+            raise fault("GH1253", uuid=uuid)
         if uuid not in self._handles:
             handle = ctypes.c_void_p()
             code = self._library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
@@ -189,10 +220,27 @@ class Driver:
             return fault("GH1250", path=self._path)
         if code in nvml_words.LOSSES:
             return self._missing(code, uuid)
+        if code == _NOT_SUPPORTED and self._is_divided(uuid):
+            return fault("GH1253", uuid=uuid)
         reason, remedy = memory_refusals.words(code, cgroup) or (self._said(code), "")
         remedy = remedy or memory_refusals.OTHERWISE
         facts = {"uuid": uuid, "cgroup": cgroup, "reason": reason, "remedy": remedy}
         return fault("GH1254", **facts) if reading else fault("GH1251", **facts)
+
+    def _is_divided(self, uuid: str) -> bool:
+        """Return whether the GPU is in MIG mode; one that has no such mode is not."""
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        handle = self._handle(uuid)
+        asked = (ctypes.byref(current), ctypes.byref(pending))
+        return not self._library.nvmlDeviceGetMigMode(handle, *asked) and current.value == 1
+
+    def _uses_more(self, uuid: str, cgroup: str, hard: int) -> bool:
+        """Return whether the driver has counted more for the cgroup than it is to have."""
+        try:
+            held = self.get(uuid, cgroup)
+        except GpuhookError:
+            return False
+        return held is not None and held.used > hard
 
     def _start(self) -> None:
         try:

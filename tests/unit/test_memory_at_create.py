@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a create writes for a container with a limit: hints, by who holds it, and the hook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.engine_log import EngineLog
+from gpuhook.programs.granting import Granting
+from gpuhook.programs.memory import at_create
+from gpuhook.programs.memory.at_create import Has
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia.words import VOCABULARY
+
+GPU = "GPU-3d2b7a51-0000-0000-0000-000000000000"
+MIG = "MIG-3d2b7a51-0000-0000-0000-000000000000"
+FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+PYTORCH = "PYTORCH_ALLOC_CONF"
+BYTES, GROWTH = "CUPY_GPU_MEMORY_LIMIT", "TF_FORCE_GPU_ALLOW_GROWTH"
+
+
+class Node:
+    """A node with a driver of a version, and gpuhook installed."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.settings = Settings()
+        self.settings.limits_on_failure = "start"
+        self.settings.limits_hints = ["jax", "pytorch", "cupy", "tensorflow"]
+        self.log = EngineLog("test", str(place / "log"))
+        (place / "gpuhook-hook").touch(mode=0o755)
+
+    def created(self, version: str, device: str = GPU) -> tuple[dict[str, str], dict[str, Any]]:
+        """Return the variables that are set, and the config.json."""
+        library = self.place / f"libnvidia-ml.so.{version}"
+        library.touch()
+        link = self.place / "libnvidia-ml.so.1"
+        link.unlink(missing_ok=True)
+        link.symlink_to(library.name)
+        grants = Granting(self.settings, self.log, lambda _: None)
+        grants.nvml = lambda: str(link)  # type: ignore[method-assign]
+        spec = {"process": {"env": [f"{VOCABULARY.memory_limit_env}=4096"]}}
+        has = Has([], [f"nvidia.com/gpu={device}"])
+        _, entries = at_create.add(spec, has, grants, str(self.place / "gpuhook-runtime"), "/run/x")
+        return dict(entry.split("=", 1) for entry in entries), spec
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Give a node with cgroup v2 whose GPU has 16 GiB."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir(mode=0o755)
+    known = [{"uuid": name, "minor": 0, "memory_bytes": 16 << 30} for name in (GPU, MIG)]
+    (tmp_path / "state/node.json").write_text(json.dumps({"gpus": known}), encoding="utf-8")
+    (tmp_path / "controllers").touch()
+    monkeypatch.setattr(at_create, "_V2", str(tmp_path / "controllers"))
+    return Node(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "is_told"),
+    [
+        ("615.71.09", GPU, True),
+        ("1000.1", GPU, True),
+        ("580.95.05", GPU, False),
+        ("1", GPU, False),
+        ("615.71.09", MIG, False),
+    ],
+)
+def test_hints(version: str, device: str, is_told: bool, node: Node) -> None:
+    """A driver that holds the limit tells it as the total: no fraction of the card beside that."""
+    found, _ = node.created(version, device)
+    fractions = set() if is_told else {FRACTION, PYTORCH}
+    assert set(found) == {BYTES, GROWTH} | fractions
+    assert found[BYTES] == str(3840 << 20)
+
+
+@pytest.mark.parametrize("missing", ["controllers", "gpuhook-hook"])
+def test_hints_where_nobody_can_tell_the_driver(
+    missing: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is new holds nothing on cgroup v1, and without the hook."""
+    (node.place / missing).unlink()
+    monkeypatch.setattr("gpuhook.state.PROGRAM_DIRS", ())
+    found, spec = node.created("615.71.09")
+    assert {FRACTION, PYTORCH} < set(found)
+    assert "hooks" not in spec
+
+
+@pytest.mark.parametrize("guarantee", ["auto", "always", "never"])
+def test_the_hook_knows_the_guarantee(guarantee: str, node: Node) -> None:
+    """Of a node with the default, a hook has the words that it always had."""
+    node.settings.limits_guarantee = guarantee
+    _, spec = node.created("615.71.09")
+    (hook,) = spec["hooks"]["createRuntime"]
+    words = " ".join(hook["args"])
+    assert ("--guarantee" in words) == (guarantee != "auto")
+    assert (f"--guarantee {guarantee}" in words) == (guarantee != "auto")
