@@ -212,23 +212,22 @@ class Plugin:
         One that the node cannot have is refused as a whole: the last one goes on, with the node as
         it is now. Whatever else fails is no fault of it, and is tried again.
         """
-        failure: Exception | None = None
         reasons = frozenset({Reason.CONFIGURATION, Reason.NODE})
         try:
             await self._work_out(reasons, loaded.configuration)
         except _StopError:
             raise
         except Exception as error:
-            failure = error
-        if failure is None or not resources.contradicts(failure):
-            self._apply(loaded)
+            if not resources.contradicts(error):
+                self._apply(loaded)
+                raise
+            self._refuse(error, loaded, is_asked=is_asked)
+            if not self._is_in_force:
+                raise
         else:
-            self._refuse(failure, loaded, is_asked=is_asked)
-            if self._is_in_force:
-                failure = None
-                await self._work_out(reasons, self._loaded.configuration)
-        if failure is not None:
-            raise failure
+            self._apply(loaded)
+            return
+        await self._work_out(reasons, self._loaded.configuration)
 
     def _apply(self, loaded: Loaded) -> None:
         """Have a configuration in force, and tell it."""
