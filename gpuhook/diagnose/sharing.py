@@ -17,20 +17,26 @@ from gpuhook.vendors.nvidia import isolation, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from typing import Any
 
 _MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
 _MAX_CONFIG = 16 << 20
 
 
-def of(entry: dict[str, Any], gpus: list[str], holders: dict[str, int]) -> list[dict[str, Any]]:
+def of(
+    entry: dict[str, Any],
+    gpus: list[str],
+    holders: dict[str, int],
+    guarded: Collection[str] = (),
+) -> list[dict[str, Any]]:
     """Return, for each of the container's `gpus`, how it is shared and the four answers.
 
-    `holders` counts the containers of each GPU.
+    `holders` counts the containers of each GPU; of the `guarded` ones a device plugin's guard ends
+    what is above its limit.
     """
     spec = config(entry)
-    return [_one(entry, spec, gpu, holders.get(gpu, 1)) for gpu in gpus]
+    return [_one(entry, spec, gpu, holders.get(gpu, 1), is_guarded=gpu in guarded) for gpu in gpus]
 
 
 def counted(gpus: Iterable[list[str]]) -> dict[str, int]:
@@ -54,7 +60,9 @@ def config(entry: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _one(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) -> dict[str, Any]:
+def _one(
+    entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int, *, is_guarded: bool
+) -> dict[str, Any]:
     sharing = _sharing(entry, spec, gpu, holders)
     record = memory_records.of(entry).get(gpu)
     bounded_by = isolation.BY_NOBODY
@@ -62,6 +70,8 @@ def _one(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) ->
         bounded_by = isolation.BY_DRIVER
     elif sharing == isolation.MPS:
         bounded_by = isolation.BY_MPS
+    elif is_guarded:
+        bounded_by = isolation.BY_GUARD
     is_mig = gpu.startswith("MIG-")
     if is_mig and sharing == isolation.EXCLUSIVE:
         bounded_by = isolation.BY_HARDWARE

@@ -114,6 +114,7 @@ class Guarding:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=_ENDS_WITHIN)
+            self._unseen()
 
     def _awake(self) -> None:
         self._is_stale = True
@@ -128,6 +129,7 @@ class Guarding:
                 taken = await self._taken()
             except Exception as error:  # a fault of ours ends the round, not the guard
                 self._once("failed", str(error), error)
+                self._unseen()
                 self._wait = self._settings.longest_interval
                 continue
             if taken is None:
@@ -182,9 +184,15 @@ class Guarding:
         if not taking.done():
             late = fault("GH1887", seconds=f"{_ANSWERS_WITHIN:g}")
             self._once("late", late.message, late)
+            self._unseen()
             await asyncio.wait({taking})
         self._told.pop("late", None)
         return taking.result()
+
+    def _unseen(self) -> None:
+        """Have it written that nobody is watched; what a dead plugin wrote counts for nobody."""
+        if self._watch is not None:
+            self._once("unkept", self._watch.unseen())
 
     def _watching(self) -> Watch:
         if self._watch is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuhook.container import live, oci, recovery
 from gpuhook.grant import replicas
+from gpuhook.programs.memory import at_attach
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits
     from gpuhook.grant.resolve import Grant
     from gpuhook.programs import granting
+    from gpuhook.programs.memory.changes import Wish
     from gpuhook.programs.target import Target
     from gpuhook.vendors.nvidia.jobs import Jobs
 
@@ -31,11 +33,14 @@ def attach(
     names: Sequence[str],
     capabilities: frozenset[str],
     *,
+    wish: Wish | None = None,
     is_dry: bool,
 ) -> Report:
     """Give the container the devices `names`; whatever it has already is left as it is.
 
-    All or nothing. Raises the faults of resolving, and OSError or GH17xx of the container.
+    Its memory of them is limited to `wish`, or as the container was granted when it was made. All
+    or nothing. Raises the faults of resolving and of memory limits, and OSError or GH17xx of the
+    container.
     """
     grant = grants.named(list(names), capabilities)
     todo = grants.jobs(grant, capabilities)
@@ -46,17 +51,29 @@ def attach(
     wanted.denied = target.denied
     plan = live.plan(held, wanted)
     plan.skipped += reasons
-    report = Report(target, plan, is_dry=is_dry)
-    if is_dry:
-        return report
-    has_steps = bool(plan.operations)
     intended = target.record(wanted.edits, todo, recovery.intended(held, wanted, plan))
     whole = _whole(grants, names, capabilities)
-    before = Note(target, lambda entry: _intend(entry, grant, whole, intended))
-    after = Note(target, lambda entry: _enter(entry, target, wanted.edits, todo))
-    plan.operations = [before, *plan.operations, after]
-    plan.execute(held)
-    report.notes += held.rules.notes
+    with at_attach.coming(target, grants, grant, names, wish) as limits:
+        # First the limits: the device is not without them for a moment.
+        plan.operations = [*limits.operations, *plan.operations]
+        report = Report(target, plan, is_dry=is_dry)
+        has_steps = bool(plan.operations)
+        if not is_dry:
+
+            def intend(entry: dict[str, Any]) -> None:
+                _intend(entry, grant, whole, intended)
+                limits.enter(entry)
+
+            def enter(entry: dict[str, Any]) -> None:
+                _enter(entry, target, wanted.edits, todo)
+                limits.enter(entry)
+
+            plan.operations = [Note(target, intend), *plan.operations, Note(target, enter)]
+            plan.execute(held)
+            report.notes += held.rules.notes
+        report.notes += limits.notes
+    if is_dry:
+        return report
     if grant.replicas:
         report.notes.append(f"noted as held: {', '.join(grant.replicas)}")
     if has_steps:

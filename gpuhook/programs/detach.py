@@ -17,6 +17,7 @@ from gpuhook.container.made import Made, noted
 from gpuhook.container.rehearsal import current
 from gpuhook.container.removals import Forbid, PutBack
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.memory import at_attach
 from gpuhook.programs.report import Report
 from gpuhook.programs.taken import Taken
 from gpuhook.programs.target import Note
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gpuhook.container.operations import Operation
     from gpuhook.kernel.device_filter import Rule
     from gpuhook.programs.granting import Granting
+    from gpuhook.programs.memory.at_attach import Limits
     from gpuhook.programs.target import Target
 
 _RESTART = "config.json grants it: it comes back when the container is started again"
@@ -50,10 +52,18 @@ def detach(
     """
     taken = Taken(target, grants, names)
     detaching = _Detach(target, taken)
+    with at_attach.going(target, grants, taken.has_taken) as limits:
+        return _detached(detaching, limits, force=force, is_dry=is_dry)
+
+
+def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) -> Report:
+    target, taken = detaching.target, detaching.taken
     holders = _holders(target, taken.nodes)
     if holders and not force:
         raise fault("GH1753", id=target.found.id, holders="; ".join(holders))
     plan = detaching.plan()
+    # Last the limits: the device is not without them for a moment.
+    plan.operations += limits.operations
     report = Report(target, plan, is_dry=is_dry)
     if taken.nodes and target.held.rules.version == "none":
         report.left.append(_NOT_DENIED.format(target.held.rules.why_none))
@@ -66,9 +76,14 @@ def detach(
         return report
     # First that it is to go: who is killed in the middle leaves nothing that a repair gives back.
     plan.operations.insert(0, Note(target, detaching.intend))
-    plan.operations.append(Note(target, detaching.enter))
+
+    def enter(entry: dict[str, Any]) -> None:
+        detaching.enter(entry)
+        limits.enter(entry)
+
+    plan.operations.append(Note(target, enter))
     plan.execute(target.held)
-    report.notes += target.held.rules.notes
+    report.notes += [*target.held.rules.notes, *limits.notes]
     report.left += target.held.left
     return report
 

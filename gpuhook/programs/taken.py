@@ -11,7 +11,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import replicas
 from gpuhook.grant.resolve import NOTHING_BUT_FILES
 from gpuhook.programs.shares import Shares, device
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,6 +80,11 @@ class Taken:
             for other, nodes in self._devices.items()
             if other.endswith(ending)
         )
+
+    def has_taken(self, uuid: str) -> bool:
+        """Return whether the GPU or instance of this UUID is taken away."""
+        known = known_node.uuids()
+        return self.is_gone(uuid) or any(known.get(node["path"]) == uuid for node in self.nodes)
 
     def _described(self) -> dict[str, frozenset[str]]:
         """Return the nodes of each device of this node, {} without a spec."""

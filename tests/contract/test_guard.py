@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from gpuhook.container import ledger
+from gpuhook.kubernetes.guard import state_file
 from tests.contract import bundles, kubelet_side, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
@@ -80,12 +82,30 @@ class Cluster:
 
         return self._start(words, f"/kubepods/pod{name}", prepare)
 
+    def elsewhere(self, mebibytes: int, limit: int, cgroup: str) -> str:
+        """Start a container in a cgroup that is not called like it; returns its id.
+
+        It is of no pod, and the ledger knows its limit, MiB, and its first process.
+        """
+        above = f"/{bundles.CGROUP}/{cgroup}"
+        identity = self._start(("alloc", str(mebibytes), "hold"), above, _nothing, named=False)
+        pid = self.pid_of(mebibytes)
+        memory = {"device": self.uuid, "hard": limit * MIB, "soft": 0, "by": ""}
+        first = [pid, ledger.start_time(pid)]
+        ledger.record("", identity, {"pid": 0, "started": None, "init": first, "memory": [memory]})
+        return identity
+
     def stranger(self, *words: str) -> str:
         """Start a container that nobody gave a unit; returns its id."""
-        return self._start(words, "/docker", lambda _bundle, _identity: None)
+        return self._start(words, "/docker", _nothing)
 
     def _start(
-        self, words: tuple[str, ...], above: str, prepare: Callable[[bundles.Bundle, str], None]
+        self,
+        words: tuple[str, ...],
+        above: str,
+        prepare: Callable[[bundles.Bundle, str], None],
+        *,
+        named: bool = True,
     ) -> str:
         identity = uuid4().hex * 2
         root = self.place / identity[:8] / "root"
@@ -94,7 +114,7 @@ class Cluster:
         (root / "var/run").symlink_to("/run")  # as images have it
         shutil.copy(build.gpu_probe(), root / "gpu-probe")
         args = ("/gpu-probe", "/gpu.sock", self.uuid, *words)
-        path = f"/{bundles.CGROUP}{above}/{identity}"
+        path = f"/{bundles.CGROUP}{above}/{identity}" if named else above
         made = bundles.bundle(root.parent, root, args, linux={"cgroupsPath": path})
         made.mount(self.driver.socket, "/gpu.sock", "rbind", "rprivate", "rw")
         prepare(made, identity)
@@ -117,12 +137,24 @@ class Cluster:
         lines = [line for line in self.running.log() if line.get("reason") == "ProcessEnded"]
         return [(line["pid"], line["event"].split(": ")[1].split()[0]) for line in lines]
 
+    def ps(self) -> dict[str, dict[str, Any]]:
+        """Return what `gpuhook ps` tells of each container's memory of the GPU, by id."""
+        command = [sys.executable, "-m", "gpuhook", "ps", "-o", "json"]
+        env = {**os.environ, "GPUHOOK_STATE_DIR": str(self.running.state)}
+        shown = subprocess.run(command, capture_output=True, check=True, env=env)
+        containers = json.loads(shown.stdout)["containers"]
+        return {one["id"]: one["memory"][0] for one in containers}
+
     def marks(self) -> list[dict[str, Any]]:
         """Return who is above its limit, as the guard's file has it."""
         file = self.running.state / "guard.json"
         if not file.exists():
             return []
         return list(json.loads(file.read_text(encoding="utf-8"))["over"])
+
+
+def _nothing(_bundle: bundles.Bundle, _identity: str) -> None:
+    """Prepare nothing."""
 
 
 def record(identity: str, pod_name: str, memory: Mapping[str, object]) -> None:
@@ -223,6 +255,53 @@ def test_processes_in_a_pid_namespace_of_their_own(
             assert ended in forks - {first}
             assert {*node.driver.held()} == forks - {ended}
             process.kill()
+
+
+def test_who_bounds_memory_is_told_on_the_node(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the guard, while it works and ends who is above; a killed plugin bounds nobody."""
+    node = cluster("kill", grace="300s")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    above = node.pod("above", "alloc", "1001", "hold", recorded=("", 900))
+    kept = node.pod("kept", "alloc", "1002", "hold", recorded=("", 2000))
+    held = node.pod("held", "alloc", "1003", "hold", recorded=("driver", 900))
+    eventually(lambda: (node.ps()[above]["guard"] or {}).get("over"), "a mark")
+    eventually(lambda: node.ps()[kept]["guard"], "a share that is watched")
+    told = node.ps()
+    assert [told[one]["by"] for one in (above, kept, held)] == ["guard", "guard", "driver"]
+    assert told[above]["guard"]["over"]["used"] == 1001 * MIB
+    assert told[kept]["guard"] == {"limit": 2000 * MIB, "action": "kill", "over": None}
+    assert told[held]["guard"] is None
+    node.running.configure(CONFIG.format(action="report", grace="300s"))
+    eventually(lambda: node.ps()[above]["by"] == "nobody", "a guard that only reports")
+    assert node.ps()[above]["guard"]["over"]["done"] == []
+    node.running.configure(CONFIG.format(action="kill", grace="300s"))
+    eventually(lambda: node.ps()[above]["by"] == "guard", "one that kills")
+    node.running.stop(signal.SIGKILL)
+    told = node.ps()
+    assert [told[one]["by"] for one in (above, kept, held)] == ["nobody", "nobody", "driver"]
+    assert told[above]["guard"] is None
+
+
+def test_a_cgroup_that_is_not_called_like_its_container(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger knows its first process; of a cgroup that two share nobody is ended."""
+    node = cluster("terminate")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    for mebibytes in (1002, 1003):
+        node.elsewhere(mebibytes, 900, "apps/shared")
+    own = node.elsewhere(1001, 900, "apps/own")
+    culprit = node.pid_of(1001)
+    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (told["container"], told["limit"]) == (own, 900 * MIB)
+    eventually(lambda: node.ended() == [(culprit, "SIGTERM")], "the end of the only offender")
+    node.running.wait_for_log(reason="MemoryLimitKept")
+    assert sorted(node.driver.held().values()) == [1002 * MIB, 1003 * MIB]
+    lines = [one for one in node.running.log() if one.get("reason") == "MemoryLimitExceeded"]
+    assert [one["container"] for one in lines] == [own]
+    assert [key for key in state_file.watched() if key[0] != own] == []
 
 
 def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:

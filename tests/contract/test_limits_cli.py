@@ -253,6 +253,21 @@ def test_all_or_nothing(mine: Product, tmp_path: Path) -> None:
         assert held(live) == {second: (6 * GIB, 0)}
 
 
+def test_a_driver_that_hangs(mine: Product, tmp_path: Path) -> None:
+    """Nobody waits for ever, nothing is noted that was not done, and the next call is not kept."""
+    gpu = uuid(mine, 2)
+    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+        changed(live, "set", "--limit", "4Gi")
+        noted = records(live)
+        stub_limits.take_long(mine.node, gpu, 900_000)
+        refused(live, "GH1256", "set", "--limit", "6Gi")
+        assert records(live) == noted
+        stub_limits.mend(mine.node, gpu)
+        assert held(live) == {gpu: (4 * GIB, 0)}
+        changed(live, "set", "--limit", "6Gi")
+        assert held(live) == {gpu: (6 * GIB, 0)}
+
+
 def test_a_driver_that_holds_something_else(mine: Product, tmp_path: Path) -> None:
     """What is read back counts: nothing is noted that does not hold."""
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
@@ -277,9 +292,10 @@ def test_a_container_of_a_plain_runtime(mine: Product, tmp_path: Path) -> None:
         assert "3776Mi driver" in mine.gpuhook("ps").stdout
         every = json.loads(mine.gpuhook("limits", "show", "-o", "json").stdout)
         assert [one["container"] for one in every["containers"]] == [live.id]
-        live.detach("2")
-        assert changed(live, "clear")["steps"] != []
-        assert held(live) == {}
+        away = live.detach("2")
+        assert away["steps"][-1] == f"memory limit of {uuid(mine, 2)}: no limit, was 3776Mi"
+        assert (held(live), records(live)) == ({}, [])
+        refused(live, "GH1780", "clear")
 
 
 def test_refusals(mine: Product, tmp_path: Path) -> None:

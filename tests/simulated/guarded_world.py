@@ -168,6 +168,9 @@ class World:
     def trouble(self) -> GpuhookError | None:
         return None
 
+    def hosts(self) -> frozenset[tuple[int, int]] | None:
+        return frozenset()
+
     def about(self, pid: int) -> About | None:
         process = self.processes.get(pid)
         if process is None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from gpuhook.container import ledger
 from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import MemoryLimit, mount_path
-from gpuhook.kubernetes.guard import acting
+from gpuhook.kubernetes.guard import acting, homes
 from gpuhook.kubernetes.guard.judgement import TERM, Order, User
 from gpuhook.kubernetes.guard.looking import Target
 from gpuhook.kubernetes.guard.processes import About, Processes
@@ -63,8 +64,13 @@ def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
 def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     started = ledger.start_time(sleeper.pid)
     assert started is not None
-    expected = About(started, cgroup_names.of_pid(sleeper.pid))
-    assert Processes().about(sleeper.pid) == expected
+    member = cgroup_names.of_pid(sleeper.pid)
+    found = Processes().about(sleeper.pid)
+    assert found is not None
+    assert (found.started, found.member) == (started, member)
+    ours = Processes().about(os.getpid())
+    assert ours is not None
+    assert found.home == ours.home
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert Processes().about(sleeper.pid) is None  # a zombie uses no GPU
@@ -168,9 +174,8 @@ def carried_out(
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)
     target = Target("GPU-1", "GPU-1")
-    return acting.carried_out(
-        order, driver, kernel, target, known={"web", "job"}, is_wanted=lambda: True
-    )
+    whose = partial(homes.container, known={"web", "job"}, homes={})
+    return acting.carried_out(order, driver, kernel, target, whose=whose, is_wanted=lambda: True)
 
 
 def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:

@@ -212,9 +212,9 @@ def test_marks_outlive_the_plugin(place: Path) -> None:
         "",
         "[]",
         "[" * 5000,
-        '{"format": 2, "over": []}',
-        '{"format": 1, "over": 3}',
-        '{"format": 1, "over": [3, null, {}, {"id": 1}]}',
+        '{"format": 1, "over": []}',
+        '{"format": 2, "over": 3}',
+        '{"format": 2, "over": [3, null, {}, {"id": 1}]}',
     ],
 )
 def test_marks_that_are_none_are_not_believed(place: Path, content: str) -> None:

@@ -21,7 +21,7 @@ from gpuhook.kubernetes import driver_usage, guarding
 from gpuhook.kubernetes.api_server.client import ApiServer
 from gpuhook.kubernetes.api_server.node_events import NodeEvents
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, Guard
-from gpuhook.kubernetes.guard import marks, processes, shares
+from gpuhook.kubernetes.guard import marks, processes, shares, state_file
 from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.processes import About, Processes
 from gpuhook.kubernetes.guarding import Guarding
@@ -358,6 +358,33 @@ def test_a_driver_that_hangs_is_told_once_and_has_one_thread(
         if thread.name == "gpuhook-guard":
             thread.join(10)
     assert sleeper.poll() is None
+
+
+def test_others_read_whom_the_guard_watches_while_it_can(
+    room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Not while the driver hangs, nor when the plugin has ended: then nobody is watched."""
+    room.host.containers = {sleeper.pid: "web"}
+    room.host.uses = {sleeper.pid: GIB}
+    enter()
+
+    async def scenario(guard: Guarding) -> None:
+        await until(state_file.watched)
+        assert {key: one.action for key, one in state_file.watched().items()} == {
+            ("web", GPU): KILL
+        }
+        monkeypatch.setattr(guarding, "_ANSWERS_WITHIN", 0.05)
+        room.host.answers.clear()
+        await until(lambda: not state_file.watched())
+        room.host.answers.set()
+        await until(state_file.watched)
+        room.host.error = fault("GH1204", path="nvml", reason="no driver")
+        await until(lambda: not state_file.watched())
+        room.host.error = None
+        await until(state_file.watched)
+
+    room.run(scenario)
+    assert not state_file.watched()
 
 
 def test_a_plugin_that_cannot_know_who_is_who_says_so_once(room: Room) -> None:

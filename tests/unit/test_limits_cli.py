@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ import gpuhook
 from gpuhook.container import ledger, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
+from gpuhook.kubernetes.config.configuration import KILL, REPORT
+from gpuhook.kubernetes.guard import marks
+from gpuhook.kubernetes.guard.judgement import Mark
+from gpuhook.kubernetes.guard.marks import Watching
+from gpuhook.kubernetes.guard.shares import Share
 from gpuhook.programs.cli import main
 from gpuhook.programs.memory import facts
 from gpuhook.vendors.nvidia.memory_limits import Driver
@@ -97,6 +103,35 @@ def test_another_user(words: tuple[str, ...]) -> None:
         os.seteuid(0)
     assert shown.exit_code == 1
     assert f"Error GH1784: memory limits are the host's root's: user {NOBODY}" in shown.stderr
+
+
+def test_what_the_guard_watches(place: Path) -> None:
+    """Of its knowing is who bounds memory, what is used above a limit, and a limit of no record."""
+    trouble = {"by": "", "trouble": "GH1250: too old"}
+    for name in ("above", "kept"):
+        entered(place, name, record("GPU-1", None, **trouble))
+    (place / "runc" / "unnoted").mkdir()
+    ledger.record(str(place / "runc"), "unnoted", {"pid": 0, "started": None})
+    names = ("above", "kept", "unnoted")
+    above, kept, unnoted = (Share(name, ("", "", name), "GPU-1", 4 * GIB) for name in names)
+    mark = Mark(above, 5 * GIB, time.time())
+    missing = ["--nvml-library", str(place / "none.so.1")]
+    for action, by in ((KILL, "guard"), (REPORT, "nobody")):
+        marks.write([mark], Watching(action, (above, kept, unnoted)))
+        shown = limits("show", *missing)
+        rows = {line.split()[0]: line.split()[6:] for line in shown.stdout.splitlines()[1:]}
+        assert rows == {
+            "above": ["unknown", "5Gi", by, "(over)"],
+            "kept": ["unknown", "-", by],
+            "unnoted": ["unknown", "-", by],
+        }
+        assert "warning: above: GPU-1: uses 5Gi, above its limit of 4Gi since 0s" in shown.stderr
+        document = json.loads(limits("show", "-o", "json", *missing).stdout)
+        jsonschema.validate(document, SCHEMA)
+        found = {one["container"]: one["gpus"][0] for one in document["containers"]}
+        assert found["unnoted"]["guard"] == {"limit": 4 * GIB, "action": action, "over": None}
+        over = {"used": 5 * GIB, "since": mark.since, "done": []}
+        assert (found["above"]["guard"]["over"], found["above"]["used"]) == (over, 5 * GIB)
 
 
 def test_nobody_is_limited() -> None:

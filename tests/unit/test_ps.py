@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,11 @@ from click.testing import CliRunner, Result
 from gpuhook.container import ledger
 from gpuhook.diagnose import unseen
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
+from gpuhook.kubernetes.config.configuration import KILL, REPORT
+from gpuhook.kubernetes.guard import marks
+from gpuhook.kubernetes.guard.judgement import TERM, Mark, Sent
+from gpuhook.kubernetes.guard.marks import Watching
+from gpuhook.kubernetes.guard.shares import Share
 from gpuhook.kubernetes.health import evidence
 from gpuhook.kubernetes.policies import before
 from gpuhook.kubernetes.policies.before import Note
@@ -126,8 +132,46 @@ def test_limits_of_memory(place: Path) -> None:
         "request": 1 << 30,
         "by": "nobody",
         "trouble": "GH1250: too old",
+        "guard": None,
     }
     assert (found["lifted"][0]["limit"], found["free"]) == (None, [])
+
+
+def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> Share:
+    return Share(identity, ("", "", identity), UUIDS[gpu], hard)
+
+
+def test_who_is_watched_by_the_guard(place: Path) -> None:
+    """One that ends processes bounds memory where no driver does; one that reports does not."""
+    for name in ("kept", "above", "unnoted", "alone"):
+        own = {} if name == "unnoted" else {"memory": [limited(0, 3776 << 20, by="")]}
+        container(place, name, **holding(0), **own)
+    container(place, "held", **holding(0), memory=[limited(0, 3776 << 20)])
+    sent = (Sent(77, 1, TERM, time.time()),)
+    above = Mark(share("above"), 5000 << 20, time.time() - 200, sent=sent)
+    watched = tuple(map(share, ("kept", "above", "unnoted")))
+    for action, by in ((KILL, "guard"), (REPORT, "nobody")):
+        marks.write([above], Watching(action, watched))
+        rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
+        assert f" 3776Mi {by} wrapper" in rows["kept"]
+        assert f" 3776Mi {by} (over: 5000Mi) wrapper" in rows["above"]
+        assert f" 3776Mi {by} wrapper" in rows["unnoted"]
+        assert " 3776Mi nobody wrapper" in rows["alone"]
+        assert " 3776Mi driver wrapper" in rows["held"]
+        found = {one["id"]: one["memory"][0]["guard"] for one in listed()}
+        assert (found["alone"], found["held"]) == (None, None)
+        assert found["kept"] == {"limit": 3776 << 20, "action": action, "over": None}
+        over = found["above"]["over"]
+        assert (over["used"], over["since"]) == (5000 << 20, above.since)
+        assert over["done"] == [{"signal": TERM, "pid": 77, "at": sent[0].at}]
+        told = ways()
+        assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
+    marks.write([above], Watching(KILL, watched))
+    shown = ps("--isolation").stdout
+    assert "memory:     watched by the device plugin" in shown
+    wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"
+    assert f"{wanted} for process 77" in shown
+    assert shown.count("now:") == 1
 
 
 def test_turns_of_the_gpus(place: Path) -> None:

@@ -15,10 +15,11 @@ from gpuhook.kubernetes.guard import looking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
     from gpuhook.kubernetes.guard.judgement import Order
     from gpuhook.kubernetes.guard.looking import Driver, Kernel, Target
+    from gpuhook.kubernetes.guard.processes import About
 
 
 def carried_out(
@@ -27,13 +28,13 @@ def carried_out(
     kernel: Kernel,
     target: Target,
     *,
-    known: Container[str],
+    whose: Callable[[About], str | None],
     is_wanted: Callable[[], bool],
 ) -> bool:
     """Carry out an order, and return whether the signal was sent. Raises GH1886.
 
-    `known` are the ids of the ledger's containers, `is_wanted` is asked last: the configuration
-    may have changed meanwhile.
+    `whose` tells which container a process is in, `is_wanted` is asked last: the configuration may
+    have changed meanwhile.
     """
     user = order.user
     if user.pid in (0, 1, os.getpid(), os.getppid()) or user.container != order.share.container:
@@ -49,6 +50,6 @@ def carried_out(
         about = kernel.about(user.pid)
         if about is None or about.started != user.started:
             return False
-        return about.member.outermost(known) == user.container and is_wanted()
+        return whose(about) == user.container and is_wanted()
 
     return kernel.send(user.pid, order.signal, is_still)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.guard import homes as container_homes
 from gpuhook.kubernetes.guard import shares
 from gpuhook.kubernetes.guard.judgement import User
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.kubernetes.guard.homes import Home
     from gpuhook.kubernetes.guard.processes import About
     from gpuhook.kubernetes.guard.shares import Holding, Key, LimitedUnit, Share
     from gpuhook.kubernetes.offer.devices import Resource
@@ -52,6 +54,7 @@ class Kernel(Protocol):
     """The processes of the host, see processes.py."""
 
     def trouble(self) -> GpuhookError | None: ...
+    def hosts(self) -> frozenset[tuple[int, int]] | None: ...
     def about(self, pid: int) -> About | None: ...
     def grants(self, pid: int) -> Mapping[str, int]: ...
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool: ...
@@ -76,6 +79,8 @@ class Found:
     users: Mapping[str, tuple[User, ...] | None] = field(default_factory=dict)
     shares: Mapping[Key, Share] = field(default_factory=dict)
     strangers: tuple[Key, ...] = ()
+    homes: Mapping[str, Home] = field(default_factory=dict)  # of containers, by id
+    untold: frozenset[str] = frozenset()  # containers whose processes cannot be told
 
 
 def targets(resources: Iterable[Resource]) -> dict[str, Target]:
@@ -102,13 +107,16 @@ class Looking:
         users: dict[str, tuple[User, ...] | None] = {}
         found, strangers = dict(holding.shares), []
         pods: set[str] = set()
+        homes = container_homes.of(self._kernel, holding.firsts)
         resources = {unit.device: unit.resource for unit in units.values()}
         try:
             with driver.opened():
                 for uuid in sorted(holding.devices):
                     target = known_targets.get(uuid, Target(uuid, uuid))
                     listed = memory_by_pid(driver, target)
-                    users[uuid] = None if listed is None else self._users(listed, holding, pods)
+                    users[uuid] = (
+                        None if listed is None else self._users(listed, holding, homes, pods)
+                    )
         except GpuhookError:  # it cannot be opened: of the rest, too, nothing can be told
             users.update((uuid, None) for uuid in holding.devices - users.keys())
         for uuid, seen in users.items():
@@ -122,10 +130,29 @@ class Looking:
             told = found.keys() | holding.by_driver | holding.unsaid.keys()
             containers = dict.fromkeys(user.container for user in seen or () if user.container)
             strangers += [(one, uuid) for one in containers if (one, uuid) not in told]
-        return Found(users, found, tuple(strangers))
+        untold = self._untold(holding, homes)
+        return Found(users, found, tuple(strangers), homes, untold)
+
+    def _untold(self, holding: Holding, homes: Mapping[str, Home]) -> frozenset[str]:
+        """Return the containers whose processes cannot be told: their first one is nobody's."""
+        found = set()
+        hosts = self._kernel.hosts() or ()
+        for container, (pid, started) in holding.firsts.items():
+            about = self._kernel.about(pid)
+            if about is None or about.started != started:
+                continue
+            if about.home is None or about.home.mounts in hosts:
+                continue  # it may be none of the container
+            if container_homes.container(about, holding.known, homes) != container:
+                found.add(container)
+        return frozenset(found)
 
     def _users(
-        self, listed: Mapping[int, int | None], holding: Holding, pods: set[str]
+        self,
+        listed: Mapping[int, int | None],
+        holding: Holding,
+        homes: Mapping[str, Home],
+        pods: set[str],
     ) -> tuple[User, ...]:
         """Return the processes that still are there, and note which containers are of pods."""
         found = []
@@ -133,7 +160,7 @@ class Looking:
             about = self._kernel.about(pid)
             if about is None:
                 continue
-            container = about.member.outermost(holding.known)
+            container = container_homes.container(about, holding.known, homes)
             found.append(User(pid, about.started, container, memory))
             if container is not None and about.member.in_pod:
                 pods.add(container)

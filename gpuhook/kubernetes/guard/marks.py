@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""guard.json below the state directory: who is above its limit, and what was done about it.
-
-The plugin alone writes it, reads it when it is started anew, and removes it when nobody is above
-a limit; `gpuhook ps` shows it.
-"""
+"""The marks and the shares that are watched, as state_file.py keeps them for later and others."""
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from gpuhook import files, state
-from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.guard import needed
+from gpuhook.container import ledger
+from gpuhook.kubernetes.config.configuration import NO_ACTION
+from gpuhook.kubernetes.guard import state_file
 from gpuhook.kubernetes.guard.judgement import END, FAILED, TERM, Mark, Sent
 from gpuhook.kubernetes.guard.shares import Share
 
@@ -22,42 +17,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-FORMAT = 1
-_MAX_SIZE = 4 << 20
 
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What the guard does about who is above, and the shares that its last look has seen."""
 
-def path() -> str:
-    """Return the path of the file."""
-    return needed.marks_path()
+    action: str = NO_ACTION
+    shares: tuple[Share, ...] = ()
 
 
 def read() -> tuple[Mark, ...]:
     """Return the marks that the plugin wrote last, () where there is no file to be believed."""
-    try:
-        if not state.usable(os.lstat(path())):
-            return ()
-        found = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
-        return ()
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        return ()
-    over = found.get("over")
+    over = state_file.read().get("over")
     made = [from_document(one) for one in (over if isinstance(over, list) else [])]
     return tuple(mark for mark in made if mark is not None)
 
 
-def write(marks: Iterable[Mark]) -> None:
-    """Write the marks; without any, remove the file. Raises OSError."""
+def write(marks: Iterable[Mark], watching: Watching | None = None) -> None:
+    """Write the marks, and whom this process watches; remove the file for none. Raises OSError."""
     over = [document(mark) for mark in marks]
-    if not over:
-        try:
-            os.unlink(path())
-        except FileNotFoundError:
-            return
+    seen = watching or Watching()
+    if not (over or seen.shares):
+        state_file.write(None)
         return
-    os.makedirs(state.directory(), 0o755, exist_ok=True)
-    text = json.dumps({"format": FORMAT, "over": over}, indent=2) + "\n"
-    files.replace(path(), text.encode(), mode=0o644)
+    pid = os.getpid()
+    watcher = {"pid": pid, "started": ledger.start_time(pid), "action": seen.action}
+    state_file.write({**watcher, "watched": [_watched(one) for one in seen.shares], "over": over})
+
+
+def _watched(share: Share) -> dict[str, Any]:
+    certain = share.is_certain
+    return {
+        "id": share.container,
+        "device": share.device,
+        "limit": share.hard,
+        "certain": certain,
+    }
 
 
 def document(mark: Mark) -> dict[str, Any]:

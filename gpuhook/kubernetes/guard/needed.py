@@ -6,16 +6,11 @@ from __future__ import annotations
 import os
 
 from gpuhook import state
-from gpuhook.kubernetes.guard import recorded
+from gpuhook.kubernetes.guard import FILE, recorded
 
 
 def is_needed() -> bool:
     """Return whether the ledger has a limit that no driver holds, or there are marks of before."""
-    return os.path.exists(marks_path()) or any(
+    return os.path.exists(os.path.join(state.directory(), FILE)) or any(
         hard is not None for entry in recorded.read() for hard in entry.limits.values()
     )
-
-
-def marks_path() -> str:
-    """Return the path of the file that has who is above its limit."""
-    return os.path.join(state.directory(), "guard.json")

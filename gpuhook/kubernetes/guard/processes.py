@@ -17,6 +17,8 @@ from gpuhook.container import ledger
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import memory
 from gpuhook.kernel import mountinfo
+from gpuhook.kubernetes.guard import homes
+from gpuhook.kubernetes.guard.homes import Home
 from gpuhook.kubernetes.metrics import cgroup_names
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
@@ -29,15 +31,20 @@ if TYPE_CHECKING:
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _HOST_DEVICES = "devtmpfs"  # what the kernel itself keeps at /dev
 _MAX_STAT = 1 << 16
+_MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """When a process started, in clock ticks since boot, and where it is."""
+    """When a process started, in clock ticks since boot, and where it is.
+
+    `home` is None where that may not be looked at.
+    """
 
     started: int
     member: Membership
+    home: Home | None = None
 
 
 class Processes:
@@ -61,10 +68,21 @@ class Processes:
     def about(self, pid: int) -> About | None:
         """Return what there is to know of a process, None if it has ended."""
         started = self._started(pid)
-        member = cgroup_names.of_pid(pid, self._proc)
+        cgroups = self._cgroups(pid)
+        mounts = self._mounts(pid)
         if started is None or self._started(pid) != started:
             return None
-        return About(started, member)
+        home = Home(homes.cgroups(cgroups), mounts) if mounts else None
+        return About(started, cgroup_names.parse(cgroups), home)
+
+    def hosts(self) -> frozenset[tuple[int, int]] | None:
+        """Return the mount namespaces that are no container's: the host's, and this process's.
+
+        None where they may not be looked at. Who may not look at the host's first process may look
+        at none that has as many capabilities, so hardly at one of the host's: their homes are None.
+        """
+        host, ours = self._mounts(1), self._mounts(os.getpid())
+        return frozenset((ours, host or ours)) if ours else None
 
     def grants(self, pid: int) -> dict[str, int]:
         """Return what the mounts that a process sees grant: bytes by device UUID.
@@ -113,6 +131,20 @@ class Processes:
         finally:
             os.close(descriptor)
         return True
+
+    def _cgroups(self, pid: int) -> str:
+        try:
+            content = files.read(f"{self._proc}/{pid}/cgroup", _MAX_CGROUP)
+        except (OSError, GpuhookError):
+            return ""
+        return content.decode("utf-8", "replace")
+
+    def _mounts(self, pid: int) -> tuple[int, int] | None:
+        try:
+            found = os.stat(f"{self._proc}/{pid}/ns/mnt")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _started(self, pid: int) -> int | None:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from gpuhook.kubernetes.guard.homes import First
     from gpuhook.kubernetes.metrics.container_memory import Names
 
 _BY_DRIVER = "driver"
@@ -29,7 +30,8 @@ class Recorded:
     """A container of the ledger. `limits` are bytes by device UUID, None: the driver holds it.
 
     `lives` is None where that cannot be told from here. `is_ambiguous`: another container has the
-    same id, so that nobody can tell whose a process is; it has no limits then.
+    same id, so that nobody can tell whose a process is; it has no limits then. `first` is the
+    process that it began with, None where that is not known.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Recorded:
     limits: Mapping[str, int | None] = field(default_factory=dict)
     lives: bool | None = True
     is_ambiguous: bool = False
+    first: First | None = None
 
     @property
     def in_pod(self) -> bool:
@@ -63,7 +66,9 @@ def unambiguous(entries: Iterable[Recorded]) -> tuple[Recorded, ...]:
     living = [entry for entry in entries if entry.lives is not False]
     counts = Counter(entry.id for entry in living)
     by_id = {
-        entry.id: entry if counts[entry.id] == 1 else replace(entry, limits={}, is_ambiguous=True)
+        entry.id: entry
+        if counts[entry.id] == 1
+        else replace(entry, limits={}, is_ambiguous=True, first=None)
         for entry in living
     }
     return tuple(by_id.values())
@@ -71,7 +76,22 @@ def unambiguous(entries: Iterable[Recorded]) -> tuple[Recorded, ...]:
 
 def _recorded(entry: dict[str, Any]) -> Recorded:
     names = ledger_entries.names(entry)
-    return Recorded(entry["id"], names, _limits(entry.get("memory")), _lives(entry))
+    limits, lives = _limits(entry.get("memory")), _lives(entry)
+    return Recorded(entry["id"], names, limits, lives, first=_first(entry))
+
+
+def _first(entry: dict[str, Any]) -> First | None:
+    """Return the first process of a container: of a hook's entry that is the one it names.
+
+    The wrapper's own entry names the wrapper.
+    """
+    found = entry.get("init")
+    if found is None and not entry["root"]:
+        found = [entry.get("pid"), entry.get("started")]
+    if not isinstance(found, list) or [type(one) for one in found] != [int, int]:
+        return None
+    pid, started = found
+    return pid, started
 
 
 def _limits(memory: object) -> dict[str, int | None]:

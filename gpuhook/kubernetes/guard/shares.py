@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from gpuhook.kubernetes.guard.homes import First
     from gpuhook.kubernetes.guard.recorded import Recorded
     from gpuhook.kubernetes.metrics.container_memory import Names
     from gpuhook.kubernetes.metrics.holders import Holdings
@@ -78,7 +79,7 @@ class Holding:
     `known` has the ids of the ledger's containers, `by_driver` what the driver holds, `unsaid` the
     ledger's containers that hold units without a record of a limit: their mounts say whether they
     have one. `devices` have to be looked at: none means that nobody holds what would have to be
-    watched.
+    watched. `firsts` are the first processes of the ledger's containers, as far as they are known.
     """
 
     known: frozenset[str] = frozenset()
@@ -87,6 +88,7 @@ class Holding:
     unsaid: Mapping[Key, Held] = field(default_factory=dict)
     unrecorded: tuple[Held, ...] = ()
     devices: frozenset[str] = frozenset()
+    firsts: Mapping[str, First] = field(default_factory=dict)
 
 
 def limited_units(resources: Iterable[Resource]) -> dict[str, LimitedUnit]:
@@ -148,7 +150,8 @@ def holding(
         if hard is None
     )
     watched = {key: share for key, share in shares.items() if share.device in devices}
-    return Holding(known, by_driver, watched, unsaid, unrecorded, frozenset(devices))
+    firsts = {entry.id: entry.first for entry in entries if entry.first is not None}
+    return Holding(known, by_driver, watched, unsaid, unrecorded, frozenset(devices), firsts)
 
 
 def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:

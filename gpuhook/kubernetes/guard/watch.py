@@ -6,15 +6,17 @@ A round blocks for as long as the driver takes, and runs in a thread; there is o
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, TERMINATE
-from gpuhook.kubernetes.guard import acting, judgement, marks, pace, recorded, shares
+from gpuhook.kubernetes.guard import acting, homes, judgement, marks, pace, recorded, shares
 from gpuhook.kubernetes.guard.judgement import Sight
 from gpuhook.kubernetes.guard.looking import Looking, Target
+from gpuhook.kubernetes.guard.marks import Watching
 from gpuhook.kubernetes.metrics.holders import Holdings
 
 TYPE_CHECKING = False
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.configuration import Guard
     from gpuhook.kubernetes.guard.judgement import Mark, Order, User
     from gpuhook.kubernetes.guard.looking import Driver, Found, Kernel
+    from gpuhook.kubernetes.guard.processes import About
     from gpuhook.kubernetes.guard.recorded import Recorded
     from gpuhook.kubernetes.guard.shares import Holding, Key, LimitedUnit
 
@@ -76,7 +79,8 @@ class Watch:
         self._now = now
         self._looking = Looking(kernel)
         self._marks: dict[Key, Mark] = {mark.share.key: mark for mark in marks.read()}
-        self._written = tuple(self._marks.values())
+        self._keeping = threading.Lock()
+        self._written: tuple[Watching, tuple[Mark, ...]] | None = None
         self._last: float | None = None  # when the last look was
         self._told: set[object] = set()
 
@@ -103,13 +107,20 @@ class Watch:
         trouble = self._kernel.trouble()
         if trouble is not None or question.driver is None:
             self._last = None  # what happens now is not seen, and counts for nobody
-            return Round(trouble=trouble)
+            return Round(trouble=trouble, unkept=self.unseen())
         return self._looked(question, question.driver, holding)
+
+    def unseen(self) -> str:
+        """Take that nobody is watched for now; returns why that could not be written.
+
+        Others may call it, too, while a round does not come to its end.
+        """
+        return self._keep(Watching())
 
     def _nobody(self) -> Round:
         """Take that nobody is watched, so nobody is above a limit."""
         ended, self._marks, self._last = self.marks, {}, None
-        return Round(ended=ended, unkept=self._keep())
+        return Round(ended=ended, unkept=self.unseen())
 
     def _looked(self, question: Question, driver: Driver, holding: Holding) -> Round:
         found = self._looking.look(driver, holding, question.targets, question.units)
@@ -121,9 +132,8 @@ class Watch:
         sight = Sight(found.shares, found.users, self._now(), elapsed)
         verdict = judgement.judged(self._marks, sight, settings)
         self._marks = dict(verdict.marks)
-        sent, failed = self._act(
-            verdict.orders, sight, driver, question.targets, known=holding.known
-        )
+        whose = partial(homes.container, known=holding.known, homes=found.homes)
+        sent, failed = self._act(verdict.orders, sight, driver, question.targets, whose)
         return Round(
             is_needed=True,
             is_near=bool(self._marks) or pace.is_near(sight),
@@ -133,7 +143,7 @@ class Watch:
             failed=tuple(failed),
             strangers=tuple(one for one in found.strangers if self._is_news(one)),
             of_host=self._of_host(found),
-            unkept=self._keep(),
+            unkept=self._keep(_watching(settings, found)),
         )
 
     def _act(
@@ -142,8 +152,7 @@ class Watch:
         sight: Sight,
         driver: Driver,
         targets: Mapping[str, Target],
-        *,
-        known: frozenset[str],
+        whose: Callable[[About], str | None],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
@@ -156,7 +165,7 @@ class Watch:
                     driver,
                     self._kernel,
                     target,
-                    known=known,
+                    whose=whose,
                     is_wanted=partial(self._wants, order.signal),
                 )
             except GpuhookError as error:
@@ -191,14 +200,28 @@ class Watch:
         self._told.add(what)
         return True
 
-    def _keep(self) -> str:
-        """Write the marks if they are others; returns why that could not be done."""
-        now = tuple(replace(mark, is_over=False, is_above=False) for mark in self._marks.values())
-        if now == self._written:
+    def _keep(self, watching: Watching) -> str:
+        """Write the marks and who is watched if they are others; returns why that failed."""
+        with self._keeping:
+            now = tuple(
+                replace(mark, is_over=False, is_above=False) for mark in self._marks.values()
+            )
+            if (watching, now) == self._written:
+                return ""
+            try:
+                marks.write(now, watching)
+            except OSError as error:
+                return str(error)
+            self._written = watching, now
             return ""
-        try:
-            marks.write(now)
-        except OSError as error:
-            return str(error)
-        self._written = now
-        return ""
+
+
+def _watching(settings: Guard, found: Found) -> Watching:
+    """Return what is watched: shares of which driver and kernel tell who uses them."""
+    told = {device for device, users in found.users.items() if users is not None}
+    seen = [
+        share
+        for (container, device), share in sorted(found.shares.items())
+        if device in told and container not in found.untold
+    ]
+    return Watching(settings.action, tuple(seen))

@@ -8,7 +8,7 @@ import click
 from gpuhook.programs import attach as attaching
 from gpuhook.programs import target
 from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import parameters
+from gpuhook.programs.cli import limit_options, parameters
 
 
 @click.command()
@@ -23,6 +23,8 @@ from gpuhook.programs.cli import parameters
     "display, ngx, compat32, all. Default: what the container's NVIDIA_DRIVER_CAPABILITIES says, "
     "or utility,compute.",
 )
+@limit_options.new_limit
+@limit_options.new_request
 @options.state_root
 @options.dry_run
 @options.output
@@ -31,6 +33,8 @@ def attach(
     container: str,
     devices: tuple[str, ...],
     driver_capabilities: frozenset[str] | None,
+    limit: int | None,
+    request: int | None,
     state_roots: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -40,10 +44,15 @@ def attach(
     CONTAINER is an id or the beginning of one, a pid of one of its processes, or its pod as
     namespace/pod/container. All is done, or nothing; a second time changes nothing.
 
+    Its memory of the GPU is limited as it was granted when the container was made (by a device
+    plugin, or NVIDIA_GPU_MEMORY_LIMIT), or by --memory-limit, before it has the GPU. Where the
+    driver does not hold the limit, limits.onFailure of /etc/gpuhook/config.yaml decides: auto
+    refuses one that was asked for, here or by the container, and warns of others.
+
     Its processes keep their environment, and a restart of the container does not bring the GPU
     back, as its config.json does not have it.
     """
-    names = options.names_of(devices)
+    names, wish = options.names_of(devices), limit_options.wish(limit, request)
     paths = [name for name in names if name.startswith("/")]
     if paths:
         what = f"{paths[0]} is a path, and only detach takes those; give the GPU's index or UUID"
@@ -54,5 +63,7 @@ def attach(
     ):
         chosen, grants = driver_capabilities or found.capabilities(), options.grants()
         names = options.whole_names(names, grants)
-        report = attaching.attach(found, grants, names, chosen, is_dry=dry_run)
+        report = attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
+    if limit is not None:
+        report.notes += limit_options.warnings(limit)
     options.show([report.document()], "attach", output)

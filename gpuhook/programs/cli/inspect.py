@@ -15,7 +15,7 @@ from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import request
 from gpuhook.programs import repair, target
 from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import node_options, parameters
+from gpuhook.programs.cli import limit_tables, node_options, parameters
 from gpuhook.programs.cli.tables import table
 from gpuhook.programs.memory import views
 from gpuhook.programs.memory.facts import amount
@@ -208,7 +208,7 @@ def _limits(facts: dict[str, Any]) -> list[tuple[str, ...]]:
             _limit(told["ledger"], "-"),
             _limit(told["driver"], "unknown"),
             "-" if told["used"] is None else amount(told["used"]),
-            told["by"],
+            limit_tables.by(told),
         )
         for told in facts["memory"]
     ]

@@ -9,6 +9,7 @@ import click
 
 from gpuhook.grant.memory import MIB
 from gpuhook.kubernetes.config.values import Quantity, UnfitError
+from gpuhook.programs.memory.changes import Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +61,23 @@ request = click.option(
     "kernels with the controller dmem it stays reserved after the container's end, unless it is "
     "cleared. Default: what it has of that now, as far as the limit goes.",
 )
+new_limit = click.option(
+    "--memory-limit",
+    "limit",
+    metavar="QUANTITY",
+    type=Amount(),
+    show_envvar=True,
+    help="What the container may have at most of the memory of each of these GPUs: 4Gi, 4096Mi. "
+    "Default: what it was granted when it was made, if that is limited.",
+)
+new_request = click.option(
+    "--memory-request",
+    "request",
+    metavar="QUANTITY",
+    type=Amount(least=0),
+    show_envvar=True,
+    help="What the driver keeps for it of that --memory-limit, whatever others take.",
+)
 gpu = click.option(
     "--gpu",
     "gpus",
@@ -79,11 +97,22 @@ def names_of(gpus: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def require_order(request: int | None, limit: int) -> None:
+def require_order(request: int | None, limit: int, prefix: str = "--") -> None:
     """Raise a usage error where more is kept for a container than it may have."""
     if request is not None and request > limit:
-        what = "what is kept for the container cannot be more than its --limit"
-        raise click.BadParameter(what, param_hint="--request")
+        what = f"what is kept for the container cannot be more than its {prefix}limit"
+        raise click.BadParameter(what, param_hint=f"{prefix}request")
+
+
+def wish(limit: int | None, request: int | None) -> Wish | None:
+    """Return what --memory-limit and --memory-request ask for, None for nothing."""
+    if limit is None and request is not None:
+        what = "it is a part of a --memory-limit: give that, too"
+        raise click.BadParameter(what, param_hint="--memory-request")
+    if limit is None:
+        return None
+    require_order(request, limit, "--memory-")
+    return Wish(limit, request)
 
 
 def warnings(limit: int) -> list[str]:

@@ -10,12 +10,13 @@ import click
 from gpuhook.errors import printable
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.programs.cli.tables import shortened, table
-from gpuhook.programs.memory import views
+from gpuhook.programs.memory import guarded, views
 from gpuhook.programs.memory.facts import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from gpuhook.grant.memory import MemoryLimit
     from gpuhook.programs.memory.facts import Limit
@@ -52,6 +53,8 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
         click.echo(f"warning: {asked.trouble.code}: {message}", err=True)
     for what in _untold(shown):
         click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
+    for what in _above(shown):
+        click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
     for what in _left_out(shown):
         click.echo(f"note: {printable(what, _MAX_LINE)}", err=True)
     for _, error in wrong:
@@ -67,6 +70,21 @@ def _untold(shown: Sequence[View]) -> list[str]:
         for limit in view.limits
         if limit.trouble
     ]
+
+
+def _above(shown: Sequence[View]) -> list[str]:
+    """Return who is above its limit, as the guard has seen, and what it has done about that."""
+    told = (
+        (f"{view.container}: {limit.gpu}", guarded.sentence(guarded.document(limit.watched)))
+        for view in shown
+        for limit in view.limits
+    )
+    return [f"{whose}: {words}" for whose, words in told if words]
+
+
+def by(told: Mapping[str, Any]) -> str:
+    """Return who bounds a limit's memory, of the limit's document, and if it is above that."""
+    return f"{told['by']} (over)" if guarded.over(told["guard"]) else str(told["by"])
 
 
 def _left_out(shown: Sequence[View]) -> list[str]:
@@ -85,7 +103,7 @@ def _of(granted: MemoryLimit | None) -> str:
 
 
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
-    record = limit.record
+    record, told = limit.record, views.document(limit)
     cells = (
         view.container if is_wide else view.container[:12],
         str(view.pod.get("pod") or "-"),
@@ -94,12 +112,11 @@ def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
         _hard(record.limit if record else None),
         amount(record.limit.soft) if record and record.limit.soft else "-",
         (amount(limit.hard) if limit.held else "unknown"),
-        "-" if limit.used is None else amount(limit.used),
-        views.by(limit),
+        "-" if told["used"] is None else amount(told["used"]),
+        by(told),
     )
     if not is_wide:
         return cells
-    told = views.document(limit)
     namespace = str(view.pod.get("namespace") or "-")
     return (*cells, namespace, ",".join(told["cgroups"]) or "-", told["trouble"] or "-")
 

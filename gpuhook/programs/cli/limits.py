@@ -18,7 +18,7 @@ from gpuhook.programs import target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
 from gpuhook.programs.memory import changes, own_gpus, views
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def set_(
         _opened(container, state_roots, is_dry=dry_run) as one,
     ):
         library = node_options.library(**nvml)
-        with Driver(library) as driver:
+        with PatientDriver(library) as driver:
             chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
             report = changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
     report.notes += limit_options.warnings(limit)
@@ -136,7 +136,7 @@ def clear(
         _opened(container, state_roots, is_dry=dry_run) as one,
     ):
         library = node_options.library(**nvml)
-        with Driver(library) as driver:
+        with PatientDriver(library) as driver:
             chosen = _to_clear(one, library, names)
             guarantee = options.grants().settings.limits_guarantee
             report = changes.clear(
@@ -164,17 +164,19 @@ def show(
     """Show memory limits: of one running CONTAINER, or of all that have some.
 
     GRANTED is what a container was given when it was made, LIMIT and REQUEST what the ledger has
-    for it now, DRIVER what the driver holds this moment, USED what it uses of that, BY who bounds
-    it. Where the ledger and the driver differ, standard error says so, with the command that
-    mends it, and where a guarantee was left out (limits.guarantee in the settings). Exit status 1
-    where nothing could be looked at.
+    for it now, DRIVER what the driver holds this moment, USED what it uses of that. BY is who
+    bounds it: the driver; the device plugin's guard, where it ends processes of who is above; else
+    nobody, also under a guard that only reports. "(over)" is above its limit, as the guard saw it
+    last. Standard error says what was done about that, and where the ledger and the driver differ,
+    with the command that mends it, and where a guarantee was left out (limits.guarantee in the
+    settings). Exit status 1 where nothing could be looked at.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
     with views.asking(partial(node_options.library, **nvml)) as asked:
         if container is None:
             unseen.missing()  # a state directory that can be none is a fault
-            shown = [views.of_entry(entry, asked) for entry in _limited()]
+            shown = [views.of_entry(entry, asked) for entry in _limited(asked)]
         else:
             with target.opened(container, state_roots) as one:
                 shown = [views.of_target(one, asked)]
@@ -210,5 +212,9 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited() -> list[dict[str, Any]]:
-    return [entry for entry in ledger.living() if memory_records.of(entry)]
+def _limited(asked: views.Asked) -> list[dict[str, Any]]:
+    """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
+    watched = {container for container, _ in asked.watched}
+    return [
+        entry for entry in ledger.living() if memory_records.of(entry) or entry["id"] in watched
+    ]

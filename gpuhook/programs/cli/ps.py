@@ -16,13 +16,16 @@ from gpuhook.kubernetes.health import evidence
 from gpuhook.kubernetes.policies import before
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import shortened, table
+from gpuhook.programs.memory import guarded
 from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia import isolation as isolation_words
 from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.kubernetes.guard.state_file import Watched
 
 HEADERS = ("CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "LIMIT", "ROUTE", "SINCE")
 WIDE = ("REQUEST", "TIME-SLICE", "COMPUTE-MODE")
@@ -43,9 +46,10 @@ _MAX_LINE = 4096
 def ps(output: str, no_headers: bool, isolation: bool) -> None:
     """List the containers that hold GPUs: pod, GPUs, replicas, limit, route, since when.
 
-    LIMIT is what a container may have of each GPU's memory and who bounds it: "3776Mi driver", or
-    "3776Mi nobody" where the driver does not hold it (`gpuhook limits show` says why; the device
-    plugin's guard may watch it).
+    LIMIT is what a container may have of each GPU's memory and who bounds it: "3776Mi driver";
+    "3776Mi guard" where the driver does not hold it (`gpuhook limits show` says why) and the device
+    plugin's guard ends processes of who is above; else "3776Mi nobody", also under a guard that
+    only reports. "(over: 5000Mi)" is what a container above its limit uses, as the guard saw last.
 
     Reads the ledger, which the runtime wrapper, the hooks, attach and detach write; entries of
     containers that are gone are removed while reading. Exit status 1 where nothing could be looked
@@ -68,15 +72,43 @@ def ps(output: str, no_headers: bool, isolation: bool) -> None:
 
 def _held(*, is_judged: bool) -> list[dict[str, Any]]:
     """Return the containers that hold GPUs; with how these are shared, where that `is_judged`."""
-    by_node, turns = known_node.uuids(), _turns()
+    by_node, turns, watched = known_node.uuids(), _turns(), guarded.read()
     entries = [(entry, holdings.of(entry, by_node)) for entry in ledger.living()]
     kept = [(entry, one) for entry, one in entries if one["gpus"] or not one["withdrawn"]]
     holders = sharing.counted(one["gpus"] for _, one in kept)
     for entry, one in kept:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
+        one["memory"] = _with_guard(one["memory"], guarded.of(one["id"], watched))
         if is_judged:
-            one["sharing"] = sharing.of(entry, one["gpus"], holders)
+            bounded = [
+                told["gpu"] for told in one["memory"] if told["by"] == isolation_words.BY_GUARD
+            ]
+            one["sharing"] = sharing.of(entry, one["gpus"], holders, bounded)
     return [one for _, one in kept]
+
+
+def _with_guard(
+    memory: list[dict[str, Any]], watched: Mapping[str, Watched]
+) -> list[dict[str, Any]]:
+    """Return the limits of the ledger, with what the guard does about them, and those it knows."""
+    known = {told["gpu"] for told in memory}
+    found = [{**told, "guard": guarded.document(watched.get(told["gpu"]))} for told in memory]
+    found += [
+        {
+            "gpu": gpu,
+            "limit": one.limit,
+            "request": 0,
+            "by": isolation_words.BY_NOBODY,
+            "trouble": "",
+            "guard": guarded.document(one),
+        }
+        for gpu, one in watched.items()
+        if gpu not in known
+    ]
+    for told in found:
+        if told["by"] == isolation_words.BY_NOBODY:
+            told["by"] = guarded.by(watched.get(told["gpu"]))
+    return found
 
 
 def _turns() -> dict[str, dict[str, str]]:
@@ -112,7 +144,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         shown(one["replicas"]),
         _each(_limit(limit) for limit in one["memory"]),
         one["route"],
-        _ago(time.time() - one["since"]),
+        guarded.ago(time.time() - one["since"]),
     )
     if not is_wide:
         return cells
@@ -127,7 +159,9 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
 def _limit(limit: dict[str, Any]) -> str:
     if limit["limit"] is None and not limit["request"]:
         return "none"
-    return f"{amount(limit['limit']) if limit['limit'] else 'none'} {limit['by']}"
+    over = guarded.over(limit["guard"])
+    words = f"{amount(limit['limit']) if limit['limit'] else 'none'} {limit['by']}"
+    return f"{words} ({over})" if over else words
 
 
 def _each(words: Iterable[str]) -> str:
@@ -145,6 +179,12 @@ def _print_isolation(held: list[dict[str, Any]], *, is_wide: bool) -> None:
             gpu = told["gpu"] if is_wide else shortened(told["gpu"])
             lines.append(" ".join(filter(None, (name, whose, gpu))) + f": {_way(told)}")
             answers = [(f"  {key}:", text) for key, text in told["isolation"].items()]
+            over = (
+                guarded.sentence(limit["guard"])
+                for limit in one["memory"]
+                if limit["gpu"] == told["gpu"]
+            )
+            answers += [("  now:", text) for text in over if text]
             lines += table(None, answers).splitlines()
     for line in lines:
         click.echo(printable(line, _MAX_LINE))
@@ -154,10 +194,3 @@ def _way(told: dict[str, Any]) -> str:
     if told["sharing"] == isolation_words.EXCLUSIVE:
         return "for itself alone, as far as the ledger knows"
     return f"shared, {told['sharing']}"
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit} ago"
-    return f"{max(0, int(seconds))}s ago"

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from gpuhook.container.live import Plan
     from gpuhook.programs.memory.facts import Limit
+    from gpuhook.programs.memory.patience import Limits
     from gpuhook.programs.target import Target
     from gpuhook.vendors.nvidia.inventory import Gpu
-    from gpuhook.vendors.nvidia.memory_limits import Driver
 
     Records = dict[str, "Record | None"]
 
@@ -56,7 +56,7 @@ def directories(target: Target) -> list[str]:
 
 
 def set_limits(
-    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, driver: Limits, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
 ) -> Report:
     """Limit what a container may have of `gpus`. All of them or none.
 
@@ -83,7 +83,7 @@ def set_limits(
 
 def clear(
     target: Target,
-    driver: Driver,
+    driver: Limits,
     gpus: Sequence[str],
     guarantee: str,
     *,
@@ -114,7 +114,7 @@ def clear(
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
+def lost(target: Target, driver: Limits) -> tuple[Plan, list[str]]:
     """Return the plan that makes the driver hold what the ledger says that it holds.
 
     Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
@@ -122,7 +122,7 @@ def lost(target: Target, driver: Driver) -> tuple[Plan, list[str]]:
     return _again(target, driver, by=memory_records.DRIVER)
 
 
-def never_held(target: Target, driver: Driver, guarantee: str) -> Plan:
+def never_held(target: Target, driver: Limits, guarantee: str) -> Plan:
     """Return the plan that tries the limits again that the driver did not take at the time.
 
     It may be another driver by now. `guarantee` is the setting. Raises as lost() does.
@@ -131,7 +131,7 @@ def never_held(target: Target, driver: Driver, guarantee: str) -> Plan:
 
 
 def _again(
-    target: Target, driver: Driver, guarantee: str = settings.ALWAYS, *, by: str
+    target: Target, driver: Limits, guarantee: str = settings.ALWAYS, *, by: str
 ) -> tuple[Plan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
@@ -142,7 +142,10 @@ def _again(
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
         else:
             limit, reason = guarantees.kept(record.limit, guarantee, change.backend)
-            change.make(before, limit, Record(limit, record.granted, reason or record.guarantee))
+            again: Record | None = Record(limit, record.granted, reason or record.guarantee)
+            if record.granted is None and not record.is_limited:
+                again = None  # nobody knew whether the driver holds anything
+            change.make(before, limit, again)
     return change.plan(), notes
 
 
@@ -162,12 +165,13 @@ def _wished(before: Limit, wish: Wish) -> MemoryLimit:
 class _Change:
     """The plan of a change of limits: the ledger's records, and the driver's steps."""
 
-    def __init__(self, target: Target, driver: Driver) -> None:
+    def __init__(self, target: Target, driver: Limits) -> None:
         self._target = target
         self._driver = driver
         self._cgroups = directories(target)
         self._steps: list[HoldMemory] = []
         self._records: Records = {}
+        self._before: dict[str, Limit] = {}
 
     @property
     def backend(self) -> str:
@@ -186,6 +190,7 @@ class _Change:
         cgroups = memory_backend.to_limit(self.backend, self._cgroups)
         if record is not None:
             record.cgroups = cgroups
+        self._before[before.gpu] = before
         if before.trouble or not before.holds(wanted):
             self._steps.append(HoldMemory(self._driver, before, wanted, cgroups))
         if _document(record) != _document(before.record):
@@ -209,8 +214,29 @@ class _Change:
         if self._records and not self._steps:
             report.notes.append(_NOTED)
         if not is_dry:
-            plan.execute(self._target.held)
+            try:
+                plan.execute(self._target.held)
+            except BaseException:
+                self._doubt()
+                raise
         return report
+
+    def _doubt(self) -> None:
+        """Note of which GPUs nobody knows what the driver holds; a repair sets what was before."""
+        doubts = {step.gpu: step.doubt for step in self._steps if step.doubt}
+        if doubts:
+            records: Records = {
+                gpu: _doubtful(self._before[gpu], self._cgroups, why) for gpu, why in doubts.items()
+            }
+            self._target.note(_entering(records))
+
+
+def _doubtful(before: Limit, cgroups: list[str], why: str) -> Record:
+    """Return the record of a GPU of which the driver may hold what there was before, or may not."""
+    limit = before.record.limit if before.record else before.granted
+    record = Record(limit or unlimited(before.gpu), before.granted)
+    record.by, record.trouble, record.cgroups = "", why, cgroups
+    return record
 
 
 def _entering(records: Records) -> Callable[[dict[str, object]], None]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.container.memory_records import Record
-    from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+    from gpuhook.kubernetes.guard.state_file import Watched
+    from gpuhook.programs.memory.patience import Limits
+    from gpuhook.vendors.nvidia.memory_limits import Held
 
 _GIB = 1 << 30
 
@@ -28,7 +30,8 @@ class Limit:
 
     `record` is the ledger's, None where it knows none. `held` has what the driver holds for each
     cgroup of the container, None for a cgroup that it knows nothing of; it is empty where the
-    driver was not asked or could not answer, and `trouble` is the reason then.
+    driver was not asked or could not answer, and `trouble` is the reason then. `watched` is what
+    the device plugin's guard does about it, None where it does not watch it.
     """
 
     gpu: str
@@ -36,6 +39,7 @@ class Limit:
     record: Record | None = None
     held: dict[str, Held | None] = field(default_factory=dict)
     trouble: str = ""
+    watched: Watched | None = None
 
     @property
     def hard(self) -> int:
@@ -71,7 +75,7 @@ def of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Driver | None,
+    driver: Limits | None,
     cgroups: list[str] | None = None,
 ) -> list[Limit]:
     """Return the limits of a container on `gpus` and on those that its entry has records of.
@@ -142,7 +146,7 @@ def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:
 
 
 def _held(
-    driver: Driver | None, gpu: str, cgroups: list[str]
+    driver: Limits | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, Held | None], str]:
     if driver is None:
         return {}, ""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from gpuhook.container import live, memory_records
 from gpuhook.errors import GpuhookError
 from gpuhook.programs.memory import changes
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
         yield found
         return
     try:
-        driver = Driver(library())
+        driver = PatientDriver(library())
     except (GpuhookError, OSError) as error:
         _note(found, target, error)
         yield found

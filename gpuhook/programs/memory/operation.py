@@ -12,14 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.container.operations import Live
     from gpuhook.programs.memory.facts import Limit
-    from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+    from gpuhook.programs.memory.patience import Limits
+    from gpuhook.vendors.nvidia.memory_limits import Held
 
 
 class HoldMemory:
-    """Makes the driver hold a limit on one GPU, or none; what it held before comes back."""
+    """Makes the driver hold a limit on one GPU, or none; what it held before comes back.
+
+    `doubt` says why nobody knows what it holds: it was not to be undone. "" otherwise.
+    """
 
     def __init__(
-        self, driver: Driver, before: Limit, wanted: MemoryLimit | None, cgroups: list[str]
+        self, driver: Limits, before: Limit, wanted: MemoryLimit | None, cgroups: list[str]
     ) -> None:
         self._driver = driver
         self._gpu = before.gpu
@@ -27,6 +31,12 @@ class HoldMemory:
         self._wanted = wanted
         self._cgroups = cgroups
         self._before: list[tuple[str, Held | None]] = []
+        self.doubt = ""
+
+    @property
+    def gpu(self) -> str:
+        """Return the GPU that it is about."""
+        return self._gpu
 
     def describe(self) -> list[str]:
         """Return the limit, and what it replaces."""
@@ -53,10 +63,14 @@ class HoldMemory:
 
     def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
         """Put back what the driver held; what it has refused to change is as it was."""
-        for cgroup, held in reversed(self._before):
-            before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None
-            if not facts.is_held(self._driver.get(self._gpu, cgroup), before):
-                self._hold(cgroup, before)
+        try:
+            for cgroup, held in reversed(self._before):
+                before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None
+                if not facts.is_held(self._driver.get(self._gpu, cgroup), before):
+                    self._hold(cgroup, before)
+        except GpuhookError as error:
+            self.doubt = f"{error.code}: {error.message}"
+            raise
 
     def _hold(self, cgroup: str, limit: MemoryLimit | None) -> None:
         if limit is not None and memory_records.is_limited(limit):

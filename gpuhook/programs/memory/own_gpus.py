@@ -9,6 +9,7 @@ import stat
 from gpuhook import state
 from gpuhook.errors import fault
 from gpuhook.grant import replicas
+from gpuhook.programs.memory import patience
 from gpuhook.vendors.nvidia import freshness, nvml
 
 TYPE_CHECKING = False
@@ -26,14 +27,18 @@ def of(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:
     """Return the GPUs of a container, as the NVML at `library` describes them.
 
     They are those that it was granted, those whose nodes it has and may open, whoever gave them,
-    and those whose UUIDs are `noted`. Raises GH1202 to GH1206.
+    and those whose UUIDs are `noted`. Raises GH1202 to GH1206, GH1256, GH1257.
     """
-    with nvml.opened(library, freshness.module_version(state.host_root())) as driver:
-        known = driver.gpus()
+    known = patience.answered(lambda: _of_node(library))
     granted = {node["path"] for node in target.granted.get("deviceNodes") or ()}
     return [
         gpu for gpu in known if gpu.uuid and (gpu.uuid in noted or _is_held(target, gpu, granted))
     ]
+
+
+def _of_node(library: str) -> tuple[Gpu, ...]:
+    with nvml.opened(library, freshness.module_version(state.host_root())) as driver:
+        return tuple(driver.gpus())
 
 
 def chosen(container: str, gpus: Sequence[Gpu], names: Sequence[str]) -> list[Gpu]:

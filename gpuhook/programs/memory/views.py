@@ -4,24 +4,24 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from gpuhook.container import ledger, memory_records
 from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs.memory import changes, facts, own_gpus
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.programs.memory import changes, facts, guarded, own_gpus
+from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpuhook.grant.memory import MemoryLimit
+    from gpuhook.kubernetes.guard.state_file import Watched
     from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.target import Target
-
-NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,26 @@ class Asked:
         self._stack = stack
         self._find = find
         self._is_open = False
-        self._driver: Driver | None = None
+        self._driver: PatientDriver | None = None
         self.library = ""
         self.trouble: GpuhookError | None = None
 
     @property
-    def driver(self) -> Driver | None:
+    def driver(self) -> PatientDriver | None:
         """Return the driver, None where it has no limits or does not answer."""
         if not self._is_open:
             self._is_open = True
             try:
                 self.library = self._find()
-                self._driver = self._stack.enter_context(Driver(self.library))
+                self._driver = self._stack.enter_context(PatientDriver(self.library))
             except GpuhookError as error:
                 self.trouble = error
         return self._driver
+
+    @cached_property
+    def watched(self) -> dict[tuple[str, str], Watched]:
+        """Return what the device plugin's guard watches, by container and device."""
+        return guarded.read()
 
 
 @contextmanager
@@ -84,7 +89,8 @@ def asking(find: Callable[[], str]) -> Iterator[Asked]:
 
 def of_entry(entry: dict[str, Any], asked: Asked) -> View:
     """Return the limits that a ledger entry has."""
-    return View(entry["id"], entry, tuple(facts.of(entry, None, (), asked.driver)))
+    found = facts.of(entry, None, guarded.of(entry["id"], asked.watched), asked.driver)
+    return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
 
 
 def of_target(target: Target, asked: Asked) -> View:
@@ -99,7 +105,12 @@ def of_target(target: Target, asked: Asked) -> View:
     names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
     found = facts.of(target.entry, target.spec, names, driver, _directories(target, asked))
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
-    return View(target.found.id, pod, tuple(found))
+    return View(target.found.id, pod, _with_guard(target.found.id, found, asked))
+
+
+def _with_guard(container: str, found: Iterable[Limit], asked: Asked) -> tuple[Limit, ...]:
+    watched = guarded.of(container, asked.watched)
+    return tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
 
 
 def document(limit: Limit) -> dict[str, Any]:
@@ -110,8 +121,9 @@ def document(limit: Limit) -> dict[str, Any]:
         "granted": _values(limit.granted),
         "ledger": _values(record.limit if record else None),
         "driver": _told(limit.hard, limit.soft) if limit.held else None,
-        "used": limit.used,
+        "used": used(limit),
         "by": by(limit),
+        "guard": guarded.document(limit.watched),
         "agrees": limit.agrees,
         "trouble": limit.trouble or (record.trouble if record else ""),
         "guarantee": record.guarantee if record else "",
@@ -120,12 +132,22 @@ def document(limit: Limit) -> dict[str, Any]:
 
 
 def by(limit: Limit) -> str:
-    """Return who bounds the memory: the driver, as it says itself or as the ledger has it."""
-    if limit.held:
-        return memory_records.DRIVER if (limit.hard, limit.soft) != (NO_LIMIT, 0) else NOBODY
+    """Return who bounds the memory: the driver, as it says itself or as the ledger has it.
+
+    Where it does not, that is the guard of the device plugin, if it ends who is above.
+    """
     record = limit.record
     is_held = record is not None and record.is_limited and record.by == memory_records.DRIVER
-    return memory_records.DRIVER if is_held else NOBODY
+    if limit.held:
+        is_held = (limit.hard, limit.soft) != (NO_LIMIT, 0)
+    return memory_records.DRIVER if is_held else guarded.by(limit.watched)
+
+
+def used(limit: Limit) -> int | None:
+    """Return what the container uses, as the driver says; else what the guard saw above a limit."""
+    if limit.used is not None or limit.watched is None or limit.watched.over is None:
+        return limit.used
+    return limit.watched.over.used
 
 
 def _directories(target: Target, asked: Asked) -> list[str]:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU that comes to a running container has its memory limit first, and loses it with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.container import oci
+from gpuhook.grant.memory import MIB
+from tests.contract.bundles import Bundle
+from tests.contract.limiting import LIMIT, entry, grant, held, uuid
+from tests.contract.live import Live, sleeping, started
+from tests.contract.product import Product, product
+from tests.simulated import stub_limits
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give the installation on a node whose driver the tests of this module may spoil."""
+    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+
+
+@pytest.fixture
+def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
+    """Give that node with settings and state of the test's own, and a driver that works."""
+    yield node.apart(tmp_path / "apart")
+    for gpu in node.node.node.gpus:
+        stub_limits.mend(node.node, str(gpu.uuid))
+
+
+def records(live: Live) -> dict[str, tuple[int, str]]:
+    """Return what the ledger has: MiB and who holds it, by GPU."""
+    found = entry(live.product).get("memory", [])
+    return {one["device"]: (one["hard"] // MIB, one["by"]) for one in found}
+
+
+def limited(made: Bundle, mebibytes: int) -> Bundle:
+    """Limit a container by its own variable, as outside of Kubernetes."""
+    config = made.config()
+    oci.set_variable(config, f"{LIMIT}={mebibytes}")
+    made.write(config)
+    return made
+
+
+@ENGINES
+def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
+    engine: str, mine: Product, tmp_path: Path
+) -> None:
+    """What a device plugin has granted counts, narrowed by the container; a dry run says so."""
+    first, second = uuid(mine, 2), uuid(mine, 3)
+    made = limited(grant(mine, sleeping(tmp_path), 2, 4096, 1024), 3000)
+    with started(made, mine, engine, "v2") as live:
+        words = ["--device", first, "--device", second]
+        planned = live.report("attach", *words, "--dry-run")
+        assert held(mine, live.pid) == {}
+        done = live.report("attach", *words)
+        assert done["steps"] == planned["steps"]
+        assert (
+            f"memory limit of {first}: 3000Mi (1Gi of it guaranteed), was no limit"
+            in (done["steps"][0])
+        )
+        assert held(mine, live.pid) == {first: (3000, 1024), second: (3000, 0)}
+        assert records(live) == {first: (3000, "driver"), second: (3000, "driver")}
+        assert live.attach(first, second)["steps"] == []
+        assert live.report("repair")["steps"] == []
+        gone = live.detach(first)
+        assert gone["steps"][-1].startswith(f"memory limit of {first}: no limit, was 3000Mi")
+        assert held(mine, live.pid) == {second: (3000, 0)}
+        assert records(live) == {second: (3000, "driver")}
+        live.attach(first)
+        assert held(mine, live.pid)[first] == (3000, 1024)
+        live.detach(first, second)
+        assert (held(mine, live.pid), records(live)) == ({}, {})
+
+
+def test_a_limit_by_hand(mine: Product, tmp_path: Path) -> None:
+    """For who attaches a replica by hand; it counts in place of what was granted."""
+    gpu = uuid(mine, 2)
+    with started(sleeping(tmp_path), mine, "runc", "v2") as live:
+        words = ["--device", f"{gpu}::1", "--memory-limit", "4Gi", "--memory-request", "1Gi"]
+        live.report("attach", *words)
+        assert held(mine, live.pid) == {gpu: (4096, 1024)}
+        (one,) = [one for one in mine.holders() if one["id"] == live.id]
+        assert (one["replicas"], one["memory"][0]["by"]) == ([f"{gpu}::1"], "driver")
+        assert live.report("attach", *words)["steps"] == []
+        (step,) = live.report("attach", "--device", f"{gpu}::1", "--memory-limit", "2Gi")["steps"]
+        assert step == f"memory limit of {gpu}: 2Gi, was 4Gi (1Gi of it guaranteed)"
+        assert live.attach(f"{gpu}::1")["steps"] == []
+        assert held(mine, live.pid) == {gpu: (2048, 0)}
+        live.detach(f"{gpu}::1")
+        assert held(mine, live.pid) == {}
+        too_much = ["--device", gpu, "--memory-limit", "900Gi"]
+        live.refused("GH1782", "attach", *too_much)
+        for wrong in (["--memory-request", "1Gi"], ["--memory-limit", "4096"]):
+            assert live.gpuhook("attach", "--device", gpu, *wrong).rc == 2
+
+
+@pytest.mark.parametrize("policy", ["auto", "refuse", "start"])
+def test_a_driver_that_refuses(policy: str, mine: Product, tmp_path: Path) -> None:
+    """limits.onFailure decides: all is as before, or a note says what does not hold."""
+    mine.settings["limits"] = {"onFailure": policy}
+    mine.configure()
+    gpu = uuid(mine, 2)
+    stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
+    with started(limited(sleeping(tmp_path), 3000), mine, "runc", "v2") as live:
+        before = live.seen()
+        if policy != "start":
+            live.refused("GH1251", "attach", "--device", gpu)
+            assert live.seen().nodes == before.nodes
+            assert live.seen().rules == before.rules
+            assert list(mine.entries()) == []
+        done = live.report("attach", "--device", "3")  # another one, which the driver takes
+        assert held(mine, live.pid) == {uuid(mine, 3): (3000, 0)}
+        if policy == "start":
+            done = live.attach(gpu)
+            (note,) = [note for note in done["notes"] if "onFailure" in note]
+            assert "GH1251" in note
+            assert records(live)[gpu] == (3000, "")
+            stub_limits.mend(mine.node, gpu)
+            live.report("repair")
+            assert held(mine, live.pid)[gpu] == (3000, 0)
+            assert records(live)[gpu] == (3000, "driver")
+
+
+def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
+    mine: Product, tmp_path: Path
+) -> None:
+    """Nobody in the container has asked for it: the guard watches it then."""
+    gpu = uuid(mine, 2)
+    stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
+    made = grant(mine, sleeping(tmp_path), 2, 4096, 4096)
+    with started(made, mine, "runc", "v2") as live:
+        assert any("onFailure" in note for note in live.attach(gpu)["notes"])
+        assert records(live) == {gpu: (4096, "")}
+        live.detach(gpu)
+        assert records(live) == {}
+
+
+def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
+    mine: Product, tmp_path: Path
+) -> None:
+    """The ledger has it in doubt, and a repair clears it."""
+    gpu = uuid(mine, 2)
+    with started(limited(sleeping(tmp_path), 3000), mine, "runc", "v2") as live:
+        live.attach(gpu)
+        stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
+        (note,) = [note for note in live.detach(gpu)["notes"] if "memory limit" in note]
+        assert "may still hold" in note
+        assert mine.device(2) not in live.seen().nodes
+        ((_, by),) = records(live).values()
+        assert by == ""
+        stub_limits.mend(mine.node, gpu)
+        live.report("repair")
+        assert (held(mine, live.pid), records(live)) == ({}, {})
+
+
+def test_cgroup_v1(mine: Product, tmp_path: Path) -> None:
+    """The driver limits cgroups of version 2 alone: who asked for a limit gets no GPU there."""
+    with started(limited(sleeping(tmp_path), 3000), mine, "runc", "host") as live:
+        done = live.gpuhook("attach", "--device", "2")
+        if done.rc == 0:
+            pytest.skip("this machine's own cgroups are v2")
+        assert "Error GH1312:" in done.stderr

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver in a process of its own: what it answers, and what becomes of one that does not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuhook.container import memory_records
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
+from gpuhook.programs.memory import changes, handover
+from gpuhook.programs.memory.changes import Wish
+from gpuhook.programs.memory.patience import Apart, PatientDriver, answered
+from gpuhook.vendors.nvidia.memory_limits import Held
+from tests.simulated import stub_limits
+from tests.simulated.node import SimulatedNode, make_node
+
+GPU = "GPU-1"
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="the driver takes limits of root alone")
+
+
+class Counter:
+    """Something to be asked, in a process that is not the test's."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+
+    def more(self, by: int) -> tuple[int, int]:
+        """Return the sum, and who has counted."""
+        self.count += by
+        return self.count, os.getpid()
+
+    def fails(self, how: str) -> None:
+        """Fail in some way."""
+        if how == "fault":
+            raise fault("GH1250", path="/nvml")
+        if how == "mistake":
+            raise ValueError(how)
+        if how == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(900)
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(GpuhookError) as caught:
+        call()
+    return caught.value.code
+
+
+def test_an_object_lives_in_a_process_of_its_own() -> None:
+    with Apart(lambda: Counter(5)) as apart:
+        first, pid = apart.call("more", 1)
+        assert (first, apart.call("more", 10)) == (6, (16, pid))
+        assert pid != os.getpid()
+        assert code_of(lambda: apart.call("fails", "fault")) == "GH1250"
+        assert code_of(lambda: apart.call("fails", "mistake")) == "GH1257"
+        assert apart.call("more", 1) == (17, pid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_one_that_ends_or_hangs_answers_nothing_any_more() -> None:
+    with Apart(Counter) as apart:
+        assert code_of(lambda: apart.call("fails", "crash")) == "GH1257"
+        assert code_of(lambda: apart.call("more", 1)) == "GH1257"
+    with Apart(Counter, patience=0.2) as apart:
+        assert code_of(lambda: apart.call("fails", "hang")) == "GH1256"
+        assert code_of(lambda: apart.call("more", 1)) == "GH1256"
+
+
+def test_what_cannot_be_made() -> None:
+    def fails() -> None:
+        raise fault("GH1250", path="/nvml")
+
+    assert code_of(lambda: Apart(fails)) == "GH1250"
+    assert code_of(lambda: Apart(lambda: time.sleep(900), patience=0.1)) == "GH1256"
+    assert answered(lambda: {"all": "well"}) == {"all": "well"}
+
+
+def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:
+    """Neither a lock, nor a pipe whose reader waits for the end of all who could write to it."""
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_WRONLY)
+    reader, writer = os.pipe()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with Apart(Counter) as apart:
+        apart.call("more", 1)
+        os.close(lock)
+        os.close(writer)
+        assert os.read(reader, 1) == b""
+        again = os.open(tmp_path / "lock", os.O_WRONLY)
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(again)
+    os.close(reader)
+
+
+def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
+    reader, writer = os.pipe()
+    ours = os.readlink(f"/proc/self/fd/{writer}")
+
+    def held() -> list[dict[str, Any]]:
+        names = [f"/proc/self/fd/{number}" for number in range(100)]
+        return [{"open": [os.readlink(name) for name in names if os.path.islink(name)]}]
+
+    found = handover._answers(held, 5)[0]["open"]
+    assert found.count("/dev/null") >= 3
+    assert ours not in found
+    os.close(reader)
+    os.close(writer)
+
+
+@AS_ROOT
+class TestDriver:
+    """Limits through a real library, which is a stub of the driver's."""
+
+    @pytest.fixture
+    def node(self, tmp_path: Path) -> SimulatedNode:
+        made = make_node(tmp_path / "node", "t4", real_nodes=False)
+        stub_limits.take_for_cgroups(made, str(made.node.gpus[0].uuid), tmp_path)
+        return made
+
+    def test_set_get_clear(self, node: SimulatedNode, tmp_path: Path) -> None:
+        gpu, cgroup = str(node.node.gpus[0].uuid), tmp_path / "container"
+        cgroup.mkdir()
+        with PatientDriver(node.nvml_library) as driver:
+            assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == Held(9 * MIB, MIB, 0)
+            assert driver.get(gpu, str(cgroup)) == Held(9 * MIB, MIB, 0)
+            driver.clear(gpu, str(cgroup))
+            now = driver.get(gpu, str(cgroup))
+            assert now is None or not now.is_limited
+            assert code_of(lambda: driver.get("MIG-1", str(cgroup))) == "GH1253"
+
+    def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
+        gpu = str(node.node.gpus[0].uuid)
+        stub_limits.take_long(node, gpu, 900_000)
+        with PatientDriver(node.nvml_library, 0.3) as driver:
+            assert code_of(lambda: driver.get(gpu, str(tmp_path))) == "GH1256"
+
+
+class Hanging:
+    """A driver that hangs while it sets a limit, and from then on."""
+
+    def __init__(self, *, hangs_at: int = 1, held: dict[str, Held] | None = None) -> None:
+        self.held = held or {}
+        self.left = hangs_at
+
+    def get(self, uuid: str, cgroup: str) -> Held | None:
+        """Return what it holds."""
+        self._answer()
+        return self.held.get(uuid)
+
+    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+        """Set, or hang."""
+        self.left -= 1
+        self._answer()
+        self.held[uuid] = Held(hard, soft, 0)
+        return self.held[uuid]
+
+    def clear(self, uuid: str, cgroup: str) -> None:
+        """Clear, or hang."""
+        self.set(uuid, cgroup, NO_LIMIT, 0)
+
+    def _answer(self) -> None:
+        if self.left <= 0:
+            raise fault("GH1256", seconds=20)
+
+
+class Trainer:
+    """A container, as far as a change of its limits looks at it."""
+
+    def __init__(self, *records: memory_records.Record) -> None:
+        self.entry: dict[str, Any] = {"memory": [one.document() for one in records]}
+        self.spec: dict[str, Any] = {}
+        self.found = SimpleNamespace(id="trainer")
+        process = SimpleNamespace(pid=1, require_alive=lambda: None)
+        signals = SimpleNamespace(hold=lambda: None, check=lambda: None)
+        self.held = SimpleNamespace(process=process, signals=signals)
+        self.kept = dict(self.entry)
+
+    def note(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the ledger's entry."""
+        change(self.kept)
+
+    @property
+    def records(self) -> dict[str, memory_records.Record]:
+        """Return the ledger's records."""
+        return memory_records.of(self.kept)
+
+
+@pytest.fixture
+def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
+
+
+def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
+    """Return with which fault a change to 64 MiB fails."""
+    asked: Any = [SimpleNamespace(uuid=gpu, memory_bytes=None) for gpu in gpus]
+    wish = Wish(64 * MIB)
+    return code_of(lambda: changes.set_limits(trainer, driver, asked, wish, is_dry=False))
+
+
+@pytest.mark.usefixtures("cgroups")
+class TestLedger:
+    """What is noted when nobody knows what the driver has done."""
+
+    def record(self) -> memory_records.Record:
+        limit = MemoryLimit(GPU, 32 * MIB)
+        return memory_records.Record(limit, limit)
+
+    def test_a_limit_of_which_nobody_knows_is_held_by_nobody(self) -> None:
+        """The guard watches it then, and a repair sets again what was there before."""
+        trainer = Trainer(self.record())
+        driver = Hanging(held={GPU: Held(32 * MIB, 0, 0)})
+        assert changed(trainer, driver, GPU) == "GH1751"
+        (record,) = trainer.records.values()
+        assert (record.limit.hard, record.by) == (32 * MIB, "")
+        assert record.trouble.startswith("GH1256")
+        trainer.entry = dict(trainer.kept)
+        again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
+        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan.execute(trainer.held)  # type: ignore[arg-type]
+        assert again.held[GPU].hard == 32 * MIB
+        assert trainer.records[GPU].by == "driver"
+
+    def test_where_there_was_none_a_repair_clears_and_forgets(self) -> None:
+        trainer = Trainer()
+        assert changed(trainer, Hanging(), GPU) == "GH1751"
+        (record,) = trainer.records.values()
+        assert (record.is_limited, record.by, record.granted) == (False, "", None)
+        trainer.entry = dict(trainer.kept)
+        again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
+        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan.execute(trainer.held)  # type: ignore[arg-type]
+        assert again.held[GPU].hard == NO_LIMIT
+        assert trainer.records == {}
+
+    def test_of_two_gpus_both_are_in_doubt(self) -> None:
+        """The first one was limited and could not be put back."""
+        trainer = Trainer()
+        assert changed(trainer, Hanging(hangs_at=2), GPU, "GPU-2") == "GH1751"
+        assert [record.by for record in trainer.records.values()] == ["", ""]
+
+    def test_a_driver_that_hangs_before_it_is_told_anything(self) -> None:
+        """Then the ledger says what it said."""
+        trainer = Trainer(self.record())
+        before = dict(trainer.kept)
+        driver = Hanging(held={GPU: Held(32 * MIB, 0, 0)})
+        driver.left = 0
+        with pytest.raises(GpuhookError):
+            changes.set_limits(
+                trainer,  # type: ignore[arg-type]
+                driver,
+                [SimpleNamespace(uuid=GPU, memory_bytes=None)],  # type: ignore[list-item]
+                Wish(64 * MIB),
+                is_dry=False,
+            )
+        assert trainer.kept == before
