@@ -8,10 +8,10 @@ import json
 import click
 
 from gpuhook.errors import printable
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.memory import guarded, views
-from gpuhook.programs.memory.facts import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from gpuhook.container import memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import MemoryLimit
 from gpuhook.programs.memory import changes, facts, granted, guarantees
-from gpuhook.programs.memory.facts import amount
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.memory.patience import PatientDriver
 from gpuhook.settings import ALWAYS

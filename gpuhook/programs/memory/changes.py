@@ -10,9 +10,9 @@ from gpuhook import settings
 from gpuhook.container import live, memory_cgroup, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.errors import fault
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import MemoryLimit
 from gpuhook.programs.memory import facts, guarantees
-from gpuhook.programs.memory.facts import amount
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
