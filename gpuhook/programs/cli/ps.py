@@ -80,10 +80,7 @@ def _held(*, is_judged: bool) -> list[dict[str, Any]]:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
         one["memory"] = _with_guard(one["memory"], guarded.of(one["id"], watched))
         if is_judged:
-            bounded = [
-                told["gpu"] for told in one["memory"] if told["by"] == isolation_words.BY_GUARD
-            ]
-            one["sharing"] = sharing.of(entry, one["gpus"], holders, bounded)
+            one["sharing"] = sharing.of(entry, one["gpus"], holders, one["memory"])
     return [one for _, one in kept]
 
 
