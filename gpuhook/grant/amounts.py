@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An amount of memory in words."""
+"""An amount of memory in words.
+
+HOT, but imported only for a container with a limit.
+"""
 
 from __future__ import annotations
 

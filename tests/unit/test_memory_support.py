@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel import cgroup
-from gpuhook.vendors.nvidia import memory_limits, memory_support
+from gpuhook.vendors.nvidia import memory_support
 
 
 def library(directory: Path, version: str) -> str:
@@ -38,7 +38,7 @@ def test_the_reason(
     words: str,
 ) -> None:
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
-    monkeypatch.setattr(memory_limits, "supported", lambda path: has_call)
+    monkeypatch.setattr(memory_support, "supported", lambda path: has_call)
     found = memory_support.of(library(tmp_path, version))
     assert not found.holds
     assert words in found.reason
@@ -81,7 +81,7 @@ def test_the_backend(
 ) -> None:
     """The kernel's controller has to be passed on to those below, else no limit is taken."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
-    monkeypatch.setattr(memory_limits, "supported", lambda path: True)
+    monkeypatch.setattr(memory_support, "supported", lambda path: True)
     top = tmp_path / "cgroup"
     top.mkdir()
     for name, text in files.items():

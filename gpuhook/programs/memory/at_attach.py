@@ -96,7 +96,7 @@ def coming(
     with ExitStack() as stack:
         try:
             driver, own = _opened(stack, grants), changes.directories(target)
-            wanted = [_within(driver, limit) for limit in wanted]
+            wanted = [changes.clipped(driver, limit) for limit in wanted]
             pairs = _with_before(target, wanted, driver, own)
         except (GpuhookError, OSError) as error:
             if required:
@@ -144,16 +144,6 @@ def _add(
         return
     found.records[limit.device] = record
     found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
-
-
-def _within(driver: PatientDriver, limit: MemoryLimit) -> MemoryLimit:
-    """Return a limit that is no more than its GPU has."""
-    hard = driver.within(limit.device, limit.hard)
-    return (
-        limit
-        if limit.soft > hard
-        else MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
-    )
 
 
 def _fail(found: Limits, record: Record, error: GpuhookError | OSError) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.container.memory_records import Record
     from gpuhook.kubernetes.guard.state_file import Watched
     from gpuhook.programs.memory.patience import Limits
-    from gpuhook.vendors.nvidia.memory_limits import Held
+    from gpuhook.vendors.nvidia.memory_held import Held
 
 
 @dataclass(frozen=True, slots=True)

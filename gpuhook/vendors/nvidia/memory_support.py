@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import cgroup
 from gpuhook.vendors.nvidia import memory_backend, memory_limits
 
@@ -61,11 +61,26 @@ def _of_cgroups() -> Support | None:
 
 def _of_library(library: str) -> Support | None:
     try:
-        if memory_limits.supported(library):
+        if supported(library):
             return None
     except GpuhookError as error:  # the driver is on its way out: who looks at the node tells it
         return Support(reason=error.message, remedy=error.hint)
     return Support(reason=_too_old(library), remedy=f"update the driver to r{FIRST} or newer")
+
+
+def supported(library: str) -> bool:
+    """Return whether the NVML library at this path has the calls. Raises GH1202.
+
+    The file is read and not loaded: a process that lives on would keep a driver that is replaced.
+    """
+    try:
+        with open(library, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        raise fault("GH1202", path=library, reason=error) from error
+    return all(
+        b"\0" + name.encode() + b"\0" in text for name in (memory_limits.SET, memory_limits.GET)
+    )
 
 
 def branch(library: str) -> int | None:
