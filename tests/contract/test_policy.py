@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product, asks, product
+from tests.daemon_set import asking
 
 Bundles = Callable[..., Bundle]
 Roots = Callable[[str], Path]
@@ -51,6 +52,27 @@ def test_volume_mounts(node8: Product, tmp_path: Path, root_of: Roots, bundle_of
     accepting = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     assert accepting.edit(bundle).rc == 0
     assert gpus(bundle) == [node8.device(3)]
+
+
+def test_the_plugin_itself_where_the_door_is_closed(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable."""
+    spec = asking()
+    own = [one for one in spec["mounts"] if one["source"] == "/dev/null"]
+    bundle = bundle_of(root_of("distroless"), ["/probe"], spec["process"]["env"])
+    config = bundle.config()
+    config["mounts"] += own
+    config["process"]["capabilities"] = spec["process"]["capabilities"]
+    closed = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
+    for node in (node8, node8.apart(tmp_path / "node", request=closed)):
+        bundle.write(config)
+        done = node.edit(bundle)
+        assert done.rc == 0, done
+        assert sorted(gpus(bundle)) == sorted(node.device(n) for n in range(8))
+    bundle.write({**config, "mounts": [m for m in config["mounts"] if m not in own]})
+    assert "GH1007" in node.edit(bundle).stderr
+    assert gpus(bundle) == []
 
 
 def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:

@@ -62,7 +62,10 @@ def farewell(page: Page, seconds: float) -> None:
     page.say("\nA container that runs, as root:")
     for command, meaning in scene.live_commands(scene.keep_bundle(PLACE)):
         page.command(f"{command:<56}  # {meaning}")
-    page.say("")
+    page.say("\nBefore its end, a limit of memory (on cgroup v2; a real driver: r615 or newer):")
+    page.command(f"{'gpuhook limits set notebook --limit 4Gi':<56}  # it holds at once")
+    page.command(f"{'gpuhook limits show':<56}  # and what the driver says of it")
+    page.say("\nOn a node of yours, in ten steps: docs/sharing.md begins with them.\n")
     page.command("make test        # every tick above, as a test")
     page.command("make bench       # what a start costs")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+from gpuhook.vendors.nvidia import dump_file
 from tests.contract import kubelet_side, roots
 from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
@@ -31,6 +32,9 @@ ENGINE, CGROUP = "runc", "v2"
 NAME = "main"  # of the containers
 SHARE = 3776  # MiB: a T4 has 15360, less a reserve of 256, for four
 KEPT = 3000  # what the pod that keeps its share allocates of it
+MUCH = 8000  # what the greedy one asks for at once; the GPU has as much free
+PROFILE = Path(dump_file.PROFILES) / "t4.yaml"
+OLD, NEW = "580.95.05", "615.71.05"  # drivers from before and after the call for limits
 CONFIG = """\
 version: v1
 sharing:
@@ -62,17 +66,20 @@ def play(page: Page, product: Product, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 4: a share of memory that holds")
     page.say(
-        "Four replicas of a T4, and a line more in the ConfigMap: memory: fair. The memory is a"
-        " simulated\ndriver's, which knows processes by their cgroups as NVIDIA's does; the"
-        " containers are real.\n"
+        "A T4 with four replicas, of which two pods take one each. The ConfigMap has `memory: fair`"
+        f"\nbehind the replicas, so each pod may have {SHARE} MiB. `guard` is for the second scene."
+        f"\n\nThis act has nodes of its own. The driver of this one is {NEW} (CUDA 13.4): drivers"
+        "\nbefore 615 have no such limits, like the one of the other acts. The containers are real."
+        "\nThe GPU's memory is simulated; it is counted for each cgroup, as NVIDIA's driver does.\n"
     )
     page.output(CONFIG)
     with set_up(product, place / "new", is_new=True) as node:
         held = bounded(page, node)
     page.heading("Act 4, second scene: an older driver")
     page.say(
-        "NVML has no call for limits before CUDA 13.4. There the plugin watches, and ends who stays"
-        " above\nits share for longer than a second.\n"
+        f"The driver of this node is {OLD} (CUDA 13.0) and has no call for limits: it refuses"
+        " nothing.\nSo the plugin watches, by the line `guard` of the ConfigMap. Who stays above"
+        " its share for a\nsecond gets SIGTERM, and SIGKILL a second later.\n"
     )
     with set_up(product, place / "old", is_new=False) as node:
         return watched(page, node) and held
@@ -82,7 +89,7 @@ def play(page: Page, product: Product, place: Path) -> bool:
 def set_up(product: Product, place: Path, *, is_new: bool) -> Iterator[Node]:
     """Give a node with a driver that holds limits, or with one from before those."""
     place.mkdir(parents=True)
-    simulated = make_node(place / "node", "t4", memory_limits=is_new)
+    simulated = make_node(place / "node", profile(place, is_new=is_new), memory_limits=is_new)
     settings = {"limits": {"onFailure": "start"}}
     made = replace(product, place=place / "product", node=simulated, settings=settings)
     made.specs.mkdir(parents=True)
@@ -95,6 +102,17 @@ def set_up(product: Product, place: Path, *, is_new: bool) -> Iterator[Node]:
         driver_memory.serving(place, simulated) as memory,
     ):
         yield Node(made, kubelet, holders, memory, place)
+
+
+def profile(place: Path, *, is_new: bool) -> str:
+    """Return the inventory of a node with a T4 and a driver of that age."""
+    if not is_new:
+        return str(PROFILE)
+    text = PROFILE.read_text(encoding="utf-8")
+    assert OLD in text
+    written = place / "t4.yaml"
+    written.write_text(text.replace(OLD, NEW).replace("cuda: '13.0'", "cuda: '13.4'"), "utf-8")
+    return str(written)
 
 
 @contextmanager
@@ -171,13 +189,19 @@ def bounded(page: Page, node: Node) -> bool:
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
         by_driver = isolation(page, running).startswith("bounded by the driver")
-        page.command("kubectl apply -f pods.yaml     # keeper and greedy: one GPU each")
+        page.command("kubectl apply -f pods.yaml     # keeper and greedy: one replica each")
         keeper = stack.enter_context(
             placed(node, "keeper", "alloc", "1000", "pause", "alloc", str(KEPT - 1000), "hold")
         )
-        greedy = stack.enter_context(placed(node, "greedy", "all", "hold"))
-        failed = says(greedy, f"got {SHARE} MiB") and says(greedy, "holding")
-        page.command("kubectl logs greedy            # asks for all memory that there is")
+        greedy = stack.enter_context(placed(node, "greedy", "alloc", str(MUCH), "all", "hold"))
+        says(greedy, "holding")
+        said = greedy.container.output.splitlines()
+        failed = said == ["out of memory", f"got {SHARE} MiB", "holding"]
+        page.say(
+            f"  greedy asks for {MUCH} MiB. The GPU has them free, and it is refused all the same."
+            "\n  Then it takes what it can get, MiB by MiB: its share."
+        )
+        page.command("kubectl logs greedy")
         page.output(greedy.container.output)
         keeper.container.call("kill", "USR1")
         kept = says(keeper, "holding") and keeper.container.output.split() == [
@@ -191,7 +215,7 @@ def bounded(page: Page, node: Node) -> bool:
         shown = command(page, keeper, "limits", "show")
         rows: Rows = [
             ("the plugin says that the driver bounds memory", by_driver),
-            ("who asks for everything gets its share, and no more", failed),
+            ("an allocation above the share fails: out of memory", failed),
             ("the other's share is there when it asks for it", kept),
             ("gpuhook limits show tells the limit as the driver has it", f"{SHARE}Mi" in shown),
         ]
@@ -207,26 +231,38 @@ def watched(page: Page, node: Node) -> bool:
         says(keeper, "holding")
         greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))
         above = says(greedy, "holding")
-        page.command("kubectl logs greedy            # 9000 MiB, and nothing refuses them")
+        page.command("kubectl logs greedy            # asks for 9000 MiB, and nothing refuses them")
         page.output(greedy.container.output)
         command(page, keeper, "ps")
-        page.say("  A second later:\n")
+        page.say("  A second later the plugin has sent SIGTERM to greedy's process, to no other:")
         ended = soon(lambda: node.memory.until(lambda held: list(held.values()) == [KEPT << 20]))
-        status = json.loads(keeper.container.call("state").stdout)["status"]
+        soon(lambda: eventually(lambda: state(greedy) == "stopped"))
+        status = {name: state(live) for name, live in (("keeper", keeper), ("greedy", greedy))}
         page.command("kubectl logs daemonset/gpuhook-device-plugin")
         soon(lambda: eventually(lambda: len(of_the_guard(running)) >= 2))
         page.output("\n".join(of_the_guard(running)))
+        for name, found in status.items():
+            page.command(f"runc state {name} | jq -r .status")
+            page.output(found)
         counted = soon(
             lambda: eventually(lambda: "gpuhook_guard_actions_total{" in running.metrics())
         )
         rows: Rows = [
             ("the plugin says that it watches", by_guard),
             ("nothing refuses what is above the share", above),
-            ("the process that is above was ended", ended),
-            ("its neighbour goes on, with all that it had", status == "running"),
+            (
+                "SIGTERM has ended who is above",
+                ended and status["greedy"] == "stopped",
+            ),
+            ("its neighbour goes on, with all that it had", status["keeper"] == "running"),
             ("gpuhook_guard_actions_total has counted it", counted),
         ]
     return page.promises(rows)
+
+
+def state(live: Live) -> str:
+    """Return what the runtime says of a container: running, stopped."""
+    return str(json.loads(live.container.call("state").stdout)["status"])
 
 
 def of_the_guard(running: PluginProcess) -> list[str]:

@@ -78,6 +78,7 @@ def live_commands(made: Path) -> list[tuple[str, str]]:
         ("gpuhook attach notebook --device 0", "it gets one"),
         ("gpuhook inspect notebook", "what it has"),
         ("gpuhook ps", "who holds what"),
+        ("gpuhook ps --isolation", "who bounds its memory, and what it shares"),
         ("gpuhook detach notebook --device 0", "the GPU goes"),
         ("runc delete --force notebook", "the end of it"),
     ]

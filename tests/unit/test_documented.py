@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"GH\d{4}")
+MANIFEST = ROOT / "packaging/kubernetes/gpuhook.yaml"
 SECTIONS = {section for section, _ in settings.KEYS}
 NVIDIA = re.compile(r"nvidia\.com/[a-z0-9.-]+")
 
@@ -41,6 +42,8 @@ def test_an_example_is_taken(page: str, text: str, tmp_path: Path) -> None:
     (found,) = yaml.safe_load_all(text)
     if "apiVersion" in found:
         check_object(found)
+    elif found.keys() == {"hostPID", "containers"}:
+        check_part_of_the_daemon_set(found)
     elif found.keys() <= SECTIONS:
         path = tmp_path / "config.yaml"
         path.write_text(text, encoding="utf-8")
@@ -60,6 +63,33 @@ def check_object(found: dict[str, Any]) -> None:
         limits = container["resources"]["limits"]
         assert limits
         assert all(NVIDIA.fullmatch(name) and type(n) is int for name, n in limits.items())
+
+
+def check_part_of_the_daemon_set(found: dict[str, Any]) -> None:
+    """Fail unless it has more capabilities than the DaemonSet that ships, and all else of it."""
+    (shipped,) = [
+        one for one in yaml.safe_load_all(MANIFEST.read_text("utf-8")) if one["kind"] == "DaemonSet"
+    ]
+    pod = shipped["spec"]["template"]["spec"]
+    (mine,), (own,) = found["containers"], pod["containers"]
+    assert (found["hostPID"], mine["name"]) == (pod["hostPID"], own["name"])
+    mine, own = mine["securityContext"], own["securityContext"]
+    assert mine.pop("capabilities") == {**own.pop("capabilities"), "add": ["KILL"]}
+    assert mine == own
+
+
+@pytest.mark.parametrize("text", [text for page, text in EXAMPLES if page == "docs/sharing.md"])
+def test_a_block_says_where_it_goes(text: str) -> None:
+    """Its first line names the file or the object, and that is what it is."""
+    found = yaml.safe_load(text)
+    is_settings = found.keys() <= SECTIONS
+    kinds = {
+        "# the plugin's configuration": "version" in found,
+        "# a pod": found.get("kind") == "Pod",
+        "# part of the DaemonSet: below spec.template.spec": "containers" in found,
+        "# /etc/gpuhook/config.yaml on each node": is_settings,
+    }
+    assert kinds[text.splitlines()[0]]
 
 
 def check_settings(path: Path) -> bool:

@@ -106,10 +106,17 @@ def test_every_variable_is_one_that_counts(container: dict[str, Any]) -> None:
 
 
 def test_the_operators_variables_are_there(container: dict[str, Any]) -> None:
-    """All of values.yaml as they stand there; the plugin itself needs NVML and nothing else."""
+    """All of values.yaml count as they stand there; the plugin itself needs NVML and nothing else.
+
+    The strategy is not among them, as it would win over the ConfigMap's; the default is the same.
+    """
     found = variables(container)
     own = {"NVIDIA_DRIVER_CAPABILITIES": "utility"}
-    assert {name: found.get(name) for name in OPERATOR} == {**OPERATOR, **own}
+    wanted = {**OPERATOR, **own}
+    strategy = wanted.pop("DEVICE_LIST_STRATEGY")
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert "DEVICE_LIST_STRATEGY" not in found
+    assert started(container)[1].flags.plugin.device_list_strategy == (strategy,)
 
 
 def test_the_config_map_is_the_source(pod: dict[str, Any], container: dict[str, Any]) -> None:
@@ -130,7 +137,7 @@ def test_every_volume_is_mounted_at_its_own_path(
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     for name, volume in volumes.items():
-        if "hostPath" in volume and name != "driver-root":
+        if "hostPath" in volume and name not in {"driver-root", "own-gpus"}:
             assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
 
 
@@ -150,7 +157,9 @@ def test_what_the_plugin_uses_is_mounted(container: dict[str, Any]) -> None:
         flags.plugin.container_driver_root,
         chosen.source.directory,
     }
+    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not look
     mounts = {one["mountPath"]: one.get("readOnly", False) for one in container["volumeMounts"]}
+    assert mounts.pop(asked) is False
     assert mounts == {**dict.fromkeys(written, False), **dict.fromkeys(read, True)}
 
 

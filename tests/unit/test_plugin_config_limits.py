@@ -341,7 +341,7 @@ WRONG = {
         "gpuhook: {guard: {longestInterval: ^500ms}}",
         (
             "error: gpuhook.guard.longestInterval: the shortest interval, 1s, is longer than the "
-            "longest, 0.5s -> set both: looks are never further apart than the longest"
+            "longest, 0.5s -> set both; the longest must not be below the shortest"
         ),
     ),
 }

@@ -38,7 +38,7 @@ def _check_guard(document: Document) -> None:
             f"{GUARD}.{given}",
             f"the shortest interval, {guard.shortest_interval:g}s, is longer than the longest, "
             f"{guard.longest_interval:g}s",
-            "set both: looks are never further apart than the longest",
+            "set both; the longest must not be below the shortest",
         )
     if guard.action in (TERMINATE, KILL) and not sharing_checks.has_limits(document):
         document.add(

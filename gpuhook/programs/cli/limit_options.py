@@ -49,8 +49,8 @@ limit = click.option(
     metavar="QUANTITY",
     type=Amount(),
     show_envvar=True,
-    help="What it may have at most of each of the GPUs: 4Gi, 4096Mi, 1.5G. An allocation beyond "
-    "it fails, in this container alone.",
+    help="What it may have at most of each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole "
+    "MiB (1.5G is 1430Mi). An allocation beyond it fails, in this container alone.",
 )
 request = click.option(
     "--request",

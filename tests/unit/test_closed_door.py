@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closed door of docs/sharing.md: its two files and the DaemonSet as it ships go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuhook import settings
+from gpuhook.grant import policy, request
+from gpuhook.kubernetes.config import reader
+from gpuhook.kubernetes.config.given import given
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.daemon_set import asking
+from tests.unit.test_documented import BLOCK, ROOT
+
+PAGE = ROOT / "docs/sharing.md"
+TITLE = "### Close the door"
+STRICT = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
+
+
+@pytest.fixture
+def shown() -> tuple[str, str]:
+    """Give the node's settings and the plugin's configuration, as the section has them."""
+    section = PAGE.read_text("utf-8").partition(TITLE)[2].partition("\n### ")[0]
+    node, plugin = BLOCK.findall(section)
+    return node, plugin
+
+
+def chosen(spec: dict[str, Any], document: dict[str, object]) -> request.Source | None:
+    """Return what a runtime with these settings goes by."""
+    found = settings.from_document(document)
+    sources = request.sources(spec, VOCABULARY, found.annotation_prefixes)
+    return policy.judge(sources, spec, found).chosen
+
+
+def test_the_plugin_gets_its_own_gpus(shown: tuple[str, str]) -> None:
+    """By its mount where the variable is not taken, as it has no capability."""
+    spec = asking()
+    assert not policy.privileged(spec)
+    source = chosen(spec, yaml.safe_load(shown[0]))
+    assert source is not None
+    assert (source.kind, source.names) == (request.MOUNTS, ["all"])
+
+
+def test_on_an_open_node_the_variable_counts() -> None:
+    source = chosen(asking(), {})
+    assert source is not None
+    assert (source.kind, source.names) == (request.ENV, ["all"])
+
+
+def test_the_files_strategy_counts(shown: tuple[str, str]) -> None:
+    """No variable of the DaemonSet wins over it."""
+    said = given({}, dict(one.split("=", 1) for one in asking()["process"]["env"]))
+    reading = reader.read(shown[1].encode(), "default", said.overrides)
+    assert reading.findings == ()
+    assert reading.configuration is not None
+    assert reading.configuration.flags.plugin.device_list_strategy == ("volume-mounts",)
+
+
+def test_a_pod_that_asks_by_itself_gets_nothing(shown: tuple[str, str]) -> None:
+    spec = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+    document = yaml.safe_load(shown[0])
+    assert document == {"request": STRICT}
+    assert chosen(spec, document) is None
