@@ -253,7 +253,7 @@ def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
     ("hierarchy", "is_old", "told"),
     [
         ("v2", False, "this node can hold memory limits: by the driver's own accounting"),
-        ("v2", True, "warning: this node holds no memory limits: the driver"),
+        ("v2", True, "warning: this node holds no memory limits: driver 580 is older"),
         ("v1", False, "warning: this node holds no memory limits: this node has cgroup v1"),
     ],
 )
