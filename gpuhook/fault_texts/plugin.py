@@ -132,15 +132,12 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1847": (
         FileError,
-        (
-            "{resource}: {replicas} replicas of {each} MiB are {sum} MiB, and a {model} has only"
-            " {total}"
-        ),
-        "lower `replicas` or `memory`, or set `oversubscribe: true` for limits that exceed it",
+        "{entry}: {resource}: {reason}",
+        "{hint}",
     ),
     "GH1848": (
         FileError,
-        "{resource} cannot be offered in memory units: {reason}",
+        "{entry}: {resource} cannot be offered in memory units: {reason}",
         "set `unit` of its entries in sharing.memoryUnits, GiB for instance",
     ),
     "GH1849": (

@@ -23,6 +23,7 @@ from gpuhook.kubernetes.measuring import Measuring
 from gpuhook.kubernetes.metrics.observations import Observations
 from gpuhook.kubernetes.monitoring import Monitoring
 from gpuhook.kubernetes.mps_keeping import MpsKeeping
+from gpuhook.kubernetes.offer import resources
 from gpuhook.kubernetes.policy_keeping import PolicyKeeping
 from gpuhook.kubernetes.serving.observer import Log
 from gpuhook.kubernetes.serving.observers import all_of, on_allocate
@@ -35,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from gpuhook.kubernetes.config.configuration import Configuration
     from gpuhook.kubernetes.config.launch import Launch
     from gpuhook.kubernetes.config.source import Loaded
     from gpuhook.kubernetes.connections import Connections
@@ -81,6 +83,8 @@ class Plugin:
         self._outcome = Outcome()
         self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
+        self._is_in_force = False  # whether what is loaded is more than read
+        self._is_refused = False  # whether there is a newer one, which was not taken
         self._mps = MpsKeeping()
         self._policies = PolicyKeeping(launch.host_root)
         self._observations = Observations()
@@ -116,8 +120,6 @@ class Plugin:
 
     async def keep(self) -> None:
         """Take a turn whenever there is a reason for one, until there is one to stop."""
-        self._told.configured(self._loaded)
-        self._observations.configured(self._loaded.name, self._loaded.digest)
         self._lookout.start(self._polled)
         try:
             await self._turn(frozenset({Reason.CONFIGURATION, Reason.NODE}))
@@ -172,40 +174,83 @@ class Plugin:
         """Work out what is to be offered, if there is a reason to."""
         if Reason.ASKED in reasons:
             self._told.asked()
-        if Reason.CONFIGURATION in reasons and self._is_serving and not self._reload():
+        loaded, is_asked = None, Reason.CONFIGURATION in reasons
+        if self._is_serving and (is_asked or (self._is_refused and Reason.NODE in reasons)):
+            loaded = self._reloaded(is_asked=is_asked)
             reasons -= {Reason.CONFIGURATION}
-        if reasons - {Reason.HEALTH}:
-            await self._work_out(reasons)
+        if loaded is None and not self._is_in_force and Reason.NODE in reasons:
+            loaded = self._loaded
+        if loaded is not None:
+            await self._change(loaded, is_asked=is_asked)
+        elif reasons - {Reason.HEALTH}:
+            await self._work_out(reasons, self._loaded.configuration)
 
-    def _reload(self) -> bool:
-        """Take the configuration that there is now, and return whether it is another.
+    def _reloaded(self, *, is_asked: bool) -> Loaded | None:
+        """Return the configuration that there is now if it is another, None if the last one stays.
 
-        A faulty one is refused, and the last one stays.
+        A faulty one is refused. What was refused is read again with the node, and counted only if
+        it `is_asked` for.
         """
-        try:
-            loaded = load(self._launch, self._connections.label, self._loaded.name)
-        except Exception as error:  # whatever is wrong with it
-            self._observations.reloaded("refused")
-            self._told.refused(error, self._loaded)
-            return False
         before = self._loaded
-        is_new = (loaded.configuration, loaded.name) != (before.configuration, before.name)
-        self._observations.reloaded("applied" if is_new else "unchanged")
-        self._loaded = loaded
-        self._lookout.configured(loaded.configuration.own.health.poll_seconds)
-        if is_new:
-            self._told.configured(loaded)
-            self._observations.configured(loaded.name, loaded.digest)
-            self._monitoring.configured(loaded.configuration.own.health)
-            self._guarding.configured(loaded.configuration.own.guard)
-            self._serving.require_pre_start(loaded.configuration.own.pre_start_check)
-        else:
+        try:
+            loaded = load(self._launch, self._connections.label, before.name)
+        except Exception as error:  # whatever is wrong with it
+            self._refuse(error, is_asked=is_asked)
+            return None
+        if (loaded.configuration, loaded.name) != (before.configuration, before.name):
+            return loaded
+        if is_asked:
+            self._observations.reloaded("unchanged")
+        self._loaded, self._is_refused = loaded, False
+        if self._is_in_force:
             self._told.read(loaded)
-        return is_new
+        return None
 
-    async def _work_out(self, reasons: frozenset[Reason]) -> None:
+    async def _change(self, loaded: Loaded, *, is_asked: bool) -> None:
+        """Work out what another configuration offers, and go by it.
+
+        One that the node cannot have is refused as a whole: the last one goes on, with the node as
+        it is now. Whatever else fails is no fault of it, and is tried again.
+        """
+        reasons = frozenset({Reason.CONFIGURATION, Reason.NODE})
+        try:
+            await self._work_out(reasons, loaded.configuration)
+        except _StopError:
+            raise
+        except Exception as error:
+            if not resources.contradicts(error):
+                self._apply(loaded)
+                raise
+            self._refuse(error, loaded, is_asked=is_asked)
+            if not self._is_in_force:
+                raise
+        else:
+            self._apply(loaded)
+            return
+        await self._work_out(reasons, self._loaded.configuration)
+
+    def _apply(self, loaded: Loaded) -> None:
+        """Have a configuration in force, and tell it."""
+        own = loaded.configuration.own
+        if self._is_in_force:
+            self._observations.reloaded("applied")
+        self._loaded, self._is_in_force, self._is_refused = loaded, True, False
+        self._told.configured(loaded)
+        self._observations.configured(loaded.name, loaded.digest)
+        self._lookout.configured(own.health.poll_seconds)
+        self._monitoring.configured(own.health)
+        self._guarding.configured(own.guard)
+        self._serving.require_pre_start(own.pre_start_check)
+
+    def _refuse(self, error: Exception, loaded: Loaded | None = None, *, is_asked: bool) -> None:
+        """Tell that a configuration is not taken; `loaded` is what could be read of it."""
+        if self._is_serving and is_asked:
+            self._observations.reloaded("refused")
+        self._is_refused = True
+        self._told.refused(error, self._loaded if self._is_in_force else None, loaded)
+
+    async def _work_out(self, reasons: frozenset[Reason], configuration: Configuration) -> None:
         """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
-        configuration = self._loaded.configuration
         look = self._look
         is_anew = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
         if is_anew:

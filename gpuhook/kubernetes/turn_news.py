@@ -67,16 +67,23 @@ class TurnNews:
         self._is_asked = True
         self._news.log.info("SIGHUP: reading the configuration and the node anew")
 
-    def refused(self, error: Exception, serving: Loaded) -> None:
-        """Tell that a configuration was not taken, and which one goes on."""
+    def refused(
+        self, error: Exception, serving: Loaded | None, refused: Loaded | None = None
+    ) -> None:
+        """Tell that a configuration was not taken, and which one goes on, None for none.
+
+        `refused` is what could be read of it: it knows the place of the entry that is at fault.
+        """
         if str(error) == self._refused and not self._is_asked:
             return
         self._refused, self._is_asked = str(error), False
-        goes_on = serving.digest
+        fields = {"goes_on": serving.digest} if serving is not None else {}
+        if refused is not None:
+            fields["at"] = refused.place(str(error))
         if isinstance(error, GpuhookError):
-            self._news.failed("ConfigRefused", error, goes_on=goes_on)
+            self._news.failed("ConfigRefused", error, **fields)
         else:
-            self._news.bad("ConfigRefused", str(error), goes_on=goes_on)
+            self._news.bad("ConfigRefused", str(error), **fields)
 
     def turn_failed(self, error: Exception) -> None:
         """Tell why there is nothing new to offer."""

@@ -322,7 +322,7 @@ def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> N
 
 
 def test_a_plugin_without_the_pids_of_the_host_does_nothing(cluster: Made) -> None:
-    node = cluster("kill", grace="100ms")
+    node = cluster("kill", grace="0s")
     node.running.stop()
     node.running.prefix = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     node.running.start()

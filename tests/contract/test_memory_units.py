@@ -169,7 +169,7 @@ def test_too_many_units_leave_the_last_good_offer(
     running = run("h100x8")
     kubelet.wait_for_devices(UNITS, 8 * 79)
     running.configure(MEMORY_UNITS.replace("GiB", "MiB"))
-    told = running.wait_for_log(reason="NotOffered")
+    told = running.wait_for_log(reason="ConfigRefused")
     assert "the smallest unit that does is 10 MiB" in told["event"]
     assert kubelet.allocatable(UNITS) == 8 * 79
     running.configure(MEMORY_UNITS.replace("GiB", "10Mi"))
@@ -183,10 +183,11 @@ def test_replicas_have_a_fair_share(run: Callable[..., PluginProcess], kubelet: 
     kubelet.wait_for_devices(GPU, 4)
     pod = kubelet.allocate(GPU, 1)
     assert grants(pod) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
-    assert pod.response.envs["NVIDIA_GPU_MEMORY_REQUEST"] == "3776"
+    assert pod.response.envs["NVIDIA_GPU_MEMORY_LIMIT"] == "3776"
+    assert "NVIDIA_GPU_MEMORY_REQUEST" not in pod.response.envs
     assert pod.response.envs["GPUHOOK_REPLICAS"] == f"{uuid}::0"
     running.configure(LIMITS.replace("fair", "4Gi"))
-    told = running.wait_for_log(reason="NotOffered")
+    told = running.wait_for_log(reason="ConfigRefused")
     assert "4 replicas of 4096 MiB are 16384 MiB" in told["event"]
     assert grants(kubelet.allocate(GPU, 1)) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
 

@@ -128,13 +128,13 @@ flags = st.fixed_dictionaries(
 own = st.fixed_dictionaries(
     {"interposers": st.tuples(interposer("first"), interposer("second")).map(list)},
     optional={
-        "memoryReserve": st.sampled_from([0, "256Mi", "1Gi", 123]),
+        "memoryReserve": st.sampled_from([0, "256Mi", "1Gi", 2**20 + 123]),
         "guard": st.fixed_dictionaries(
             {},
             optional={
                 "action": st.sampled_from(["none", "report", "terminate", "kill"]),
-                "grace": st.integers(0, 2**50),
-                "killAfter": st.integers(10**8, 2**50),
+                "grace": st.just(0) | st.integers(10**9, 2**50),
+                "killAfter": st.integers(10**9, 2**50),
                 "tolerance": st.floats(1, 10) | st.integers(1, 10),
                 "shortestInterval": st.integers(10**8, 10**9),
                 "longestInterval": st.integers(10**9, 2**50),

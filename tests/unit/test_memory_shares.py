@@ -115,7 +115,7 @@ def test_limits_that_exceed_a_card_are_refused_with_the_sum(
     """One card that is too small is enough."""
     with refused("GH1847") as caught:
         offer(MIXED, entry)
-    assert caught.value.message == said
+    assert caught.value.message == f"sharing.timeSlicing.resources[0]: {said}"
 
 
 def test_replicas_follow_from_memory_for_each_card() -> None:
@@ -236,8 +236,9 @@ def test_too_many_units_are_refused_with_the_smallest_that_fits() -> None:
         offer(H100, units(MIB), strategy=MEMORY_UNITS)
     message = caught.value.message
     assert message.startswith(
-        f"{UNITS} cannot be offered in memory units: 650424 units of 1 MiB do not fit into the "
-        "4 MiB that the kubelet takes; the smallest unit that does is "
+        f"sharing.memoryUnits.resources[0]: {UNITS} cannot be offered in memory units: 650424 "
+        "units of 1 MiB do not fit into the 4 MiB that the kubelet takes; the smallest unit that "
+        "does is "
     )
     smallest = int(message.split()[-2])
     resource = one(offer(H100, units(smallest * MIB), strategy=MEMORY_UNITS))
@@ -248,7 +249,7 @@ def test_too_many_units_are_refused_with_the_smallest_that_fits() -> None:
 
 def test_units_of_one_resource_are_of_one_size() -> None:
     two = (units(GIB, devices=("0",)), units(2 * GIB, devices=("1",)))
-    with pytest.raises(FileError, match="1073741824 bytes, 2147483648 bytes, and have to be of on"):
+    with pytest.raises(FileError, match="1 GiB and 2 GiB, and have to be of on"):
         offer(MIXED, *two, strategy=MEMORY_UNITS)
     with pytest.raises(FileError, match="1 MiB at least"):
         offer(T4, units(MIB - 1), strategy=MEMORY_UNITS)

@@ -84,12 +84,18 @@ def test_the_samples_of_the_gpu_operator(strategy: str) -> None:
     assert made == Configuration(flags=Flags(mig_strategy=strategy))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "# nothing\n", "---\n", "null", "{}", "version: v1\n", "flags:\n"]
-)
+@pytest.mark.parametrize("text", ["---\n", "null", "{}", "version: v1\n", "flags:\n"])
 def test_nothing_said_is_the_defaults(text: str) -> None:
-    """An empty file, or empty keys, are the default configuration."""
+    """Empty keys are the default configuration."""
     assert good(text) == Configuration()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_empty_file_is_the_defaults_and_told(text: str) -> None:
+    reading = parsed(text)
+    assert reading.configuration == Configuration()
+    assert lines(reading) == [" warning: nothing is in it: all defaults count"]
+    assert read(b"", "").findings == ()  # no file is not an empty one
 
 
 WHOLE = """\
@@ -464,6 +470,15 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             (
                 '1:1: error: must be a mapping, found the text "nothing" -> a configuration begins '
                 "with `version: v1`"
+            )
+        ],
+    ),
+    "a Pod": (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
+        [
+            (
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
+                "the file that begins with `version: v1`"
             )
         ],
     ),

@@ -282,3 +282,52 @@ def test_a_name_without_room_is_refused(name: str) -> None:
         process_name.rename(name)
     assert caught.value.code == "GH1806"
     assert Path("/proc/self/cmdline").read_bytes() == before
+
+
+LIMITED = (
+    "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4, memory: 4Gi}]}}\n"
+)
+TOO_MUCH = (
+    "{file}:1:37: error: sharing.timeSlicing.resources[0]: nvidia.com/gpu: 4 replicas of 4096 MiB "
+    "are 16384 MiB, and a Tesla T4 has only 15360 MiB, less 256 MiB of reserve (GH1847)\n"
+    "  hint: lower `replicas` or `memory`, or set `oversubscribe: true` to exceed it\n"
+)
+
+
+def test_validate_on_a_node_finds_what_that_cannot_have(file: Path) -> None:
+    """Limits that add up to more than a card are an error of the file for that node."""
+    file.write_text(LIMITED)
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert (shown.exit_code, shown.stdout) == (1, TOO_MUCH.format(file=file))
+    assert plugin("--validate", str(file), GPUHOOK_INVENTORY="t4").exit_code == 1
+    large = plugin("--validate", str(file), "--inventory", "h100x8")
+    assert (large.exit_code, large.stdout) == (0, f"{file}: valid on h100x8\n")
+    document = json.loads(plugin("--validate", str(file), "--inventory", "t4", "-o", "json").stdout)
+    assert (document["valid"], document["node"]) == (False, "t4")
+    (finding,) = document["findings"]
+    assert (finding["severity"], finding["line"], finding["column"]) == ("error", 1, 37)
+
+
+def test_validate_on_a_node_has_the_warnings_of_its_offer(file: Path) -> None:
+    file.write_text(LIMITED.replace("4Gi", "fair").replace("replicas: 4", "replicas: 20"))
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert shown.exit_code == 0
+    assert "20 replicas of Tesla T4 have 755 MiB of memory each" in shown.stdout
+
+
+@pytest.mark.parametrize("word", ["memory: 512Mi", "memory: fair"])
+def test_validate_without_a_node_says_what_it_cannot_tell(file: Path, word: str) -> None:
+    file.write_text(LIMITED.replace("memory: 4Gi", word))
+    shown = plugin("--validate", str(file))
+    unchecked = "whether limits and units fit was not checked: name a node by --inventory, as t4"
+    assert shown.exit_code == 0
+    assert shown.stdout == f"{file}: valid\n{file}: {unchecked}\n"
+    file.write_text(GOOD)
+    assert plugin("--validate", str(file)).stdout == f"{file}: valid\n"
+
+
+def test_reserve_of_more_than_the_card_is_what_is_told(file: Path) -> None:
+    file.write_text(LIMITED.replace("4Gi", "fair") + "gpuhook: {memoryReserve: 20Gi}\n")
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert "a reserve of 20480 MiB leaves nothing of the 15360 MiB of a Tesla T4" in shown.stdout
+    assert shown.stdout.endswith("  hint: lower gpuhook.memoryReserve\n")

@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from gpuhook.kubernetes.config import build as config_build
+from gpuhook.kubernetes.config import keys as config_keys
 from gpuhook.kubernetes.config import schema as config_schema
 from gpuhook.kubernetes.config.configuration import (
+    Configuration,
     Guard,
     Interposer,
     InterposerMount,
@@ -333,9 +335,64 @@ WRONG = {
         "gpuhook: {guard: {tolerance: ^some}}",
         'error: gpuhook.guard.tolerance: must be a number, found the text "some"',
     ),
+    "a grace of nanoseconds": (
+        "gpuhook: {guard: {action: kill, grace: ^10}}\n"
+        + one("name: gpu, replicas: 2, memory: fair"),
+        (
+            "error: gpuhook.guard.grace: must be 0, or 1s or longer, found 10 -> a number without "
+            "a unit is nanoseconds: write 10s"
+        ),
+    ),
+    "a grace of less than a look": (
+        "gpuhook: {guard: {grace: ^500ms}}",
+        'error: gpuhook.guard.grace: must be 0, or 1s or longer, found the text "500ms"',
+    ),
+    "a limit of bytes": (
+        one("name: gpu, replicas: 2, memory: ^4096"),
+        (
+            "error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, found 4096 -> "
+            "a number without a unit is bytes: write 4096Mi"
+        ),
+    ),
+    "a reserve of bytes": (
+        "gpuhook: {memoryReserve: ^512}",
+        (
+            "error: gpuhook.memoryReserve: must be 1Mi or more, found 512 -> a number without a "
+            "unit is bytes: write 512Mi"
+        ),
+    ),
+    "a unit of a byte": (
+        UNITS.format("unit: ^1"),
+        (
+            "error: sharing.memoryUnits.resources[0].unit: must be 1Mi or more, found 1 -> a "
+            "number without a unit is bytes: write 1Gi"
+        ),
+    ),
+    "a size for a number of replicas": (
+        one("name: gpu, replicas: ^4Gi"),
+        (
+            "error: sharing.timeSlicing.resources[0].replicas: must be an integer, found the text "
+            '"4Gi" -> for as many replicas of that size as fit: `replicas: {memory: 4Gi}`'
+        ),
+    ),
+    "replicas of units": (
+        UNITS.format("^replicas: 4"),
+        (
+            "error: sharing.memoryUnits.resources[0].replicas: does not go with memoryUnits: units "
+            "are their own limit -> leave it out"
+        ),
+    ),
+    "units of what pods ask for": (
+        "sharing: {memoryUnits: {resources: [{name: ^nvidia.com/gpumem}]}}",
+        (
+            "error: sharing.memoryUnits.resources[0].name: nvidia.com/gpumem is no resource of "
+            "GPUs: `name` is what is shared, and what pods ask for is `rename` -> write `name: "
+            "nvidia.com/gpu`, `rename: nvidia.com/gpumem`"
+        ),
+    ),
     "no time to end": (
         "gpuhook: {guard: {action: none, killAfter: ^0s}}",
-        'error: gpuhook.guard.killAfter: must be 0.1s or longer, found the text "0s"',
+        'error: gpuhook.guard.killAfter: must be 1s or longer, found the text "0s"',
     ),
     "intervals the wrong way round": (
         "gpuhook: {guard: {longestInterval: ^500ms}}",
@@ -623,6 +680,45 @@ def test_an_interposer_of_a_limit_needs_one() -> None:
 FAIR = one("name: gpu, replicas: 2, memory: fair")
 TOLD = [
     (
+        "gpuhook: {guard: {action: ^kill}}\n"
+        + MPS_ROOT
+        + sharing("resources:\n- {name: gpu, replicas: 2}", "mps"),
+        (
+            "warning: gpuhook.guard.action: has no effect with mps: its server holds its clients, "
+            "and no guard watches them -> leave it away, or share by timeSlicing"
+        ),
+    ),
+    (
+        one("name: gpu, replicas: 2, ^memory: "),
+        (
+            "warning: sharing.timeSlicing.resources[0].memory: is empty, which is as if it were "
+            "not there"
+        ),
+    ),
+    (
+        one("name: gpu, replicas: {memory: 4Gi}, memory: ^fair"),
+        (
+            "warning: sharing.timeSlicing.resources[0].memory: fair beside `replicas: {memory: "
+            "4Gi}`: a replica may have its part of the device, which is more than 4Gi where that "
+            "does not divide it evenly -> leave `memory` away for 4Gi each, or give a number of "
+            "replicas for fair parts"
+        ),
+    ),
+    (
+        one("name: gpu, replicas: 2, ^memroy: fair"),
+        (
+            "warning: sharing.timeSlicing.resources[0].memroy: unknown key, ignored -> did you "
+            "mean sharing.timeSlicing.resources[0].memory? (--strict-config refuses unknown keys)"
+        ),
+    ),
+    (
+        "^limits: {onFailure: refuse}",
+        (
+            "warning: limits: unknown key, ignored -> limits is a key of /etc/gpuhook/config.yaml, "
+            "the settings of the node's runtime"
+        ),
+    ),
+    (
         one("name: gpu, replicas: 2, oversubscribe: ^true"),
         (
             f"warning: {ENTRY}.oversubscribe: has no effect without an amount in `memory`: fair "
@@ -676,13 +772,6 @@ TOLD = [
         (
             "warning: sharing.mps.resources[0].timeSlice: unknown key, ignored -> did you mean "
             "sharing.timeSlicing.resources[].timeSlice?"
-        ),
-    ),
-    (
-        UNITS.format("^replicas: 4"),
-        (
-            "warning: sharing.memoryUnits.resources[0].replicas: unknown key, ignored -> did you "
-            "mean sharing.timeSlicing.resources[].replicas?"
         ),
     ),
 ]
@@ -747,3 +836,46 @@ def test_findings_can_be_printed() -> None:
             assert found
             assert all(line.isprintable() for line in found)
             assert all(re.match(r"\d+:\d+: ", line) for line in found)
+
+
+def test_name_of_units_may_be_one_of_the_resources() -> None:
+    made = good(
+        "resources: {gpus: [{pattern: '*', name: gpumem}]}\n"
+        "sharing: {memoryUnits: {resources: [{name: gpumem}]}}"
+    )
+    assert made.sharing.resources[0].name == "nvidia.com/gpumem"
+
+
+@pytest.mark.parametrize("prefix", ["/var/run", "/run"])
+@pytest.mark.parametrize("place", ["memory", "devices"])
+def test_interposer_mounts_nothing_where_mounts_are_grants(prefix: str, place: str) -> None:
+    """/var/run is /run in most images."""
+    path = {"memory": "gpuhook/memory", "devices": "nvidia-container-devices"}[place]
+    text = f"mounts: [{{hostPath: /a, containerPath: {prefix}/{path}/x}}]"
+    (line,) = lines(parsed(interposer(text)))
+    assert f"is below {prefix}/{path}, where mounts say" in line
+
+
+def test_override_of_a_key_of_the_file_is_told() -> None:
+    """Whoever edits the file and sees no effect reads of both."""
+    source = "the environment variable DEVICE_LIST_STRATEGY"
+    path = "flags.plugin.deviceListStrategy"
+    text = b"flags: {plugin: {deviceListStrategy: volume-mounts}}"
+    (line,) = lines(read(text, "plugin.yaml", {path: Override(("envvar",), source)}))
+    assert line == (
+        f"1:38: warning: {path}: has no effect: {source} says something else, and counts more -> "
+        "remove one of the two"
+    )
+    assert read(text, "f", {path: Override(("volume-mounts",), source)}).findings == ()
+
+
+def test_defaults_in_the_help_are_the_defaults() -> None:
+    own = Configuration().own
+    seen = 0
+    for path, key in config_keys.walk():
+        if path.startswith(("gpuhook.guard.", "gpuhook.memoryReserve")):
+            said = key.about.rpartition("Default: ")[2].removesuffix(".")
+            holder = own.guard if "guard" in path else own
+            assert config_keys.kind_of(path).of_text(said) == getattr(holder, key.field)
+            seen += 1
+    assert seen == 7

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.kubernetes import monitoring, node_look, plugin, working_out
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
@@ -509,3 +509,94 @@ def test_node_of_which_nothing_is_known_yet_is_not_said_to_offer_nothing(
 
     turns.run(scenario)
     assert not turns.log.told("this node offers no GPU")
+
+
+MEMORY = "sharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: 4, {}}}]}}}}\n"
+FAIR, TOO_MUCH = MEMORY.format("memory: fair"), MEMORY.format("memory: 4Gi")
+
+
+def test_configuration_that_the_node_cannot_have_is_refused_as_a_whole(turns: Turns) -> None:
+    """What is in force, what metrics say of it and what is offered are of one configuration."""
+
+    def counted(what: str) -> int:
+        return turns.plugin._observations.counted().counters["reloads"].get((what,), 0)
+
+    async def scenario(turns: Turns) -> None:
+        await turns.until(lambda: turns.offered() == 4)
+        before = turns.plugin._observations.counted().configuration
+        guard = "gpuhook: {guard: {action: terminate}, "
+        turns.config.write_text(CONFIG.replace("gpuhook: {", guard) + TOO_MUCH)
+        await turns.until(lambda: turns.log.told("4 replicas of 4096 MiB") == 1)
+        assert counted("refused") == 1
+        assert counted("applied") == 0
+        assert turns.plugin._observations.counted().configuration == before
+        assert turns.plugin._guarding._settings.action == "report"
+        assert turns.plugin._loaded.configuration.own.guard.action == "report"
+        (fields,) = [f for line, f in turns.log.lines if "4 replicas of 4096" in line]
+        assert fields["reason"] == "ConfigRefused"
+        assert fields["at"] == f"{turns.config}:4:37"
+        assert fields["goes_on"] == turns.plugin._loaded.digest
+        assert not [f for _, f in turns.log.lines if f.get("reason") == "NotOffered"]
+        turns.config.write_text(CONFIG + FAIR.replace("4", "2"))
+        await turns.until(lambda: turns.offered() == 2)
+        assert counted("applied") == 1
+
+    turns.config.write_text(CONFIG + FAIR)
+    turns.run(scenario)
+
+
+def test_refused_configuration_is_tried_again_with_the_node(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card with more memory may come: then what was refused is right."""
+    look, is_larger = node_look.look, False
+
+    def looked(launch: Launch, configuration: Configuration) -> Look:
+        found = look(launch, configuration)
+        gpus = tuple(replace(gpu, memory_bytes=80 << 30) for gpu in found.node.gpus)
+        return replace(found, node=replace(found.node, gpus=gpus)) if is_larger else found
+
+    monkeypatch.setattr(node_look, "look", looked)
+
+    async def scenario(turns: Turns) -> None:
+        nonlocal is_larger
+        await turns.until(lambda: turns.offered() == 1)
+        turns.config.write_text(CONFIG + TOO_MUCH)
+        await turns.until(lambda: turns.log.told("4 replicas of 4096 MiB") == 1)
+        turns.triggers.pull(Reason.NODE)
+        await asyncio.sleep(0.1)
+        assert turns.offered() == 1
+        assert turns.log.told("4 replicas of 4096 MiB") == 1
+        is_larger = True
+        turns.triggers.pull(Reason.NODE)
+        await turns.until(lambda: turns.offered() == 4)
+        assert turns.plugin._observations.counted().counters["reloads"][("refused",)] == 1
+
+    turns.run(scenario)
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_start_with_what_the_node_cannot_have_is_not_said_to_be_applied(
+    turns: Turns, is_fatal: bool
+) -> None:
+    text = CONFIG.replace("false", "true") if is_fatal else CONFIG
+    turns.config.write_text(text + TOO_MUCH)
+
+    async def scenario(turns: Turns) -> None:
+        if is_fatal:
+            await asyncio.wait({turns.keeping})
+            return
+        await turns.until(lambda: turns.log.told("4 replicas of 4096 MiB"))
+        turns.config.write_text(CONFIG + FAIR)
+        await turns.until(lambda: turns.offered() == 4)
+        assert turns.log.told(f"configuration {turns.config}, ") == 1
+
+    if is_fatal:
+        with pytest.raises(GpuhookError, match=r"timeSlicing\.resources\[0\]: nvidia\.com/gpu: 4"):
+            turns.run(scenario)
+        assert not turns.log.told(f"configuration {turns.config}, ")
+    else:
+        turns.run(scenario)
+    (told, *_) = [f for line, f in turns.log.lines if "4 replicas of 4096" in line]
+    assert told["reason"] == "ConfigRefused"
+    assert told["at"] == f"{turns.config}:4:37"

@@ -61,9 +61,16 @@ def hinted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
 
 
 def _variables(found: list[MemoryLimit]) -> dict[str, str]:
+    """Return the limit, and what is guaranteed below it where limits exceed the device.
+
+    Limits that do not are a guarantee by themselves, and NVIDIA's hook leaves every request behind
+    in the cgroups above a container's, for ever where the kernel counts (dmem).
+    """
     values = {(limit.hard // MIB, limit.soft // MIB) for limit in found}
     if len(values) != 1:
         return {}
     ((hard, soft),) = values
-    named = {VOCABULARY.memory_limit_env: hard, VOCABULARY.memory_request_env: soft}
-    return {name: str(value) for name, value in named.items() if value}
+    named = {VOCABULARY.memory_limit_env: str(hard)}
+    if 0 < soft < hard:
+        named[VOCABULARY.memory_request_env] = str(soft)
+    return named

@@ -12,13 +12,14 @@ from gpuhook.kubernetes.config.configuration import (
     UNITS,
     UNLIMITED,
 )
-from gpuhook.kubernetes.config.values import Kind, Quantity, UnfitError, shown
+from gpuhook.kubernetes.config.values import Kind, Quantity, UnfitError, Whole, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 MIB = 1 << 20
+_MEANT_GIB = 256  # a smaller number without a unit was meant as GiB
 _SUFFIXES = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", MIB), ("Ki", 1 << 10))
 
 
@@ -36,10 +37,14 @@ def amount(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Memory(Kind):
-    """An amount of a device's memory in bytes, `least` and more; `why` not less."""
+    """An amount of a device's memory in bytes, `least` and more; `why` not less.
+
+    Where it `may_be_zero`, 0 is none at all.
+    """
 
     least: int = 0
     why: str = ""
+    may_be_zero: bool = False
 
     @property
     def metavar(self) -> str:
@@ -47,9 +52,10 @@ class Memory(Kind):
 
     def of(self, value: object) -> int:
         number = Quantity().of(value)
-        if number < self.least:
+        if number < self.least and not (self.may_be_zero and number == 0):
             raise UnfitError(
-                f"must be {amount(self.least)} or more, found {shown(value)}", self.why
+                f"must be {amount(self.least)} or more, found {shown(value)}",
+                _unit_missing(value, number) or self.why,
             )
         if number > MOST_MEMORY:
             raise UnfitError(
@@ -60,6 +66,14 @@ class Memory(Kind):
 
     def schema(self) -> dict[str, object]:
         return Quantity().schema()
+
+
+def _unit_missing(value: object, number: int) -> str:
+    """Return the hint for a number without a unit that is too small, as it stands, to be meant."""
+    if not number or not str(value).isdecimal():
+        return ""
+    unit = "Gi" if number < _MEANT_GIB else "Mi"
+    return f"a number without a unit is bytes: write {number}{unit}"
 
 
 # What one container may have: with less, none of its programs gets as far as to allocate.
@@ -84,6 +98,23 @@ class Limit(Kind):
 
     def schema(self) -> dict[str, object]:
         return {"anyOf": [{"enum": [FAIR, UNLIMITED]}, LIMIT.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas(Whole):
+    """How many containers share a device; an amount of memory in its place is told its key."""
+
+    def of(self, value: object) -> int:
+        if isinstance(value, str) and not value.isdecimal():
+            try:
+                Quantity().of(value)
+            except UnfitError:
+                return Whole.of(self, value)
+            raise UnfitError(
+                f"must be an integer, found {shown(value)}",
+                f"for as many replicas of that size as fit: `replicas: {{memory: {value}}}`",
+            )
+        return Whole.of(self, value)
 
 
 @dataclass(frozen=True, slots=True)

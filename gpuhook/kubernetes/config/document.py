@@ -14,10 +14,22 @@ from gpuhook.kubernetes.config import spelling as config_spelling
 from gpuhook.kubernetes.config import yaml_tree as config_yaml
 from gpuhook.kubernetes.config.findings import ERROR, WARNING, Finding
 from gpuhook.kubernetes.config.grammar import MOST_ENTRIES, Either, Entries, Section
+from gpuhook.kubernetes.config.nearest import nearest
 from gpuhook.kubernetes.config.values import Kind, UnfitError, shown
 from gpuhook.kubernetes.config.yaml_tree import NotReadableError
 
 _MOST_HINTS = 100
+LIMIT_KEYS = (
+    "memory",
+    "oversubscribe",
+    "replicas",
+    "unit",
+    "memoryUnits",
+    "memoryReserve",
+    "guard",
+)
+SETTINGS_FILE = "/etc/gpuhook/config.yaml"
+SETTINGS = ("limits", "request", "runtime", "cdi")  # its sections
 
 
 @dataclass(slots=True)
@@ -70,6 +82,8 @@ def parse(content: bytes, source: str, *, strict: bool = False) -> Document:
         document.add(ERROR, "", error.message, error.hint)
         return document
     if root is None:
+        if source:
+            document.add(WARNING, "", "nothing is in it: all defaults count")
         return document
     reader = _Reader(document, WARNING if not strict else ERROR)
     if (other := foreign.found(root)) is not None:
@@ -113,6 +127,8 @@ class _Reader:
                 self._value(value, key.kind, here, values, name)
             elif key.required:
                 given.discard(name)
+            elif name in LIMIT_KEYS:
+                self._at(key_node, here, "is empty, which is as if it were not there", "", WARNING)
         for key in section.keys:
             if key.required and key.name not in given:
                 self._error(f"{path}.{key.name}", "is missing")
@@ -205,11 +221,17 @@ class _Reader:
             if unserved == name:
                 self._at(key, here, *why)
                 return ""
+        if not path and name in SETTINGS:
+            hint = f"{name} is a key of {SETTINGS_FILE}, the settings of the node's runtime"
+            self._at(key, here, "unknown key, ignored", hint, self._unknown)
+            return ""
         known = len(self._document.findings) < _MOST_HINTS  # a file of nothing else has no hints
         hint = config_spelling.suggestion(name, path, section) if known else ""
         if config_spelling.differs_in_case(name, section):
             self._at(key, here, "unknown key; upper and lower case matter", hint)
             return next(known.name for known in section.keys if known.name.lower() == name.lower())
+        if self._unknown == WARNING and nearest(name, LIMIT_KEYS):
+            hint += " (--strict-config refuses unknown keys)"
         self._at(
             key,
             here,

@@ -38,7 +38,12 @@ _OF_THE_ANSWER = (
     "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_MPS_LOG_DIRECTORY",
 )
-_GRANTS = (_WORDS.memory_prefix, _WORDS.mount_prefix)  # a mount there is a grant
+# A mount there is a grant; /var/run is a link to /run in most images.
+_GRANTS = tuple(
+    path
+    for prefix in (_WORDS.memory_prefix, _WORDS.mount_prefix)
+    for path in (prefix, prefix.removeprefix("/var"))
+)
 
 
 def placeholders(text: str) -> list[str]:

@@ -36,9 +36,12 @@ def found(root: yaml.Node) -> Foreign | None:
         key.value: (key, value) for key, value in root.value if isinstance(key, yaml.ScalarNode)
     }
     if "kind" in pairs:
+        key, value = pairs["kind"]
         message = "this is a Kubernetes manifest, not a configuration"
-        hint = "give the text that is below `data` in a ConfigMap"
-        return Foreign("kind", pairs["kind"][0], message, hint)
+        hint = "give the file that begins with `version: v1`"
+        if value.value == "ConfigMap":
+            hint = "give the text that is below `data` in a ConfigMap"
+        return Foreign("kind", key, message, hint)
     for name, (key, value) in pairs.items():
         if config_keys.FILE.key(name) is not None:
             continue

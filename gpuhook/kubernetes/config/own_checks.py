@@ -40,14 +40,20 @@ def _check_guard(document: Document) -> None:
             f"{guard.longest_interval:g}s",
             "set both; the longest must not be below the shortest",
         )
-    if guard.action in (TERMINATE, KILL) and not sharing_checks.has_limits(document):
-        document.add(
-            WARNING,
-            f"{GUARD}.action",
-            "has no effect without a limit of memory in `sharing`",
-            "set `memory: fair` for a resource that is shared",
-        )
+    if guard.action in (TERMINATE, KILL):
+        _check_watched(document)
     _check_idle(document, guard)
+
+
+def _check_watched(document: Document) -> None:
+    """Warn where the guard is to end processes, and there is nothing that it watches."""
+    path, limited = f"{GUARD}.action", sharing_checks.limited(document)
+    if not limited:
+        message = "has no effect without a limit of memory in `sharing`"
+        document.add(WARNING, path, message, "set `memory: fair` for a resource that is shared")
+    elif limited == {"mps"}:
+        message = "has no effect with mps: its server holds its clients, and no guard watches them"
+        document.add(WARNING, path, message, "leave it away, or share by timeSlicing")
 
 
 def _check_idle(document: Document, guard: Guard) -> None:

@@ -57,37 +57,38 @@ _GUARD = Section(
             "action",
             Choice(facts.GUARD_ACTIONS),
             "What is done about a container above its limit where the driver does not hold it: "
-            "none, report, terminate or kill.",
+            "none, report, terminate or kill. Default: report.",
             "action",
         ),
         Key(
             "grace",
-            Duration(shortest=0.0),
-            "How long a container may be above its limit before a process of it is terminated.",
+            Duration(shortest=1.0, may_be_zero=True),
+            "How long a container may be above its limit before a process of it is terminated. "
+            "Default: 30s.",
             "grace",
         ),
         Key(
             "killAfter",
-            Duration(),
-            "How long a process has from SIGTERM to SIGKILL, with action kill.",
+            Duration(shortest=1.0),
+            "How long a process has from SIGTERM to SIGKILL, with action kill. Default: 10s.",
             "kill_after",
         ),
         Key(
             "tolerance",
             Number(1.0, 10.0),
-            "Above its limit is above so many times the limit.",
+            "How many times its limit a container has to use to count as above it. Default: 1.05.",
             "tolerance",
         ),
         Key(
             "shortestInterval",
             Duration(),
-            "How often the guard looks while somebody is near a limit.",
+            "How often the guard looks while somebody is near a limit. Default: 1s.",
             "shortest_interval",
         ),
         Key(
             "longestInterval",
             Duration(),
-            "How often it looks while nobody is.",
+            "How often the guard looks while nobody is near a limit. Default: 10s.",
             "longest_interval",
         ),
     )
@@ -223,8 +224,9 @@ OWN = Section(
         ),
         Key(
             "memoryReserve",
-            amounts.Memory(),
-            "The memory of each device that fair shares, derived replicas and units leave free.",
+            amounts.Memory(amounts.MIB, "memory is counted in MiB", may_be_zero=True),
+            "The memory of each device that fair shares, derived replicas and units leave free. "
+            "Default: 256Mi.",
             "memory_reserve",
         ),
         Key("health", _HEALTH, "What makes a device unhealthy."),

@@ -6,12 +6,12 @@ Pure: bytes and overrides in, a Configuration and findings out. No text makes it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuhook.kubernetes.config import build as config_build
 from gpuhook.kubernetes.config import checks as config_checks
 from gpuhook.kubernetes.config import document as config_document
-from gpuhook.kubernetes.config.findings import ERROR, Finding
+from gpuhook.kubernetes.config.findings import ERROR, WARNING, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +30,14 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read; without a Configuration there is an error among the findings."""
+    """What was read; without a Configuration there is an error among the findings.
+
+    `places` says where a key is written: its line and column, or what overrides the file.
+    """
 
     configuration: Configuration | None
     findings: tuple[Finding, ...] = ()
+    places: Mapping[str, tuple[int, int] | str] = field(default_factory=dict, compare=False)
 
 
 def read(
@@ -50,9 +54,13 @@ def read(
     """
     document = config_document.parse(content, source, strict=strict)
     for path, override in (overrides or {}).items():
+        before = document.get(path)
+        if before is not None and before != override.value:
+            message = f"has no effect: {override.source} says something else, and counts more"
+            document.add(WARNING, path, message, "remove one of the two")
         document.put(path, override.value, override.source)
     config_checks.check(document)
     findings = tuple(sorted(document.findings, key=lambda found: (found.line, found.column)))
     if any(finding.severity == ERROR for finding in findings):
-        return Reading(None, findings)
-    return Reading(config_build.configuration(document.values), findings)
+        return Reading(None, findings, document.places)
+    return Reading(config_build.configuration(document.values), findings, document.places)

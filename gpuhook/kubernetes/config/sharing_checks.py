@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpuhook.kubernetes.config import build
 from gpuhook.kubernetes.config.amounts import amount
 from gpuhook.kubernetes.config.configuration import (
+    FAIR,
     MOST_MEMORY,
     MPS,
     TIME_SLICING,
@@ -34,9 +35,10 @@ def is_limited(entry: SharedResource, strategy: str) -> bool:
     return strategy != MPS or entry.limit != UNLIMITED
 
 
-def has_limits(document: Document) -> bool:
-    """Return whether any entry of `sharing` that is well-formed limits memory."""
-    return any(is_limited(entry, build.STRATEGIES[key]) for key, _, entry in entries(document))
+def limited(document: Document) -> set[str]:
+    """Return the strategies, keys of `sharing`, whose well-formed entries limit memory."""
+    listed = entries(document)
+    return {key for key, _, entry in listed if is_limited(entry, build.STRATEGIES[key])}
 
 
 def entries(document: Document) -> list[tuple[str, str, SharedResource]]:
@@ -56,6 +58,8 @@ def check(document: Document) -> None:
     for strategy, path, entry in entries(document):
         _check_oversubscription(document, path, entry)
         _check_mode(document, path, entry)
+        _check_shares(document, path, entry)
+        _check_units_name(document, path, entry)
         if entry.hints and not is_limited(entry, build.STRATEGIES[strategy]):
             document.add(
                 WARNING,
@@ -97,6 +101,35 @@ def _check_oversubscription(document: Document, path: str, entry: SharedResource
         )
 
 
+def _check_shares(document: Document, path: str, entry: SharedResource) -> None:
+    """Warn of a fair share beside the size of a replica: it is the larger of the two."""
+    if entry.replica_memory is not None and entry.memory == FAIR:
+        size = amount(entry.replica_memory)
+        document.add(
+            WARNING,
+            f"{path}.memory",
+            f"fair beside `replicas: {{memory: {size}}}`: a replica may have its part of the "
+            f"device, which is more than {size} where that does not divide it evenly",
+            f"leave `memory` away for {size} each, or give a number of replicas for fair parts",
+        )
+
+
+def _check_units_name(document: Document, path: str, entry: SharedResource) -> None:
+    """Refuse the name that pods ask for as that of the GPUs: these would be offered unshared."""
+    if entry.unit is None or entry.name not in (entry.rename, build.UNITS_NAME):
+        return
+    listed: Any = [document.get(f"resources.{kind}") or [] for kind in ("gpus", "mig")]
+    named = {naming["name"] for kind in listed for naming in kind if naming is not None}
+    if entry.name != Configuration().gpus[0].name and entry.name not in named:
+        document.add(
+            ERROR,
+            f"{path}.name",
+            f"{entry.name} is no resource of GPUs: `name` is what is shared, and what pods ask "
+            "for is `rename`",
+            f"write `name: {Configuration().gpus[0].name}`, `rename: {entry.name}`",
+        )
+
+
 def _check_mode(document: Document, path: str, entry: SharedResource) -> None:
     if entry.compute_mode != "exclusive-process" or entry.replicas == 1:
         return
@@ -115,7 +148,7 @@ def _check_reserve(document: Document) -> None:
     default = Configuration().own.memory_reserve
     if not isinstance(reserve, int) or reserve == default:
         return
-    if not has_limits(document):
+    if not limited(document):
         message = "has no effect without a limit of memory in `sharing`"
         document.add(WARNING, path, message, "set `memory: fair` for a resource that is shared")
     elif reserve > MUCH_RESERVE:

@@ -30,7 +30,7 @@ _REPLICAS = (
     Key(
         "replicas",
         Either(
-            Whole(1, MOST_REPLICAS),
+            amounts.Replicas(1, MOST_REPLICAS),
             Section(
                 (
                     Key(
@@ -110,8 +110,14 @@ _UNIT = (
 )
 
 
-def _entries(*keys: Key) -> Entries:
-    return Entries(Section(keys), "resource", may_be_empty=False)
+_NOT_OF_UNITS = tuple(
+    (name, "does not go with memoryUnits: units are their own limit", "leave it out")
+    for name in ("memory", "replicas", "oversubscribe")
+)
+
+
+def _entries(*keys: Key, unserved: tuple[tuple[str, str, str], ...] = ()) -> Entries:
+    return Entries(Section(keys, unserved), "resource", may_be_empty=False)
 
 
 def _strategy(entries: Entries) -> Section:
@@ -147,7 +153,7 @@ _MEMORY_UNITS = Section(
         ),
         Key(
             "resources",
-            _entries(*_NAMES, *_UNIT, *_SLICES, *_EXTRAS),
+            _entries(*_NAMES, *_UNIT, *_SLICES, *_EXTRAS, unserved=_NOT_OF_UNITS),
             "What is shared.",
             "resources",
             required=True,

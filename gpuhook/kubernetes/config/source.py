@@ -12,7 +12,7 @@ import errno
 import json
 import os
 from binascii import crc32
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuhook import files
 from gpuhook.errors import fault
@@ -60,6 +60,7 @@ class Examined:
     findings: tuple[Finding, ...]
     name: str  # of the chosen configuration in a directory, else ""
     path: str  # the file that was read, "" for none
+    places: Mapping[str, tuple[int, int] | str] = field(default_factory=dict)  # of Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,12 @@ class Loaded:
     name: str
     digest: str
     path: str = ""  # the file that was read, "" for none
+    places: Mapping[str, tuple[int, int] | str] = field(default_factory=dict)  # of Reading
+
+    def place(self, message: str) -> str:
+        """Return where the entry is with which a message begins: its file, line and column."""
+        where = self.places.get(message.partition(": ")[0])
+        return f"{self.path}:{where[0]}:{where[1]}" if isinstance(where, tuple) else self.path
 
 
 def load(
@@ -93,7 +100,7 @@ def load(
         place = found.path or "FILE"
         raise fault("GH1800", count=count, first=_without_severity(wrong[0]), path=place)
     made = digest(found.configuration)
-    return Loaded(found.configuration, found.findings, found.name, made, found.path)
+    return Loaded(found.configuration, found.findings, found.name, made, found.path, found.places)
 
 
 def examine(
@@ -120,7 +127,8 @@ def examine(
             warnings = (Finding(WARNING, "", 0, 0, chosen.warning, "", where),)
     content = _content(path) if path else b""
     reading = reader.read(content, path, overrides, strict=strict)
-    return Examined(reading.configuration, warnings + reading.findings, name, path)
+    findings = warnings + reading.findings
+    return Examined(reading.configuration, findings, name, path, reading.places)
 
 
 def choose(source: ConfigSource, label: str | None, known: list[str], current: str = "") -> Chosen:

@@ -22,6 +22,7 @@ TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 INFINITE = "infinite"
 SHORTEST = 0.1  # seconds: what wakes up more often than this is a busy loop
+_MEANT_SECONDS = 3600  # and fewer nanoseconds were meant as seconds
 _LONGEST = 2**63  # nanoseconds, Go's limit
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _UNITS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
@@ -242,10 +243,14 @@ class Number(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Duration(Kind):
-    """A time as Go writes it ("1m30s") or in nanoseconds; seconds, None for "infinite"."""
+    """A time as Go writes it ("1m30s") or in nanoseconds; seconds, None for "infinite".
+
+    It is `shortest` seconds and longer, or 0 where it `may_be_zero`.
+    """
 
     may_be_infinite: bool = False
     shortest: float = SHORTEST
+    may_be_zero: bool = False
 
     @property
     def metavar(self) -> str:
@@ -261,12 +266,14 @@ class Duration(Kind):
                 f"must be a duration{other}, found {shown(value)}",
                 "write it like 90s, 1m30s or 500ms; a number is nanoseconds",
             )
-        if nanoseconds < self.shortest * 10**9:
+        if nanoseconds < self.shortest * 10**9 and not (self.may_be_zero and nanoseconds == 0):
+            zero = "0, or " if self.may_be_zero else ""
+            hint = ""
+            if isinstance(value, int):
+                meant = value if 0 < value <= _MEANT_SECONDS else 60
+                hint = f"a number without a unit is nanoseconds: write {meant}s"
             raise UnfitError(
-                f"must be {self.shortest:g}s or longer, found {shown(value)}",
-                "a number without a unit is nanoseconds: write 60s"
-                if isinstance(value, int)
-                else "",
+                f"must be {zero}{self.shortest:g}s or longer, found {shown(value)}", hint
             )
         return float(nanoseconds / 10**9)
 

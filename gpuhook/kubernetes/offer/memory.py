@@ -84,13 +84,16 @@ def _whole(size: int) -> int:
 
 
 def _too_much(share: Share, each: int, total: int, reserve: int) -> Exception:
-    less = f", less {reserve // MIB} MiB of reserve" if reserve else ""
-    return fault(
-        "GH1847",
-        resource=share.resource,
-        replicas=share.replicas,
-        each=each // MIB,
-        sum=share.replicas * each // MIB,
-        model=share.model,
-        total=f"{total // MIB} MiB{less}",
-    )
+    model = share.model
+    if reserve >= total:
+        reason = f"a reserve of {reserve // MIB} MiB leaves nothing of the {total // MIB} MiB of a "
+        reason += model
+        hint = "lower gpuhook.memoryReserve"
+    else:
+        together = share.replicas * each // MIB
+        less = f", less {reserve // MIB} MiB of reserve" if reserve else ""
+        reason = f"{share.replicas} replicas of {each // MIB} MiB are {together} MiB, and a "
+        reason += f"{model} has only {total // MIB} MiB{less}"
+        hint = "lower `replicas` or `memory`, or set `oversubscribe: true` to exceed it"
+    where = {"entry": share.where, "resource": share.resource}
+    return fault("GH1847", **where, reason=reason, hint=hint)

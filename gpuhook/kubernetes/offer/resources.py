@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MIB
 from gpuhook.grant.replicas import SEPARATOR
-from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED, UNITS
 from gpuhook.kubernetes.offer import memory, node_devices
 from gpuhook.kubernetes.offer.devices import Resource, Unit
 from gpuhook.kubernetes.offer.sharing import Share, shares
@@ -31,6 +31,7 @@ MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
 _AROUND_ID = 24  # bytes of a Device message beside its id: health "Unhealthy", one NUMA node
 _AROUND_UNIT = 16  # the same without a NUMA node
+_CONTRADICTIONS = ("GH1840", "GH1841", "GH1842", "GH1847", "GH1848")
 _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 
@@ -46,8 +47,9 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     """Return what `node` offers under `configuration`; a resource without units is not in it.
 
     Lost GPUs and instances with trouble are in it: unusable() says which, to be reported as
-    unhealthy. Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike,
-    GH1847 where limits promise more memory than there is, GH1848 for memory units that cannot be.
+    unhealthy. Raises what contradicts() knows: GH1840 to GH1842 where MIG strategy single meets
+    GPUs that are not alike, GH1847 where limits promise more memory than there is, GH1848 for
+    memory units that cannot be. What is about an entry of `sharing` begins with its place.
     """
     devices, left_out = node_devices.found(node, configuration)
     sharing, reserve = configuration.sharing, configuration.own.memory_reserve
@@ -63,6 +65,11 @@ def offered(node: Node, configuration: Configuration) -> Offer:
         warnings += _long_ids(resource)
         resources.append(resource)
     return Offer(tuple(resources), tuple(warnings))
+
+
+def contradicts(error: Exception) -> bool:
+    """Return whether a fault is one of offered(): the configuration is not for this node."""
+    return isinstance(error, GpuhookError) and error.code in _CONTRADICTIONS
 
 
 def unusable(node: Node) -> dict[str, str]:
@@ -132,10 +139,11 @@ def _units(share: Share, most: int | None) -> Iterator[Unit]:
 def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
     """Raise GH1848 where units are no units: of several sizes, of less than 1 MiB, or too many."""
     sizes = sorted({share.entry.unit or 0 for share in own if share.entry is not None})
+    entry = next(share.where for share in own if share.entry is not None)
     if len(sizes) > 1 or sizes[0] < MIB:
-        told = ", ".join(f"{size} bytes" for size in sizes)
+        told = " and ".join(_size(size) for size in sizes)
         reason = f"its units are of {told}, and have to be of one size, 1 MiB at least"
-        raise fault("GH1848", resource=name, reason=reason)
+        raise fault("GH1848", entry=entry, resource=name, reason=reason)
 
     def fits(unit: int) -> bool:
         counts = ((s, memory.fitting(s.device, unit, reserve) or 0) for s in own)
@@ -156,7 +164,14 @@ def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
         f"{count} units of {unit // MIB} MiB do not fit into the {MAX_MESSAGE >> 20} MiB that the "
         f"kubelet takes; the smallest unit that does is {fitting} MiB"
     )
-    raise fault("GH1848", resource=name, reason=reason)
+    raise fault("GH1848", entry=entry, resource=name, reason=reason)
+
+
+def _size(unit: int) -> str:
+    for word, scale in UNITS.items():
+        if unit and unit % scale == 0:
+            return f"{unit // scale} {word}"
+    return f"{unit} bytes"
 
 
 def _most_replicas(own: Collection[Share]) -> int | None:

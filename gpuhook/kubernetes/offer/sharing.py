@@ -28,13 +28,15 @@ _SECTIONS = {MPS: "mps", MEMORY_UNITS: "memoryUnits"}
 class Share:
     """A device and the number of its units; one unit is the device itself, unless it is counted.
 
-    `entry` is what the configuration says of the device, None for nothing.
+    `entry` is what the configuration says of the device, None for nothing, and `where` the place of
+    that in its file: sharing.timeSlicing.resources[0].
     """
 
     resource: str  # after renaming
     device: Device
     replicas: int = 1
     entry: SharedResource | None = None
+    where: str = ""
 
     @property
     def is_divided(self) -> bool:
@@ -135,8 +137,11 @@ def _share(named: Named, entry: SharedResource | None, sharing: Sharing, reserve
     name = entry.offered_name(by_default=sharing.rename_by_default)
     size = memory.size_of_one(entry, sharing.strategy)
     if size is None:
-        return Share(name, named.device, max(entry.replicas, 1), entry)
-    return Share(name, named.device, memory.fitting(named.device, size, reserve) or 0, entry)
+        count = max(entry.replicas, 1)
+    else:
+        count = memory.fitting(named.device, size, reserve) or 0
+    where = f"{_section(sharing)}[{sharing.resources.index(entry)}]"
+    return Share(name, named.device, count, entry, where)
 
 
 def _meant(entry: SharedResource, own: list[Named], where: str, warnings: list[str]) -> list[Named]:

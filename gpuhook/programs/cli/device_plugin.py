@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.configuration import Configuration
     from gpuhook.kubernetes.config.findings import Finding
     from gpuhook.kubernetes.config.options import Option
+    from gpuhook.kubernetes.config.reader import Reading
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
@@ -81,7 +82,8 @@ def _plugin_options(command: Any) -> Any:
     "--validate",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Say all that is wrong with a configuration file, and end: 1 if there are errors.",
+    help="Say all that is wrong with a configuration file, on the node of --inventory if one is "
+    "given, and end: 1 if there are errors.",
 )
 @click.option(
     "--print-config", is_flag=True, help="Print the configuration that counts, as YAML, and end."
@@ -129,9 +131,13 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
         content = stream.read(config_source.LARGEST_READ)
     reading = reader.read(content, path, said.overrides, strict=strict)
     found = (*said.findings, *reading.findings)
+    node = said.launch.get("inventory")
+    if isinstance(node, str) and reading.configuration is not None:
+        found += _on_node(node, reading.configuration, reading, path)
     failed = bool(findings.errors(found))
     if output == "json":
-        click.echo(json.dumps(_document(path, found, valid=not failed), indent=2))
+        document = _document(path, found, valid=not failed) | {"node": node}
+        click.echo(json.dumps(document, indent=2))
     else:
         for finding in found:
             click.echo(str(finding), err=print_config)
@@ -140,8 +146,29 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
         if print_config and reading.configuration is not None:
             click.echo(_text(reading.configuration), nl=False)
         elif not failed:
-            click.echo(f"{path}: valid", err=print_config)
+            click.echo(f"{path}: valid" + (f" on {node}" if node else ""), err=print_config)
+        if node is None and reading.configuration is not None:
+            _unchecked(path, reading.configuration, err=print_config)
     return 1 if failed else 0
+
+
+def _on_node(
+    name: str, configuration: Configuration, reading: Reading, path: str
+) -> tuple[Finding, ...]:
+    """Return what is found on the node of an inventory; raises what dump_file.load() does."""
+    from gpuhook.kubernetes import config_on_node
+    from gpuhook.vendors.nvidia import dump_file
+
+    return config_on_node.findings(dump_file.load(name), configuration, reading, path)
+
+
+def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:
+    """Say what no file shows, where it matters."""
+    from gpuhook.kubernetes import config_on_node
+
+    if config_on_node.is_for_a_node(configuration.sharing):
+        text = "whether limits and units fit was not checked: name a node by --inventory, as t4"
+        click.echo(f"{path}: {text}", err=err)
 
 
 def _document(path: str, found: tuple[Finding, ...], *, valid: bool) -> dict[str, object]:
