@@ -12,7 +12,8 @@ Where memory is limited, `memory` is a list, an object for each device:
     hard, soft bytes: the grant, narrowed by the container's env; or what was set since
     asked      whether the pod itself asked
     by         "driver": set, and read back so; "": only the device plugin's guard may watch it
-    trouble    why the driver does not hold it, as a sentence; "" where it does
+    trouble    why the driver does not hold it, as a sentence; "" where it does; of a grant that it
+               holds, why not the limit that the container has set itself
     cgroups    the directories that the driver was told, where it was told
     granted    where `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null
                for none. A record without it is the grant; a lifted one has no limit to it

@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 
 from gpuhook import files, state
-from gpuhook.container import memory_records, oci
+from gpuhook.container import oci
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import memory, replicas, request
+from gpuhook.grant.amounts import amount
 from gpuhook.vendors.nvidia import isolation, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
 _MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
@@ -28,15 +29,16 @@ def of(
     entry: dict[str, Any],
     gpus: list[str],
     holders: dict[str, int],
-    guarded: Collection[str] = (),
+    limits: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Return, for each of the container's `gpus`, how it is shared and the four answers.
 
-    `holders` counts the containers of each GPU; of the `guarded` ones a device plugin's guard ends
-    what is above its limit.
+    `holders` counts the containers of each GPU; `limits` has the `limit` of some by `gpu`, in
+    bytes, `by` whom it is held, and the `trouble` of those that are not, as `gpuhook ps` lists it.
     """
     spec = config(entry)
-    return [_one(entry, spec, gpu, holders.get(gpu, 1), is_guarded=gpu in guarded) for gpu in gpus]
+    told = {limit["gpu"]: limit for limit in limits}
+    return [_one(entry, spec, gpu, holders.get(gpu, 1), told.get(gpu)) for gpu in gpus]
 
 
 def counted(gpus: Iterable[list[str]]) -> dict[str, int]:
@@ -61,27 +63,41 @@ def config(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one(
-    entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int, *, is_guarded: bool
+    entry: dict[str, Any],
+    spec: dict[str, Any],
+    gpu: str,
+    holders: int,
+    told: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     sharing = _sharing(entry, spec, gpu, holders)
-    record = memory_records.of(entry).get(gpu)
-    bounded_by = isolation.BY_NOBODY
-    if record is not None and record.is_limited and record.by == memory_records.DRIVER:
-        bounded_by = isolation.BY_DRIVER
-    elif sharing == isolation.MPS:
+    limit = _limit(spec, gpu, told)
+    bounded_by = told["by"] if told and limit else isolation.BY_NOBODY
+    if bounded_by != isolation.BY_DRIVER and sharing == isolation.MPS:
         bounded_by = isolation.BY_MPS
-    elif is_guarded:
-        bounded_by = isolation.BY_GUARD
     is_mig = gpu.startswith("MIG-")
-    if is_mig and sharing == isolation.EXCLUSIVE:
+    if is_mig and sharing == isolation.EXCLUSIVE and not limit:
         bounded_by = isolation.BY_HARDWARE
-    answers = isolation.of(sharing, is_mig=is_mig, memory_by=bounded_by)
+    answers = isolation.of(
+        sharing,
+        is_mig=is_mig,
+        memory_by=bounded_by,
+        limit=limit,
+        unheld=told["trouble"] if told else "",
+    )
     return {
         "gpu": gpu,
         "sharing": sharing,
         "memory_by": bounded_by,
         "isolation": dict(answers.sentences()),
     }
+
+
+def _limit(spec: dict[str, Any], gpu: str, told: Mapping[str, Any] | None) -> str:
+    """Return the limit in words: as it is known, or as it was granted; "" for none."""
+    if told is not None:
+        return amount(told["limit"]) if told["limit"] else ""
+    grant = memory.granted(spec, words.VOCABULARY.memory_prefix).get(gpu)
+    return amount(grant.hard) if grant is not None else ""
 
 
 def _sharing(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) -> str:

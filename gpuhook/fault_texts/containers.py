@@ -56,8 +56,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "this node has cgroup v1, and the driver limits the memory of v2's cgroups only",
         (
-            "boot with systemd.unified_cgroup_hierarchy=1, or set limits.onFailure to start in"
-            " /etc/gpuhook/config.yaml: then the device plugin's guard alone watches the limit"
+            "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1, or set"
+            " limits.onFailure to start in /etc/gpuhook/config.yaml: then only a device plugin's"
+            " guard can watch the limit"
         ),
     ),
     "GH1313": (

@@ -176,6 +176,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "limiting memory through the driver's library failed: {how}",
         "run nvidia-smi on the host: when that fails too, reinstall the driver",
     ),
+    "GH1258": (
+        HostError,
+        "no process can be started to ask the driver for a memory limit: {reason}",
+        (
+            "see pids.max of the cgroup that this runs in, ulimit -u, and whether the host has "
+            "memory left"
+        ),
+    ),
     # GH1260 to GH1269: compute policy, compute mode.
     "GH1260": (
         HostError,

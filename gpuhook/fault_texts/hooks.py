@@ -80,6 +80,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "GPU {device}: its memory limit does not hold: {trouble}",
         "the container starts all the same, as limits.onFailure says; `gpuhook ps` shows it",
     ),
+    "GH1648": (
+        HostError,
+        "GPU {device}: the limit that the container has set itself does not hold: {trouble}",
+        (
+            "what it was granted holds instead, as `gpuhook limits show` has it; give another"
+            " NVIDIA_GPU_MEMORY_LIMIT, or leave it out"
+        ),
+    ),
     "GH1690": (
         HostError,
         "{where}: {reason}",

@@ -230,6 +230,17 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1786": (
         DriverError,
         "the memory of {container} on {gpu} is not bounded by the driver, with {limit}: {reason}",
-        "mend that and run `gpuhook repair {container}`; the device plugin's guard watches it else",
+        (
+            "mend that and run `gpuhook repair {container}`; where no device plugin's guard runs, "
+            "nobody watches it until then"
+        ),
+    ),
+    "GH1787": (
+        HostError,
+        "this node has cgroup v1, and the driver limits the memory of v2's cgroups only",
+        (
+            "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1;"
+            " `gpuhook limits clear --all` lifts in the ledger what nobody holds"
+        ),
     ),
 }

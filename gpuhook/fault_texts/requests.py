@@ -64,4 +64,12 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "a memory limit is set, but which GPU {nodes} is cannot be told on this node",
         "run `gpuhook generate-cdi`, which notes that, or name the GPU by its UUID",
     ),
+    "GH1025": (
+        RequestError,
+        "a memory limit of {limit} on {device} holds no CUDA context: that takes about {least}",
+        (
+            "the container starts, and its programs run out of memory at once; the number is in"
+            " MiB, so 4096 is 4 GiB"
+        ),
+    ),
 }

@@ -308,7 +308,7 @@ class Plugin:
         self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
-        self._told.isolated(offered, outcome.bounds)
+        self._told.isolated(offered, outcome.bounds, outcome.unheld)
         own = self._loaded.configuration.own
         guards = own.guard.ends_processes
         await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)

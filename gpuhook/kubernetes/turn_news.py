@@ -161,12 +161,21 @@ class TurnNews:
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
 
-    def isolated(self, resources: tuple[Resource, ...], bounds: Mapping[str, str]) -> None:
-        """Tell what is isolated for those who share, and what is not, as far as that is new."""
-        told = sharing_words.of(resources, bounds)
+    def isolated(
+        self,
+        resources: tuple[Resource, ...],
+        bounds: Mapping[str, str],
+        unheld: tuple[str, str] = ("", ""),
+    ) -> None:
+        """Tell what is isolated for those who share, and what is not, as far as that is new.
+
+        A limit that nobody holds is a warning, with why: `unheld`, and what to do about it.
+        """
+        told = sharing_words.of(resources, bounds, unheld)
         for one in told:
             if one not in self._isolation:
-                self._news.log.info("sharing", **one.fields())
+                tell = self._news.log.warning if one.hint else self._news.log.info
+                tell("sharing", **one.fields())
         self._isolation = frozenset(told)
 
     def _counted(self, counts: dict[str, tuple[int, int]]) -> None:

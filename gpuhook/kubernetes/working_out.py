@@ -32,7 +32,7 @@ class Outcome:
     """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
 
     `written` are the CDI specs that are new or changed. `bounds` is who bounds the memory of those
-    who share a device, by its UUID.
+    who share a device, by its UUID, and `unheld` why the driver does not, with what to do about it.
     """
 
     offer: Offer = field(default_factory=lambda: Offer((), ()))
@@ -43,6 +43,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     bounds: dict[str, str] = field(default_factory=dict)
+    unheld: tuple[str, str] = ("", "")
 
 
 def worked_out(
@@ -72,15 +73,23 @@ def worked_out(
     losses = {gpu.loss for gpu in look.node.gpus}  # which the book of their health tells of
     told = (warning for warning in look.node.warnings if warning not in losses)
     warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
-    bounds = _bounds(offer.resources, configuration, look)
-    return Outcome(offer, made, mps, policies, unusable, warnings, specs.written, bounds)
+    unheld = _unheld(offer.resources, look)
+    bounds = _bounds(offer.resources, configuration, driver=not unheld[0])
+    return Outcome(offer, made, mps, policies, unusable, warnings, specs.written, bounds, unheld)
+
+
+def _unheld(offered: tuple[Resource, ...], look: Look) -> tuple[str, str]:
+    """Return why the driver holds no limits; nobody asks where none are given."""
+    if not any(resource.memory for resource in offered):
+        return "", ""
+    if look.is_dump:
+        return "a node's description holds nobody", ""
+    return driver_limits.reason(look.seen.driver.nvml)
 
 
 def _bounds(
-    offered: tuple[Resource, ...], configuration: Configuration, look: Look
+    offered: tuple[Resource, ...], configuration: Configuration, *, driver: bool
 ) -> dict[str, str]:
-    library = None if look.is_dump else look.seen.driver.nvml
-    driver = any(resource.memory for resource in offered) and driver_limits.held(library)
     guard = configuration.own.guard.ends_processes
     return {
         device.uuid: memory_bounds.bound(resource, device, driver=driver, guard=guard)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.engine_log import EngineLog
 
 _GPU, _NVML, _ROOT, _REQUIRED = "--gpu", "--nvml", "--root", "--required"
-_GUARANTEE = "--guarantee"
+_GUARANTEE, _GRANT = "--guarantee", "--grant"
 _ASKED = "asked"
 _MAX_DIGITS = 20
 
@@ -34,10 +34,11 @@ _MAX_DIGITS = 20
 class _Call:
     """What the arguments say."""
 
-    __slots__ = ("guarantee", "library", "limits", "required", "root")
+    __slots__ = ("grants", "guarantee", "library", "limits", "required", "root")
 
     def __init__(self) -> None:
         self.limits: list[MemoryLimit] = []
+        self.grants: list[MemoryLimit] = []
         self.guarantee = settings.AUTO
         self.library = ""
         self.required = False
@@ -60,6 +61,7 @@ def run(words: list[str], log: EngineLog) -> None:
             lambda: _directories(process),
             told,
             call.guarantee,
+            grants=call.grants,
         )
         note(call.root, state.id, process, records, log)
     handover.judge(records, told, log, required=call.required)
@@ -88,6 +90,10 @@ def in_container(
     limits = _limits(spec, nodes, names, grants)
     if not limits:
         return []
+    for doubt in granted.doubts(limits):
+        log.warning(doubt)
+    is_asked = any(limit.is_asked for limit in limits)
+    required = granted.is_required(chosen.limits_on_failure, is_asked=is_asked)
     told: list[GpuhookError] = []
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
     records = handover.held(
@@ -96,9 +102,8 @@ def in_container(
         lambda: find(process),
         told,
         chosen.limits_guarantee,
+        grants=() if required else granted.wider(spec, limits),
     )
-    is_asked = any(limit.is_asked for limit in limits)
-    required = granted.is_required(chosen.limits_on_failure, is_asked=is_asked)
     handover.judge(records, told, log, required=required)
     return records
 
@@ -162,6 +167,8 @@ def _parsed(words: list[str]) -> _Call:
         value = words[position + 1]
         if option == _GPU:
             call.limits.append(_limit(value))
+        elif option == _GRANT:
+            call.grants.append(_limit(value))
         elif option == _NVML:
             call.library = value
         elif option == _GUARANTEE and value in (settings.AUTO, settings.ALWAYS, settings.NEVER):

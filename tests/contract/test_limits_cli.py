@@ -132,6 +132,8 @@ def test_set_show_clear(engine: str, mine: Product, tmp_path: Path) -> None:
         assert told["driver"] == told["ledger"] == {"limit": 4 * GIB, "request": 2 * GIB}
         assert (told["agrees"], told["granted"], told["by"]) == (True, None, "driver")
         assert changed(live, "set", "--limit", "4Gi")["steps"] == []
+        (rounded,) = changed(live, "set", "--limit", "1.5G", "--dry-run")["steps"]
+        assert ": 1430Mi" in rounded  # 1.5 * 10^9 bytes, in whole MiB
         assert changed(live, "set", "--limit", "1.5Gi")["steps"] != []
         assert held(live) == {uuid(mine, 2): (1536 * MIB, 1536 * MIB)}
         assert changed(live, "clear")["steps"] != []
@@ -321,7 +323,9 @@ def test_cgroup_v1(mine: Product, tmp_path: Path) -> None:
         done = limits(live, "set", "--limit", "4Gi")
         if done.rc == 0:
             pytest.skip("this machine's own cgroups are v2")
-        assert "Error GH1312:" in done.stderr
+        assert "Error GH1787:" in done.stderr
+        assert "kernel parameter" in done.stderr
+        assert "onFailure" not in done.stderr
         assert "GH1312" in limits(live, "show").stderr
 
 
@@ -336,6 +340,47 @@ def test_an_older_driver(node8: Product, tmp_path: Path) -> None:
         assert done.rc == 0
         assert "warning: GH1250" in done.stderr
         assert live.report("repair")["notes"] == []
+
+
+def test_a_limit_that_nobody_holds_can_be_lifted(node8: Product, tmp_path: Path) -> None:
+    """Where no driver has to be told, the ledger forgets it, whatever the driver has of calls."""
+    older = make_node(tmp_path / "node", "t4", memory_limits=False)
+    mine = product(tmp_path / "older", "t4", node8.bindir)
+    shutil.copy(older.nvml_library, mine.node.nvml_library)
+    made = sleeping(tmp_path, env=asks("0"))
+    path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 2 * GIB, GIB))
+    made.mount(Path("/dev/null"), path, "ro", "rbind")
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert "nobody watches it" in limits(live, "show").stderr
+        refused(live, "GH1250", "clear")
+        planned = changed(live, "clear", "--all", "--dry-run")
+        assert [one["hard"] for one in records(live)] == [2 * GIB]
+        done = changed(live, "clear", "--all")
+        assert done["steps"] == planned["steps"]
+        assert any("only the ledger" in note for note in done["notes"])
+        assert of_gpu(live, 0)["ledger"] == {"limit": None, "request": 0}
+        assert "nobody watches it" not in limits(live, "show").stderr
+        assert changed(live, "clear", "--all")["steps"] == []
+
+
+def test_a_limit_above_the_card_is_clipped_by_repair(node8: Product, tmp_path: Path) -> None:
+    """It was noted while no driver told what the card has: then it is what a create makes it."""
+    older = make_node(tmp_path / "node", "t4", memory_limits=False)
+    mine = product(tmp_path / "newer", "t4", node8.bindir)
+    newer = tmp_path / "newer.so"
+    shutil.copy(mine.node.nvml_library, newer)
+    shutil.copy(older.nvml_library, mine.node.nvml_library)
+    made = sleeping(tmp_path, env=asks("0"))
+    path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 900 * GIB))
+    made.mount(Path("/dev/null"), path, "ro", "rbind")
+    with started(made, mine, "runc", "v2", mine.runtime) as live:
+        assert [one["hard"] for one in records(live)] == [900 * GIB]
+        shutil.copy(newer, mine.node.nvml_library)
+        live.report("repair")
+        whole = mine.gpu(0).memory_bytes
+        assert held(live) == {uuid(mine, 0): (whole, 0)}
+        (record,) = records(live)
+        assert (record["by"], record["hard"]) == ("driver", whole)
 
 
 def test_mig(node8: Product, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia import memory_backend
-from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+from gpuhook.vendors.nvidia.memory_held import Held
+from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.product import Product, asks

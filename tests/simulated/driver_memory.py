@@ -127,9 +127,11 @@ class DriverMemory:
                 process.kill()
 
     def ran(self, uuid: str, *words: str, cgroup: Path | None = None) -> str:
-        """Run the probe to its end and return what it printed."""
+        """Run the probe to its end and return what it printed; what it held is free then."""
         with self.started(uuid, *words, cgroup=cgroup) as process:
-            return process.communicate(timeout=_SECONDS)[0]
+            printed = process.communicate(timeout=_SECONDS)[0]
+        self.until(lambda held: process.pid not in held)
+        return printed
 
     def close(self) -> None:
         """End the server, once: what is held is free, and probes that hold it end."""

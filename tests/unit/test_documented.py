@@ -15,7 +15,7 @@ from gpuhook import settings
 from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read
-from gpuhook.programs.cli import config
+from gpuhook.programs.cli import settings_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")
@@ -94,7 +94,7 @@ def test_a_block_says_where_it_goes(text: str) -> None:
 
 def check_settings(path: Path) -> bool:
     """Return whether `gpuhook config validate` would take the file."""
-    return not (config.problem(str(path)) or config.unknown_keys(config.load(str(path))))
+    return not (settings_file.problem(str(path)) or settings_file.unknown_keys(str(path)))
 
 
 def test_all_ways_are_shown() -> None:

@@ -67,3 +67,18 @@ def test_a_mig_instance_has_neighbours() -> None:
 def test_an_exclusive_gpu() -> None:
     """Nobody shares it, whoever would bound memory."""
     assert isolation.of(EXCLUSIVE, memory_by=BY_GUARD) == isolation.of(EXCLUSIVE)
+
+
+@pytest.mark.parametrize("sharing", [EXCLUSIVE, *SHARED])
+@pytest.mark.parametrize("by", BOUNDS)
+@pytest.mark.parametrize("is_mig", [False, True])
+def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: bool) -> None:
+    """Whoever has a limit hears of the amount, on a GPU for itself too, and if nobody holds it."""
+    told = isolation.of(
+        sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
+    )
+    assert told.memory.startswith("limited to 3Gi, ")
+    assert "is this container's" not in told.memory
+    nobody = "which nobody holds (driver 580 is older than r615)" in told.memory
+    assert nobody is (by == BY_NOBODY)
+    assert told.compute == isolation.of(sharing, is_mig=is_mig, memory_by=by).compute

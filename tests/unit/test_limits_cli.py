@@ -18,6 +18,7 @@ import gpuhook
 from gpuhook.container import ledger, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
+from gpuhook.kernel import cgroup
 from gpuhook.kubernetes.config.configuration import KILL, REPORT
 from gpuhook.kubernetes.guard import marks
 from gpuhook.kubernetes.guard.judgement import Mark
@@ -25,6 +26,7 @@ from gpuhook.kubernetes.guard.marks import Watching
 from gpuhook.kubernetes.guard.shares import Share
 from gpuhook.programs.cli import main
 from gpuhook.programs.memory import facts
+from gpuhook.vendors.nvidia import memory_backend, memory_support
 from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -245,3 +247,37 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
 def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
     """As Kubernetes writes amounts."""
     assert facts.amounts(limit) == words
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "is_old", "told"),
+    [
+        ("v2", False, "this node can hold memory limits: by the driver's own accounting"),
+        ("v2", True, "warning: this node holds no memory limits: driver 580 is older"),
+        ("v1", False, "warning: this node holds no memory limits: this node has cgroup v1"),
+    ],
+)
+def test_whether_the_node_holds_limits(
+    hierarchy: str,
+    is_old: bool,  # a parameter of the test
+    told: str,
+    node: SimulatedNode,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told without any container, to people and in JSON."""
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
+    monkeypatch.setattr(memory_backend, "of", lambda cgroups: memory_backend.MISC)
+    monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
+    if is_old:
+        monkeypatch.setattr(memory_support, "supported", lambda library: False)
+    words = ("show", "--nvml-library", node.nvml_library)
+    shown = limits(*words)
+    assert shown.exit_code == 0, shown.output
+    assert told in shown.stderr
+    holds = hierarchy == "v2" and not is_old
+    assert ("hint: " in shown.stderr) is not holds
+    document = json.loads(limits(*words, "-o", "json").stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["node"]["holds"] is holds
+    assert document["node"]["backend"] == ("misc" if holds else None)
+    assert bool(document["node"]["reason"]) is not holds

@@ -34,7 +34,9 @@ class Node:
         self.log = EngineLog("test", str(place / "log"))
         (place / "gpuhook-hook").touch(mode=0o755)
 
-    def created(self, version: str, device: str = GPU) -> tuple[dict[str, str], dict[str, Any]]:
+    def created(
+        self, version: str, device: str = GPU, limit: int = 4096, granted: int = 0
+    ) -> tuple[dict[str, str], dict[str, Any]]:
         """Return the variables that are set, and the config.json."""
         library = self.place / f"libnvidia-ml.so.{version}"
         library.touch()
@@ -43,7 +45,10 @@ class Node:
         link.symlink_to(library.name)
         grants = Granting(self.settings, self.log, lambda _: None)
         grants.nvml = lambda: str(link)  # type: ignore[method-assign]
-        spec = {"process": {"env": [f"{VOCABULARY.memory_limit_env}=4096"]}}
+        spec: dict[str, Any] = {"process": {"env": [f"{VOCABULARY.memory_limit_env}={limit}"]}}
+        if granted:
+            path = f"{VOCABULARY.memory_prefix}/{device},hard={granted},soft={granted}"
+            spec["mounts"] = [{"destination": path, "source": "/dev/null"}]
         has = Has([], [f"nvidia.com/gpu={device}"])
         _, entries = at_create.add(spec, has, grants, str(self.place / "gpuhook-runtime"), "/run/x")
         return dict(entry.split("=", 1) for entry in entries), spec
@@ -100,3 +105,25 @@ def test_the_hook_knows_the_guarantee(guarantee: str, node: Node) -> None:
     words = " ".join(hook["args"])
     assert ("--guarantee" in words) == (guarantee != "auto")
     assert (f"--guarantee {guarantee}" in words) == (guarantee != "auto")
+
+
+def test_what_a_container_narrows_is_kept_for_the_hook(node: Node) -> None:
+    """With onFailure start the hook gets the grant, too: the driver may refuse what is narrowed."""
+    _, spec = node.created("615.71.09", limit=100, granted=4096)
+    (hook,) = spec["hooks"]["createRuntime"]
+    at = hook["args"].index("--grant")
+    assert hook["args"][at + 1] == f"{GPU}={4096 << 20},{4096 << 20}"
+    _, spec = node.created("615.71.09", limit=4096, granted=4096)
+    assert "--grant" not in spec["hooks"]["createRuntime"][0]["args"]
+    node.settings.limits_on_failure = "refuse"
+    _, spec = node.created("615.71.09", limit=100, granted=4096)
+    assert "--grant" not in spec["hooks"]["createRuntime"][0]["args"]
+
+
+@pytest.mark.parametrize(("limit", "is_told"), [(5, True), (255, True), (256, False)])
+def test_a_limit_that_holds_no_context_is_a_warning(limit: int, is_told: bool, node: Node) -> None:
+    node.created("615.71.09", limit=limit)
+    log = node.place / "log"
+    text = log.read_text(encoding="utf-8") if log.exists() else ""
+    assert ("GH1025" in text) is is_told
+    assert not is_told or f"a memory limit of {limit}Mi on {GPU}" in text

@@ -12,7 +12,8 @@ from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.vendors.nvidia import memory_backend
 from gpuhook.vendors.nvidia.memory_backend import DMEM, MISC
-from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+from gpuhook.vendors.nvidia.memory_held import Held
+from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -14,7 +14,7 @@ from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
 from gpuhook.programs import hook_limit
-from gpuhook.programs.memory import granted, handover
+from gpuhook.programs.memory import granted, handover, patience
 from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -144,6 +144,36 @@ class TestApply:
             (record,) = handover.apply([guaranteed], node.nvml_library, own, told)
             assert (record["by"], record["hard"]) == ("", hard)
         assert [error.code for error in told] == ["GH1251", "GH1251"]
+
+    def test_a_narrowed_limit_that_is_refused(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """What was granted is set instead: nobody gets rid of a grant by asking for too little."""
+        own = cgroups(tmp_path, "container")
+        whole = node.node.gpus[0].memory_bytes
+        assert whole is not None
+        grant = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
+        # The stub refuses a guarantee above what the card has, whatever the limit.
+        narrowed = MemoryLimit(gpu(node), NO_LIMIT, whole + MIB, is_asked=True)
+        told: list[GpuhookError] = []
+        (record,) = handover.apply([narrowed], node.nvml_library, own, told, grants=[grant])
+        assert [error.code for error in told] == ["GH1251"]
+        assert held(node) == {own[0]: (100 * MIB, 50 * MIB)}
+        known = memory_records.of({"memory": [record]})[gpu(node)]
+        assert (known.by, known.limit.hard, known.limit.soft) == ("driver", 100 * MIB, 50 * MIB)
+        assert known.trouble.startswith("GH1251: ")
+        log = EngineLog("test", str(tmp_path / "log"))
+        handover.judge([record], told, log, required=False)
+        text = (tmp_path / "log").read_text(encoding="utf-8")
+        assert "GH1648" in text
+        assert "GH1647" not in text
+
+    def test_a_grant_that_is_refused_too(self, node: SimulatedNode, tmp_path: Path) -> None:
+        own = cgroups(tmp_path, "container")
+        whole = node.node.gpus[0].memory_bytes
+        assert whole is not None
+        limits = [MemoryLimit(gpu(node), NO_LIMIT, whole + size * MIB) for size in (1, 2)]
+        told: list[GpuhookError] = []
+        (record,) = handover.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
+        assert (record["by"], held(node)) == ("", {})
 
     def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
         stub_limits.take_long(node, gpu(node), 60_000)
@@ -303,3 +333,18 @@ def test_who_is_below_the_cgroup(populated: bool, tmp_path: Path) -> None:
             assert caught.value.code == "GH1314"
         else:
             memory_cgroup.require_alone([str(tmp_path)], mine)
+
+
+def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no fault of the driver, and nobody is sent to reinstall it."""
+
+    def fails() -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fails)
+    told: list[GpuhookError] = []
+    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    assert [error.code for error in told] == ["GH1258"]
+    assert "pids.max" in told[0].hint
+    with pytest.raises(GpuhookError, match="Resource temporarily"):
+        patience.PatientDriver("")

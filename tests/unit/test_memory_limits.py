@@ -13,8 +13,9 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import memory_limits
-from gpuhook.vendors.nvidia.memory_limits import Driver, Held
+from gpuhook.vendors.nvidia import memory_support
+from gpuhook.vendors.nvidia.memory_held import Held
+from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import build, stub_events, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -88,6 +89,25 @@ def test_clear(node: SimulatedNode, cgroup: str) -> None:
         assert held == Held(NO_LIMIT, 0, 0)
         assert not held.is_limited
         assert driver.get(gpu(node), str(other)) == Held(4 * GIB, 0, 0)
+
+
+def test_a_cleared_limit_may_read_back_as_all_that_there_is(
+    node: SimulatedNode, cgroup: str
+) -> None:
+    """A driver may answer with the card's size where there is no limit: that is cleared."""
+    with Driver(node.nvml_library) as driver:
+        driver.set(gpu(node), cgroup, 4 * GIB, 0)
+        total = driver.within(gpu(node), NO_LIMIT - 1)
+        stub_limits.read_back(node, gpu(node), total, 0)
+        driver.clear(gpu(node), cgroup)
+        held = driver.get(gpu(node), cgroup)
+        assert held is not None
+        assert not held.is_limited
+        assert held.holds(NO_LIMIT, 0)
+        stub_limits.read_back(node, gpu(node), total - GIB, 0)
+        with pytest.raises(GpuhookError) as caught:
+            driver.clear(gpu(node), cgroup)
+    assert caught.value.code == "GH1252"
 
 
 def test_a_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
@@ -198,9 +218,9 @@ def test_a_driver_that_takes_its_time(node: SimulatedNode, cgroup: str) -> None:
 @pytest.mark.parametrize("old", [{"old": True}, {"without": "MEMORY_LIMITS"}])
 def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> None:
     """A library without the calls is told from its file, and when it is opened."""
-    assert memory_limits.supported(node.nvml_library)
+    assert memory_support.supported(node.nvml_library)
     replaced(node, build.nvml_stub(**old))  # type: ignore[arg-type]
-    assert not memory_limits.supported(node.nvml_library)
+    assert not memory_support.supported(node.nvml_library)
     with pytest.raises(GpuhookError) as caught:
         Driver(node.nvml_library)
     assert caught.value.code == "GH1250"
@@ -209,7 +229,7 @@ def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> Non
 
 def test_a_node_of_an_older_driver(tmp_path: Path) -> None:
     older = make_node(tmp_path, "t4", real_nodes=False, memory_limits=False)
-    assert not memory_limits.supported(older.nvml_library)
+    assert not memory_support.supported(older.nvml_library)
 
 
 @pytest.mark.parametrize("call", ["setting", "reading"])
@@ -277,12 +297,12 @@ def test_a_library_that_does_not_start(node: SimulatedNode, error: int, code: st
 
 def test_what_is_no_library(tmp_path: Path) -> None:
     text = tmp_path / "libnvidia-ml.so.1"
-    for call in (Driver, memory_limits.supported):
+    for call in (Driver, memory_support.supported):
         with pytest.raises(GpuhookError) as caught:
             call(str(text))
         assert caught.value.code == "GH1202"
     text.write_text("no library", encoding="utf-8")
-    assert not memory_limits.supported(str(text))
+    assert not memory_support.supported(str(text))
     with pytest.raises(GpuhookError) as caught:
         Driver(str(text))
     assert caught.value.code == "GH1202"

@@ -20,7 +20,7 @@ from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
 from gpuhook.programs.memory import changes, handover
 from gpuhook.programs.memory.changes import Wish
 from gpuhook.programs.memory.patience import Apart, PatientDriver, answered
-from gpuhook.vendors.nvidia.memory_limits import Held
+from gpuhook.vendors.nvidia.memory_held import Held
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -167,6 +167,10 @@ class Hanging:
     def clear(self, uuid: str, cgroup: str) -> None:
         """Clear, or hang."""
         self.set(uuid, cgroup, NO_LIMIT, 0)
+
+    def within(self, uuid: str, hard: int) -> int:  # a driver's signature
+        """Return the limit: the card is large."""
+        return hard
 
     def _answer(self) -> None:
         if self.left <= 0:

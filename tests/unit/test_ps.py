@@ -137,6 +137,19 @@ def test_limits_of_memory(place: Path) -> None:
     assert (found["lifted"][0]["limit"], found["free"]) == (None, [])
 
 
+def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
+    """Who is alone on a GPU and has a limit hears of it, and why nobody holds it."""
+    unheld = {**limited(0, 3 << 30, by=""), "trouble": "GH1250: too old"}
+    container(place, "one", **holding(0), memory=[unheld])
+    mounts = [{"destination": f"{VOCABULARY.memory_prefix}/{UUIDS[1]},hard=3072,soft=3072"}]
+    unnoted = {**holding(1), **bundled(place, "unnoted", {"mounts": mounts})}
+    container(place, "unnoted", **unnoted)
+    shown = ps("--isolation").stdout
+    assert "memory:     limited to 3Gi, which nobody holds (GH1250: too old)" in shown
+    assert "memory:     limited to 3Gi, which nobody holds:" in shown
+    assert "is this container's" not in shown
+
+
 def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> Share:
     return Share(identity, ("", "", identity), UUIDS[gpu], hard)
 
@@ -168,7 +181,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
     marks.write([above], Watching(KILL, watched))
     shown = ps("--isolation").stdout
-    assert "memory:     watched by the device plugin" in shown
+    assert "memory:     limited to 3776Mi, watched by the device plugin" in shown
     wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"
     assert f"{wanted} for process 77" in shown
     assert shown.count("now:") == 1
@@ -217,14 +230,14 @@ def test_who_is_alone(place: Path) -> None:
     container(place, "alone", **holding(1), memory=[limited(1, 4 << 30)])
     alone = next(one for one in listed() if one["id"] == "alone")["sharing"][0]
     assert (alone["sharing"], alone["memory_by"]) == ("none", "driver")
-    assert alone["isolation"]["memory"].startswith("bounded by the driver")
+    assert alone["isolation"]["memory"].startswith("limited to 4Gi, bounded by the driver")
     os.rmdir(place / "runc/alone")
     container(place, "two", **{**holding(0), "memory": [limited(0, 4 << 30)]})
     assert ways() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
     shown = ps("--isolation").stdout
     assert "two GPU-0aaaaaaa: shared, time-slicing" in shown
     assert "  memory:     not bounded" in shown
-    assert "  memory:     bounded by the driver" in shown
+    assert "  memory:     limited to 4Gi, bounded by the driver" in shown
     assert shown.count("  crash:") == 2
 
 

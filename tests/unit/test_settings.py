@@ -159,11 +159,55 @@ def test_unknown_keys(text: str, file: Path) -> None:
     refused = gpuhook("validate")
     assert refused.exit_code == 1
     assert "Error GH1532" in refused.stderr
-    assert "'unknown' was unexpected" in refused.stderr
+    assert "unknown: there is no such key" in refused.stderr
     shown = gpuhook("show")
     assert shown.exit_code == 0
-    assert "'unknown' was unexpected" in shown.stderr
+    assert "unknown: there is no such key" in shown.stderr
     assert settings.load(compiling).low_level_runtimes == ["runc", "crun"]
+
+
+SENTENCES = [
+    (
+        "limits:\n  onFailuer: start\n",
+        "line 2: limits.onFailuer: there is no such key; did you mean onFailure?",
+    ),
+    (
+        "limits:\n  frobs: 1\n",
+        "line 2: limits.frobs: there is no such key; known here are onFailure, guarantee, hints",
+    ),
+    (
+        "limits:\n  onFailure:\n",
+        "line 2: limits.onFailure: it must be auto, refuse or start, and is nothing",
+    ),
+    ("limits:\n  onFailure: strat\n", 'is the text "strat"; did you mean start?'),
+    ("limits:\n  hints:\n  - jax\n  - jxa\n", "line 4: limits.hints.1: it must be tensorflow, "),
+    ("limits:\n  hints: [jax, jax]\n", 'limits.hints: it names the text "jax" twice'),
+    ("limits: [onFailure]\n", "line 1: limits: it must be a section with keys, and is a list"),
+    ("cdi: {specDirs: [cdi]}\n", "it must be an absolute path, and is"),
+    ("runtime: {lowLevelRuntimes: []}\n", "runtime.lowLevelRuntimes: it must not be empty"),
+    (
+        "limits:\n  onFailure: start\n  onFailure: refuse\n",
+        "line 3: limits.onFailure: it is given twice, first in line 2",
+    ),
+    ("limits: {}\ncdi: {}\nlimits: {}\n", "line 3: limits: it is given twice, first in line 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), SENTENCES)
+def test_what_is_wrong_is_told_in_a_sentence(text: str, sentence: str, file: Path) -> None:
+    """Where it is, and what it should be, in words: the validator's own are for programmers."""
+    file.write_text(text)
+    refused = gpuhook("validate")
+    assert refused.exit_code == 1
+    assert sentence in refused.stderr
+
+
+def test_what_is_merged_may_be_overridden(file: Path) -> None:
+    """A key beside a merged mapping is not there twice."""
+    file.write_text("cdi: &one {specDirs: [/a]}\nlimits: {}\n")
+    assert gpuhook("validate").exit_code == 0
+    file.write_text("cdi: {<<: {specDirs: [/a]}, specDirs: [/b]}\n")
+    assert gpuhook("validate").exit_code == 0
 
 
 def test_bytes_that_are_no_text(file: Path) -> None:

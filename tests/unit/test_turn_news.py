@@ -51,14 +51,15 @@ def sharing(lines: list[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
 
 def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
     """A line for each resource says what holds for those who share, until something else does."""
-    memory = {device.uuid: UnitMemory(9, 9) for device in resource().devices}
+    memory = {device.uuid: UnitMemory(9 << 20, 9 << 20) for device in resource().devices}
     shared = replace(resource(), sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
         told = TurnNews(News(logger()), "/none")
         for by in ("driver", "driver", "guard", "driver"):
             told.isolated((shared,), {device.uuid: by for device in shared.devices})
     said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
-    assert said == ["bounded", "watched", "bounded"]
+    kept, watched = "limited to 9Mi a replica, bounded", "limited to 9Mi a replica, watched"
+    assert said == [kept, watched, kept]
     assert {line["strategy"] for line in lines} == {"time-slicing"}
     assert all({"compute", "stability", "crash"} <= line.keys() for line in lines)
 
@@ -73,6 +74,32 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
     assert [line["devices"] for line in lines][-1] == ["7"]
     assert "GPU" not in str(lines[0]["devices"])
     assert len(lines) == 2
+
+
+def test_a_limit_that_nobody_holds_is_a_warning() -> None:
+    """The amount, the reason and the way out are told, for a GPU that nobody shares too."""
+    memory = {device.uuid: UnitMemory(3 << 30, 3 << 30) for device in resource().devices}
+    for strategy, amount in (("time-slicing", "3Gi a replica"), ("none", "3Gi")):
+        limited = replace(resource(), sharing=strategy, memory=memory)
+        with capture_logs() as lines:
+            told = TurnNews(News(logger()), "/none")
+            told.isolated((limited,), {}, ("driver 580 is older than r615", "update the driver"))
+        (line,) = lines
+        assert line["log_level"] == "warning"
+        why = f"limited to {amount}, which nobody holds (driver 580 is older than r615): "
+        assert line["memory"].startswith(why)
+        assert line["hint"].startswith("update the driver; or ")
+        assert "gpuhook.guard.action" in line["hint"]
+
+
+def test_a_unit_of_memory_is_no_replica() -> None:
+    memory = {device.uuid: UnitMemory(1 << 30, 1 << 30) for device in resource().devices}
+    units = replace(resource(), sharing=MEMORY_UNITS, memory=memory)
+    with capture_logs() as lines:
+        told = TurnNews(News(logger()), "/none")
+        told.isolated((units,), {device.uuid: "driver" for device in units.devices})
+    assert lines[0]["memory"].startswith("limited to 1Gi a unit, bounded by the driver")
+    assert "hint" not in lines[0]
 
 
 def test_units_of_another_size_are_told_once() -> None:

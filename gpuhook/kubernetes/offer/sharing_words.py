@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.grant.amounts import amount
+from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, NOT_SHARED
 from gpuhook.kubernetes.offer import memory_bounds
 from gpuhook.vendors.nvidia import isolation
 from gpuhook.vendors.nvidia.isolation import BY_NOBODY, Isolation
@@ -15,40 +17,70 @@ if TYPE_CHECKING:
 
     from gpuhook.kubernetes.offer.devices import Device, Resource
 
+_MIG = "the driver limits the memory of whole GPUs, not of MIG instances"
+_GUARD = "let the plugin's guard act: gpuhook.guard.action terminate or kill"
+_PROFILE = "divide the GPU into instances of the size that is wanted"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What holds for all devices of a resource, or for some of them where they differ."""
+    """What holds for all devices of a resource, or for some of them where they differ.
+
+    `hint` is what to do about a limit that nobody holds, "" where there is none such.
+    """
 
     resource: str
     strategy: str
     isolation: Isolation
     devices: tuple[str, ...] = ()  # their indices; (): all
+    hint: str = ""
 
     def fields(self) -> dict[str, object]:
         """Return what a line of the log says."""
         some: dict[str, object] = {"devices": list(self.devices)} if self.devices else {}
         named = {"resource": self.resource, "strategy": self.strategy}
-        return {**named, **some, **dict(self.isolation.sentences())}
+        hint = {"hint": self.hint} if self.hint else {}
+        return {**named, **some, **dict(self.isolation.sentences()), **hint}
 
 
-def of(resources: tuple[Resource, ...], bounds: Mapping[str, str]) -> tuple[Told, ...]:
-    """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID."""
+def of(
+    resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
+) -> tuple[Told, ...]:
+    """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID.
+
+    `unheld` is why this node's driver holds no limits, and what to do about that.
+    """
     found: list[Told] = []
     for resource in resources:
-        groups: dict[Isolation, list[str]] = {}
+        groups: dict[tuple[Isolation, str], list[str]] = {}
         for device in resource.devices:
-            groups.setdefault(_isolation(resource, device, bounds), []).append(device.index)
-        for answers, indices in groups.items():
+            key = _answers(resource, device, bounds.get(device.uuid, BY_NOBODY), unheld)
+            groups.setdefault(key, []).append(device.index)
+        for (answers, hint), indices in groups.items():
             some = tuple(indices) if len(groups) > 1 else ()
-            found.append(Told(resource.name, resource.sharing, answers, some))
+            found.append(Told(resource.name, resource.sharing, answers, some, hint))
     return tuple(found)
 
 
-def _isolation(resource: Resource, device: Device, bounds: Mapping[str, str]) -> Isolation:
-    return isolation.of(
+def _answers(
+    resource: Resource, device: Device, by: str, unheld: tuple[str, str]
+) -> tuple[Isolation, str]:
+    """Return the answers, and the hint for a limit that nobody holds."""
+    memory = resource.memory.get(device.uuid)
+    is_mig = device.instance is not None
+    reason, remedy = (_MIG, _PROFILE) if is_mig else unheld
+    answers = isolation.of(
         resource.sharing,
-        is_mig=device.instance is not None,
-        memory_by=bounds.get(device.uuid, BY_NOBODY),
+        is_mig=is_mig,
+        memory_by=by,
         is_oversubscribed=memory_bounds.is_oversubscribed(resource, device),
+        limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
+        unheld=reason,
     )
+    if memory is None or by != BY_NOBODY:
+        return answers, ""
+    return answers, "; or ".join(filter(None, (remedy, _GUARD)))
+
+
+_REPLICA = " a replica"
+_EACH = {NOT_SHARED: "", MEMORY_UNITS: " a unit"}

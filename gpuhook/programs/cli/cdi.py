@@ -12,7 +12,7 @@ from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.cli import config, parameters
+from gpuhook.programs.cli import parameters, settings_file
 from gpuhook.programs.cli.tables import table
 
 SCHEMA = "gpuhook/cdi-list/v1"
@@ -105,7 +105,7 @@ def _spec_dirs() -> list[str]:
     path = settings.path()
     if not os.path.exists(path):
         return settings.Settings().spec_dirs
-    reason = config.problem(path)
+    reason = settings_file.problem(path)
     if reason:
         raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(config.load(path)).spec_dirs
+    return settings.from_document(settings_file.load(path)).spec_dirs

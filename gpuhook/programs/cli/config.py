@@ -5,20 +5,14 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import resources
 
 import click
-import jsonschema
 import yaml
 
 from gpuhook import settings
 from gpuhook.errors import fault
-from gpuhook.programs.cli import parameters
+from gpuhook.programs.cli import parameters, settings_file
 from gpuhook.vendors.nvidia import words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @click.group()
@@ -57,7 +51,7 @@ def validate(file: str | None) -> None:
         return
     if not os.path.exists(where):
         raise fault("GH1532", path=where, reason="there is no such file")
-    reason = problem(where) or unknown_keys(load(where))
+    reason = settings_file.problem(where) or settings_file.unknown_keys(where)
     if reason:
         raise fault("GH1532", path=where, reason=reason)
     click.echo(f"{where}: valid")
@@ -68,8 +62,8 @@ def validate(file: str | None) -> None:
 def compile_file(file: str) -> None:
     """Compile FILE for the hot path; what is wrong with it is compiled too."""
     found = os.stat(file)
-    reason = problem(file)
-    document: dict[str, object] = {"error": reason} if reason else _warned(file, load(file))
+    reason = settings_file.problem(file)
+    document: dict[str, object] = {"error": reason} if reason else _warned(file)
     try:
         settings.store(file, found, document)
     except OSError:
@@ -80,60 +74,15 @@ def compile_file(file: str) -> None:
 def _read(where: str) -> dict[str, object]:
     if not os.path.exists(where):
         return {}
-    reason = problem(where)
+    reason = settings_file.problem(where)
     if reason:
         raise fault("GH1530", path=where, reason=reason)
-    return _warned(where, load(where))
+    return _warned(where)
 
 
-def _warned(where: str, document: dict[str, object]) -> dict[str, object]:
-    """Return `document`, after a word on standard error about keys that nobody reads."""
-    unknown = unknown_keys(document)
+def _warned(where: str) -> dict[str, object]:
+    """Return the document, after a word on standard error about keys that nobody reads."""
+    unknown = settings_file.unknown_keys(where)
     if unknown:
         click.echo(f"warning: {where}: {unknown}", err=True)
-    return document
-
-
-def load(file: str) -> dict[str, object]:
-    """Return the document of a settings file; raises yaml.YAMLError or OSError."""
-    with open(file, "rb") as stream:
-        document: dict[str, object] = yaml.safe_load(stream) or {}
-    return document
-
-
-def problem(file: str) -> str:
-    """Return what makes a settings file unusable, "" if nothing does.
-
-    Unknown keys do not: after a downgrade the node must go on (`unknown_keys` names them).
-    """
-    try:
-        document = load(file)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        return place + str(getattr(error, "problem", None) or error)
-    except (OSError, UnicodeDecodeError) as error:
-        return str(error)
-    return _sentence(error for error in _errors(document) if not _is_unknown_key(error))
-
-
-def unknown_keys(document: dict[str, object]) -> str:
-    """Return which keys of a usable document nobody reads, "" if there are none."""
-    return _sentence(error for error in _errors(document) if _is_unknown_key(error))
-
-
-def _errors(document: dict[str, object]) -> list[jsonschema.ValidationError]:
-    text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
-    validator = jsonschema.Draft202012Validator(json.loads(text))
-    return sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
-
-
-def _is_unknown_key(error: jsonschema.ValidationError) -> bool:
-    return error.validator == "additionalProperties"
-
-
-def _sentence(errors: Iterable[jsonschema.ValidationError]) -> str:
-    return "; ".join(
-        f"{'.'.join(str(step) for step in error.absolute_path) or 'the file'}: {error.message}"
-        for error in errors
-    )
+    return settings_file.load(where)

@@ -16,7 +16,7 @@ from gpuhook.cdi import spec
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import replicas
-from gpuhook.programs.cli import config, parameters
+from gpuhook.programs.cli import parameters, settings_file
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import known_node
@@ -78,10 +78,10 @@ def grants() -> Granting:
     path = settings.path()
     chosen = settings.Settings()
     if os.path.exists(path):
-        reason = config.problem(path)
+        reason = settings_file.problem(path)
         if reason:
             raise fault("GH1530", path=path, reason=reason)
-        chosen = settings.from_document(config.load(path))
+        chosen = settings.from_document(settings_file.load(path))
     return Granting(chosen, EngineLog("gpuhook"), _compile)
 
 

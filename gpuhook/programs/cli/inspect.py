@@ -13,12 +13,12 @@ from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import request
+from gpuhook.grant.amounts import amount
 from gpuhook.programs import repair, target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_tables, node_options, parameters
 from gpuhook.programs.cli.tables import table
 from gpuhook.programs.memory import views
-from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia import words
 
 _MAX_LINE = 4096

@@ -8,10 +8,11 @@ import json
 import click
 
 from gpuhook.errors import printable
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.memory import guarded, views
-from gpuhook.programs.memory.facts import amount
+from gpuhook.vendors.nvidia import memory_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from gpuhook.grant.memory import MemoryLimit
     from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.memory.views import Asked, View
+    from gpuhook.vendors.nvidia.memory_support import Support
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
 WIDE = ("NAMESPACE", "CGROUP", "TROUBLE")
 _MAX_LINE = 4096
+_BACKENDS = {
+    memory_backend.DMEM: "by the kernel's dmem controller",
+    memory_backend.MISC: "by the driver's own accounting",
+}
 
 
 def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) -> None:
@@ -41,6 +47,7 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
             "containers": [view.document() for view in shown],
             "findings": findings,
             "trouble": asked.trouble.message if asked.trouble else "",
+            "node": _node(asked.node),
         }
         click.echo(json.dumps(document, indent=2))
         return
@@ -48,6 +55,8 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
     headers = (*HEADERS, *WIDE) if is_wide else HEADERS
     rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
     click.echo(table(None if no_headers else headers, rows), nl=False)
+    for line in _of_node(asked.node):
+        click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:
         message = printable(asked.trouble.message, _MAX_LINE)
         click.echo(f"warning: {asked.trouble.code}: {message}", err=True)
@@ -60,6 +69,17 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
     for _, error in wrong:
         click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
         click.echo(f"hint: {error.hint}", err=True)
+
+
+def _node(found: Support) -> dict[str, Any]:
+    return {"holds": found.holds, "backend": found.backend or None, "reason": found.reason}
+
+
+def _of_node(found: Support) -> list[str]:
+    """Return whether this node can hold limits, and by what, or why not and what to do."""
+    if found.holds:
+        return [f"this node can hold memory limits: {_BACKENDS[found.backend]}"]
+    return [f"warning: this node holds no memory limits: {found.reason}", f"hint: {found.remedy}"]
 
 
 def _untold(shown: Sequence[View]) -> list[str]:

@@ -13,11 +13,11 @@ import click
 from gpuhook import state
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import target
 from gpuhook.programs.cli import container_options as options
 from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
-from gpuhook.programs.memory import changes, own_gpus, views
+from gpuhook.programs.memory import changes, forgetting, own_gpus, views
 from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
@@ -105,7 +105,8 @@ def set_(
     "--all",
     "lifts_grants",
     is_flag=True,
-    help="Lift what the container was granted, too: then nothing bounds it.",
+    help="Lift what the container was granted, too: then nothing bounds it. Where this node holds "
+    "no limits, the ledger alone is changed.",
 )
 @options.state_root
 @options.dry_run
@@ -136,12 +137,17 @@ def clear(
         _opened(container, state_roots, is_dry=dry_run) as one,
     ):
         library = node_options.library(**nvml)
-        with PatientDriver(library) as driver:
-            chosen = _to_clear(one, library, names)
-            guarantee = options.grants().settings.limits_guarantee
-            report = changes.clear(
-                one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
-            )
+        chosen = _to_clear(one, library, names)
+        try:
+            with PatientDriver(library) as driver:
+                guarantee = options.grants().settings.limits_guarantee
+                report = changes.clear(
+                    one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
+                )
+        except GpuhookError as error:
+            if not lifts_grants or error.code not in forgetting.UNHELD:
+                raise
+            report = forgetting.lifted(one, chosen, error, is_dry=dry_run)
     options.show([report.document()], "limits-clear", output)
 
 
@@ -169,7 +175,8 @@ def show(
     nobody, also under a guard that only reports. "(over)" is above its limit, as the guard saw it
     last. Standard error says what was done about that, and where the ledger and the driver differ,
     with the command that mends it, and where a guarantee was left out (limits.guarantee in the
-    settings). Exit status 1 where nothing could be looked at.
+    settings). It also says whether this node can hold limits at all, and by what, or why it cannot.
+    Exit status 1 where nothing could be looked at.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """

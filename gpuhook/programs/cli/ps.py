@@ -12,12 +12,12 @@ import click
 from gpuhook.container import ledger
 from gpuhook.diagnose import holdings, sharing, unseen
 from gpuhook.errors import printable
+from gpuhook.grant.amounts import amount
 from gpuhook.kubernetes.health import evidence
 from gpuhook.kubernetes.policies import before
 from gpuhook.programs.cli import parameters
 from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.memory import guarded
-from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia import isolation as isolation_words
 from gpuhook.vendors.nvidia import known_node
 
@@ -80,10 +80,7 @@ def _held(*, is_judged: bool) -> list[dict[str, Any]]:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
         one["memory"] = _with_guard(one["memory"], guarded.of(one["id"], watched))
         if is_judged:
-            bounded = [
-                told["gpu"] for told in one["memory"] if told["by"] == isolation_words.BY_GUARD
-            ]
-            one["sharing"] = sharing.of(entry, one["gpus"], holders, bounded)
+            one["sharing"] = sharing.of(entry, one["gpus"], holders, one["memory"])
     return [one for _, one in kept]
 
 

@@ -15,9 +15,9 @@ from gpuhook.container import memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import MemoryLimit
 from gpuhook.programs.memory import changes, facts, granted, guarantees
-from gpuhook.programs.memory.facts import amount
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.memory.patience import PatientDriver
 from gpuhook.settings import ALWAYS
@@ -96,7 +96,7 @@ def coming(
     with ExitStack() as stack:
         try:
             driver, own = _opened(stack, grants), changes.directories(target)
-            wanted = [_within(driver, limit) for limit in wanted]
+            wanted = [changes.clipped(driver, limit) for limit in wanted]
             pairs = _with_before(target, wanted, driver, own)
         except (GpuhookError, OSError) as error:
             if required:
@@ -144,16 +144,6 @@ def _add(
         return
     found.records[limit.device] = record
     found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
-
-
-def _within(driver: PatientDriver, limit: MemoryLimit) -> MemoryLimit:
-    """Return a limit that is no more than its GPU has."""
-    hard = driver.within(limit.device, limit.hard)
-    return (
-        limit
-        if limit.soft > hard
-        else MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
-    )
 
 
 def _fail(found: Limits, record: Record, error: GpuhookError | OSError) -> None:

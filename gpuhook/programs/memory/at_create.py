@@ -67,13 +67,17 @@ def add(
     found = granted.of(spec, devices)
     if not found:
         return [], []
+    for doubt in granted.doubts(found):
+        grants.log.warning(doubt)
     required = granted.is_required(policy, is_asked=any(limit.is_asked for limit in found))
     held = request.environment(spec)
     library = grants.nvml()
     trouble: GpuhookError | None = None
     try:
         guarantee = grants.settings.limits_guarantee
-        hook = _hook(found, library, _program(launcher), root, guarantee, required=required)
+        wider = [] if required else granted.wider(spec, found)
+        program = _program(launcher)
+        hook = _hook(found, library, program, root, guarantee, wider=wider, required=required)
         oci.add_hook(spec, hook)
     except GpuhookError as error:
         if required:
@@ -96,13 +100,16 @@ def _hook(
     root: str,
     guarantee: str,
     *,
+    wider: list[MemoryLimit],
     required: bool,
 ) -> Hook:
-    """Return the hook that sets the limits."""
+    """Return the hook that sets the limits, or what was granted where that is `wider`."""
     args = [HOOK_NAME, LIMIT]
     for limit in found:
         asked = ",asked" if limit.is_asked else ""
         args += ["--gpu", f"{limit.device}={limit.hard},{limit.soft}{asked}"]
+    for grant in wider:
+        args += ["--grant", f"{grant.device}={grant.hard},{grant.soft}"]
     if library:
         args += ["--nvml", library]
     args += ["--root", os.path.abspath(root)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from gpuhook import settings
 from gpuhook.container import live, memory_cgroup, memory_records
 from gpuhook.container.memory_records import Record
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import MemoryLimit
-from gpuhook.programs.memory import facts, guarantees
-from gpuhook.programs.memory.facts import amount
+from gpuhook.programs.memory import facts, guarantees, handover
 from gpuhook.programs.memory.operation import HoldMemory, unlimited
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Records = dict[str, "Record | None"]
 
 _GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
-_LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
+LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
 _ABOVE = "{}: it uses {} now, more than {}: a driver takes no limit below that"
 _LEFT_OUT = "{}: the {} that its grant guarantees it are left out: {}"
 _STAYS = (
@@ -53,6 +53,16 @@ class Wish:
 def directories(target: Target) -> list[str]:
     """Return the cgroups of a container that limits are for. Raises GH1312, GH1313."""
     return memory_cgroup.directories(target.held.process, target.cgroup)
+
+
+def _to_change(target: Target) -> list[str]:
+    """Return them. GH1787 in place of GH1312: what a create may do about it is no help here."""
+    try:
+        return directories(target)
+    except GpuhookError as error:
+        if error.code != "GH1312":
+            raise
+        raise fault("GH1787") from error
 
 
 def set_limits(
@@ -103,7 +113,7 @@ def clear(
             change.make(before, None, None)
         elif lifts_grants:
             change.make(before, None, Record(unlimited(before.gpu), granted))
-            notes.append(_LIFTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
+            notes.append(LIFTED.format(gpu=before.gpu, limit=facts.amounts(granted)))
         else:
             kept, reason = guarantees.kept(granted, guarantee, change.backend)
             if before.record is not None or not before.holds(kept):
@@ -141,12 +151,21 @@ def _again(
         if before.trouble:
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
         else:
-            limit, reason = guarantees.kept(record.limit, guarantee, change.backend)
-            again: Record | None = Record(limit, record.granted, reason or record.guarantee)
+            wanted, granted = record.limit, record.granted
+            if not by:  # it may have been noted while no driver told what the card has
+                wanted = clipped(driver, wanted)
+                granted = clipped(driver, granted) if granted else None
+            limit, reason = guarantees.kept(wanted, guarantee, change.backend)
+            again: Record | None = Record(limit, granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
                 again = None  # nobody knew whether the driver holds anything
             change.make(before, limit, again)
     return change.plan(), notes
+
+
+def clipped(driver: Limits, limit: MemoryLimit) -> MemoryLimit:
+    """Return a limit that is no more than its GPU has."""
+    return handover.with_hard(limit, driver.within(limit.device, limit.hard))
 
 
 def _left_out(before: Limit, wanted: MemoryLimit) -> str:
@@ -168,7 +187,7 @@ class _Change:
     def __init__(self, target: Target, driver: Limits) -> None:
         self._target = target
         self._driver = driver
-        self._cgroups = directories(target)
+        self._cgroups = _to_change(target)
         self._steps: list[HoldMemory] = []
         self._records: Records = {}
         self._before: dict[str, Limit] = {}

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from gpuhook.container import memory_records
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import memory
-from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
+from gpuhook.grant.amounts import amount
+from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.container.memory_records import Record
     from gpuhook.kubernetes.guard.state_file import Watched
     from gpuhook.programs.memory.patience import Limits
-    from gpuhook.vendors.nvidia.memory_limits import Held
-
-_GIB = 1 << 30
+    from gpuhook.vendors.nvidia.memory_held import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +114,6 @@ def finding(container: str, limit: Limit) -> GpuhookError | None:
         )
     held = amounts(MemoryLimit(limit.gpu, limit.hard, limit.soft))
     return fault("GH1785", container=container, gpu=limit.gpu, noted=noted, held=held)
-
-
-def amount(size: int) -> str:
-    """Return bytes as Kubernetes writes them: 4Gi, 3776Mi; "none" for NO_LIMIT.
-
-    >>> amount(4 << 30), amount(3776 << 20)
-    ('4Gi', '3776Mi')
-    """
-    if size == NO_LIMIT:
-        return "none"
-    if size and size % _GIB == 0:
-        return f"{size // _GIB}Gi"
-    return f"{size // MIB}Mi"
 
 
 def amounts(limit: MemoryLimit | None) -> str:

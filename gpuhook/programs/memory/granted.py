@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpuhook import settings
 from gpuhook.errors import fault
 from gpuhook.grant import memory, replicas
+from gpuhook.grant.amounts import amount
 from gpuhook.vendors.nvidia import known_node, words
 
 TYPE_CHECKING = False
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
+    from gpuhook.errors import GpuhookError
     from gpuhook.grant.memory import MemoryLimit
+
+_CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
 
 
 def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
@@ -25,6 +29,26 @@ def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
     Whatever its variables say: a container without a GPU is none of ours.
     """
     return memory.limits(spec, devices, words.VOCABULARY) if devices else []
+
+
+def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
+    """Return the grants that the container itself has narrowed to `limits`."""
+    grants = memory.granted(spec, words.VOCABULARY.memory_prefix)
+    pairs = ((grants.get(limit.device), limit) for limit in limits)
+    return [
+        grant
+        for grant, limit in pairs
+        if grant is not None and (grant.hard, grant.soft) != (limit.hard, limit.soft)
+    ]
+
+
+def doubts(limits: Iterable[MemoryLimit]) -> list[GpuhookError]:
+    """Return a warning for each limit with which no program can use the GPU."""
+    return [
+        fault("GH1025", limit=amount(limit.hard), device=limit.device, least=amount(_CONTEXT))
+        for limit in limits
+        if limit.hard < _CONTEXT
+    ]
 
 
 def is_asked(spec: dict[str, Any]) -> bool:

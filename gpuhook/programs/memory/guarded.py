@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from gpuhook.grant.amounts import amount
 from gpuhook.kubernetes.guard import state_file
-from gpuhook.programs.memory.facts import amount
 from gpuhook.vendors.nvidia.isolation import BY_GUARD, BY_NOBODY
 
 TYPE_CHECKING = False

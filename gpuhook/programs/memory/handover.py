@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Answer = list[dict[str, Any]]
 
 _SIGKILL = 9
+_REFUSED = "GH1251"
 PATIENCE = 20.0  # seconds that the driver has for all limits of a container
 _LOOK = 0.002  # seconds between two looks at whether it has answered
 
@@ -42,16 +43,20 @@ def apply(
     patience: float = PATIENCE,
     *,
     guarantee: str = settings.AUTO,
+    grants: Iterable[MemoryLimit] = (),
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
     `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
-    limit above what a GPU has becomes that. What fails for a device is the `trouble` of its record,
-    and is added to `told`; nothing is raised. GH1256 is a driver that does not answer within
-    `patience` seconds, GH1257 a library that crashes.
+    limit above what a GPU has becomes that. Of `grants`, which a container has narrowed to its
+    limits, one is set in place of a limit that the driver refuses. What fails for a device is the
+    `trouble` of its record, and is added to `told`; nothing is raised. GH1256 is a driver that does
+    not answer within `patience` seconds, GH1257 a library that crashes, GH1258 a host without
+    processes left.
     """
     try:
-        work = lambda: _set_all(limits, library, directories, guarantee)  # noqa: E731
+        wider = {grant.device: grant for grant in grants}
+        work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
         answers = _answers(work, patience)
     except GpuhookError as error:
         answers = [_failure(error)] * len(limits)
@@ -67,6 +72,8 @@ def held(
     directories: Callable[[], list[str]],
     told: list[GpuhookError],
     guarantee: str = settings.AUTO,
+    *,
+    grants: Iterable[MemoryLimit] = (),
 ) -> list[dict[str, Any]]:
     """Return what apply() returns; `library` and `directories` may raise, which is told as well."""
     try:
@@ -76,7 +83,7 @@ def held(
         known = error if isinstance(error, GpuhookError) else _of_system(error)
         told.append(known)
         return [record(limit, known) for limit in limits]
-    return apply(limits, path, own, told, guarantee=guarantee)
+    return apply(limits, path, own, told, guarantee=guarantee, grants=grants)
 
 
 def _of_system(error: OSError) -> GpuhookError:
@@ -104,8 +111,15 @@ def record(
 def _record(
     limit: MemoryLimit, trouble: GpuhookError | None, answer: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the ledger's record of a limit as it was set, which may be without its guarantee."""
-    limit = _with(limit, answer.get("hard", limit.hard))
+    """Return the ledger's record of a limit as it was set, which may be without its guarantee.
+
+    Where it is the grant that was set, the record is that, and says why.
+    """
+    if trouble is not None and "hard" in answer:
+        grant = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
+        why = f"{trouble.code}: {trouble.message}"
+        return {**_record(grant, None, answer), "trouble": why}
+    limit = with_hard(limit, answer.get("hard", limit.hard))
     if trouble is not None or not answer["guarantee"]:
         return record(limit, trouble, answer.get("cgroups", ()))
     without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
@@ -121,27 +135,40 @@ def judge(
     *,
     required: bool,
 ) -> None:
-    """Raise the first of the faults `told` where limits are required; else warn: GH1647."""
+    """Raise the first of the faults `told` where limits are required; else warn: GH1647, GH1648."""
     if told and required:
         raise told[0]
     for one in records:
-        if one["trouble"]:
+        if one["trouble"] and one["by"]:
+            log.warning(fault("GH1648", device=one["device"], trouble=one["trouble"]))
+        elif one["trouble"]:
             log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
 
 
 def _set_all(
-    limits: list[MemoryLimit], library: str, directories: list[str], guarantee: str
+    limits: list[MemoryLimit],
+    library: str,
+    directories: list[str],
+    guarantee: str,
+    wider: dict[str, MemoryLimit],
 ) -> Answer:
-    """Return for each limit what was set, or the code, message and hint of what fails."""
+    """Return for each limit what was set, or the code, message and hint of what fails, or both."""
+    answers = []
     with Driver(library) as driver:
-        return [_set(driver, limit, directories, guarantee) for limit in limits]
+        for limit in limits:
+            answer = _set(driver, limit, directories, guarantee)
+            grant = wider.get(limit.device)
+            if grant is not None and answer.get("error", [""])[0] == _REFUSED:
+                answer = {**_set(driver, grant, directories, guarantee), **answer}
+            answers.append(answer)
+    return answers
 
 
 def _set(
     driver: Driver, limit: MemoryLimit, directories: list[str], guarantee: str
 ) -> dict[str, Any]:
     try:
-        limit = _with(limit, driver.within(limit.device, limit.hard))
+        limit = with_hard(limit, driver.within(limit.device, limit.hard))
         backend = driver.backend(limit.device, directories[-1])
         kept, reason = guarantees.kept(limit, guarantee, backend)
         chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
@@ -149,10 +176,10 @@ def _set(
             driver.set(kept.device, directory, kept.hard, kept.soft)
     except GpuhookError as error:
         return _failure(error)
-    return {"hard": limit.hard, "cgroups": chosen, "guarantee": reason}
+    return {"hard": limit.hard, "soft": limit.soft, "cgroups": chosen, "guarantee": reason}
 
 
-def _with(limit: MemoryLimit, hard: int) -> MemoryLimit:
+def with_hard(limit: MemoryLimit, hard: int) -> MemoryLimit:
     """Return `limit` with this hard limit; as it is where more is guaranteed: that is refused."""
     if limit.soft > hard:
         return limit
@@ -171,14 +198,14 @@ def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
 
 
 def _answers(work: Callable[[], Answer], patience: float) -> Answer:
-    """Return what `work` returns in a child process; raises its faults, GH1256, GH1257."""
+    """Return what `work` returns in a child process; raises its faults, GH1256 to GH1258."""
     reader, writer = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:
         os.close(reader)
         os.close(writer)
-        raise fault("GH1257", how=error.strerror) from error
+        raise fault("GH1258", reason=error.strerror) from error
     if pid == 0:
         _child(work, writer)
     os.close(writer)

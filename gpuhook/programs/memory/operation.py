@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpuhook.container.operations import Live
     from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.memory.patience import Limits
-    from gpuhook.vendors.nvidia.memory_limits import Held
+    from gpuhook.vendors.nvidia.memory_held import Held
 
 
 class HoldMemory:

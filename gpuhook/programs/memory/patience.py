@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
-    from gpuhook.vendors.nvidia.memory_limits import Held
+    from gpuhook.vendors.nvidia.memory_held import Held
 
     T = TypeVar("T")
 
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
             """Take the limits of a cgroup away."""
             ...
 
+        def within(self, uuid: str, hard: int) -> int:
+            """Return a hard limit, but no more than the GPU has."""
+            ...
+
 
 _LENGTH = Struct("!I")
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # the parent's business
@@ -58,7 +62,7 @@ class Apart:
 
     What they take and return is sent as pickles of our own child. Raises the faults of `make` and
     of the methods; GH1256 where none answers within `patience` seconds, from then on at once;
-    GH1257 where the child ends.
+    GH1257 where the child ends, GH1258 where none can be started.
     """
 
     def __init__(self, make: Callable[[], object], patience: float = handover.PATIENCE) -> None:
@@ -71,7 +75,7 @@ class Apart:
         except OSError as error:
             for fd in (self._reader, writer, asked, self._writer):
                 os.close(fd)
-            raise fault("GH1257", how=error.strerror) from error
+            raise fault("GH1258", reason=error.strerror) from error
         if self._pid == 0:
             _child(make, asked, writer)
         os.close(asked)
@@ -155,7 +159,7 @@ class Apart:
 
 
 class PatientDriver:
-    """A memory_limits.Driver in a process of its own. Raises what that does, GH1256 and GH1257."""
+    """A memory_limits.Driver in a process of its own. Raises what that does, GH1256 to GH1258."""
 
     def __init__(self, library: str, patience: float = handover.PATIENCE) -> None:
         self._driver = Apart(lambda: memory_limits.Driver(library), patience)

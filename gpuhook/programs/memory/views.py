@@ -13,6 +13,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.programs.memory import changes, facts, guarded, own_gpus
 from gpuhook.programs.memory.patience import PatientDriver
+from gpuhook.vendors.nvidia import memory_support
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.guard.state_file import Watched
     from gpuhook.programs.memory.facts import Limit
     from gpuhook.programs.target import Target
+    from gpuhook.vendors.nvidia.memory_support import Support
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,16 @@ class Asked:
             except GpuhookError as error:
                 self.trouble = error
         return self._driver
+
+    @cached_property
+    def node(self) -> Support:
+        """Return whether this node can hold limits, whoever has some."""
+        if self.library:
+            return memory_support.of(self.library)
+        try:
+            return memory_support.of(self._find())
+        except GpuhookError as error:
+            return memory_support.Support(reason=error.message, remedy=error.hint)
 
     @cached_property
     def watched(self) -> dict[tuple[str, str], Watched]:
@@ -139,7 +151,9 @@ def by(limit: Limit) -> str:
     record = limit.record
     is_held = record is not None and record.is_limited and record.by == memory_records.DRIVER
     if limit.held:
-        is_held = (limit.hard, limit.soft) != (NO_LIMIT, 0)
+        # One of all that the card has is a limit only where somebody has set it.
+        is_limited = any(one.is_limited for one in limit.held.values() if one)
+        is_held = is_limited or (is_held and limit.agrees is True)
     return memory_records.DRIVER if is_held else guarded.by(limit.watched)
 
 

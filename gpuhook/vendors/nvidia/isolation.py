@@ -41,28 +41,48 @@ def of(
     is_mig: bool = False,
     memory_by: str = BY_NOBODY,
     is_oversubscribed: bool = False,
+    limit: str = "",
+    unheld: str = "",
 ) -> Isolation:
     """Return the answers for a device that is shared as `sharing` says.
 
     `memory_by` is who bounds a container's memory; `is_mig`: the device is a MIG instance;
-    `is_oversubscribed`: the limits add up to more than the device has.
+    `is_oversubscribed`: the limits add up to more than the device has; `limit` is what one may have
+    in words, "3776Mi a replica", "" for no limit, and `unheld` why the driver does not hold that.
     """
     if sharing == EXCLUSIVE:
         alone = _INSTANCE if is_mig else _WHOLE
         # A limit on a GPU that nobody else has holds all the same: somebody has set it.
-        is_limited = memory_by == BY_DRIVER
-        return replace(alone, memory=_MEMORY[BY_DRIVER]) if is_limited else alone
+        if not limit:
+            is_limited = memory_by == BY_DRIVER
+            return replace(alone, memory=_MEMORY[BY_DRIVER]) if is_limited else alone
+        otherwise = _UNHELD_ALONE if memory_by == BY_NOBODY else _MEMORY[memory_by]
+        return replace(alone, memory=_limited(limit, memory_by, otherwise, unheld))
     kept = _KEPT[memory_by]
     if is_oversubscribed and memory_by != BY_NOBODY:
         kept = _OVERSUBSCRIBED
+    memory = _MEMORY[memory_by]
+    if limit:
+        otherwise = _UNHELD if memory_by == BY_NOBODY else memory
+        memory = _limited(limit, memory_by, otherwise, unheld)
     return Isolation(
-        memory=_MEMORY[memory_by],
+        memory=memory,
         compute=_COMPUTE[sharing],
         stability=f"{_TIME[sharing]}; {kept}",
         crash=_CRASH[sharing] + (_WITHIN if is_mig else ""),
     )
 
 
+def _limited(limit: str, memory_by: str, held: str, unheld: str) -> str:
+    """Return the sentence on memory of who has a limit: the amount, who holds it, or why nobody."""
+    if memory_by != BY_NOBODY:
+        return f"limited to {limit}, {held}"
+    why = f" ({unheld})" if unheld else ""
+    return f"limited to {limit}, which nobody holds{why}: {held}"
+
+
+_UNHELD = "one container can take all of it, and the others' allocations fail"
+_UNHELD_ALONE = "the container can take all of the device's memory"
 _WHOLE = Isolation(
     memory="the whole GPU's memory is this container's: nobody else is given the GPU",
     compute="the whole GPU computes for this container",

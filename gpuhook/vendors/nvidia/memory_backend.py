@@ -16,7 +16,19 @@ DMEM, MISC = "dmem", "misc"
 _LIMIT = "dmem.max"
 _REGIONS = "dmem.capacity"  # of the topmost cgroup alone: a line for each region of a device
 _CONTROLLERS = "cgroup.controllers"
+_PASSED_ON = "cgroup.subtree_control"
 _OURS = "nvidia/"
+NO_CONTROLLER = (
+    (
+        "the kernel's controller dmem, which holds limits on this node, is not enabled for it: "
+        "dmem is missing in cgroup.subtree_control of {above}"
+    ),
+    (
+        "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
+        "downwards; or let the driver count by itself: options nvidia "
+        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver anew"
+    ),
+)
 
 
 def of(cgroup: str) -> str:
@@ -45,6 +57,18 @@ def to_limit(backend: str, own: list[str]) -> list[str]:
 def lacks_controller(cgroup: str) -> bool:
     """Return whether limits are DMEM's here, and its controller is not enabled for the cgroup."""
     return of(cgroup) == DMEM and not _has_files(cgroup)
+
+
+def is_not_passed_on(top: str) -> bool:
+    """Return whether limits are DMEM's, and no cgroup below the topmost, `top`, has its files.
+
+    False where another cgroup is seen as the topmost, as in a container: that does not tell.
+    """
+    regions = _text(os.path.join(top, _REGIONS))
+    passed_on = _text(os.path.join(top, _PASSED_ON))
+    if regions is None or passed_on is None or of(top) != DMEM:
+        return False
+    return DMEM not in passed_on.split()
 
 
 def _has_files(cgroup: str) -> bool:

@@ -15,17 +15,16 @@ from struct import Struct
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import NO_LIMIT
 from gpuhook.vendors.nvidia import memory_backend, memory_refusals, nvml_words
+from gpuhook.vendors.nvidia.memory_held import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-_SET = "nvmlDeviceSetMemoryLimits_v1"
-_GET = "nvmlDeviceGetMemoryLimits_v1"
+SET = "nvmlDeviceSetMemoryLimits_v1"
+GET = "nvmlDeviceGetMemoryLimits_v1"
 _MODULE_VERSION = "/sys/module/nvidia/version"
-# A driver may round to its pages; nothing that a person asked for is so small.
-_ROUNDING = 2 << 20
 
 # nvmlSetMemoryLimits_v1_t and nvmlGetMemoryLimits_v1_t: the cgroup's path, soft, hard, used
 _SETTING = Struct("@PQQ")
@@ -44,41 +43,6 @@ _MISMATCH = 18
 _IN_USE = 19
 
 
-class Held:
-    """What the driver holds a cgroup to on one GPU, in bytes, and what it uses now.
-
-    `hard` is NO_LIMIT and `soft` is 0 where nothing is limited.
-    """
-
-    __slots__ = ("hard", "soft", "used")
-
-    def __init__(self, hard: int, soft: int, used: int) -> None:
-        self.hard = hard
-        self.soft = soft
-        self.used = used
-
-    @property
-    def is_limited(self) -> bool:
-        """Return whether there is a limit of either kind."""
-        return self.hard != NO_LIMIT or self.soft > 0
-
-    def holds(self, hard: int, soft: int) -> bool:
-        """Return whether these are the limits that were set, as a driver rounds them."""
-        return _is_about(self.hard, hard) and _is_about(self.soft, soft)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self._values() == other._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        return f"Held(hard={self.hard}, soft={self.soft}, used={self.used})"
-
-    def _values(self) -> tuple[int, int, int]:
-        return self.hard, self.soft, self.used
-
-
 class Driver:
     """An NVML library, started; a context manager that shuts it down at its end."""
 
@@ -90,7 +54,7 @@ class Driver:
         self._path = library
         self._library = _loaded(library)
         self._handles: dict[str, ctypes.c_void_p] = {}
-        if not all(hasattr(self._library, name) for name in (_SET, _GET)):
+        if not all(hasattr(self._library, name) for name in (SET, GET)):
             raise fault("GH1250", path=library)
         self._start()
 
@@ -125,7 +89,7 @@ class Driver:
         driver refuses, and why), GH1252 (it reads back other values), GH1253 (a MIG device),
         GH1254 (it cannot be read back), GH1255 (no such GPU, or a lost one), GH1250.
         """
-        code, _said = self._call(_SET, uuid, cgroup, _SETTING, soft, hard)
+        code, _said = self._call(SET, uuid, cgroup, _SETTING, soft, hard)
         if code:
             code = _IN_USE if self._uses_more(uuid, cgroup, hard) else code
             raise self._refusal(code, uuid, cgroup, reading=False)
@@ -153,7 +117,7 @@ class Driver:
         the limits of a cgroup are those of the nearest above that has some. Raises GH1253, GH1254,
         GH1255, GH1250.
         """
-        code, said = self._call(_GET, uuid, cgroup, _GETTING, 0, 0, 0)
+        code, said = self._call(GET, uuid, cgroup, _GETTING, 0, 0, 0)
         if code == _NOT_FOUND or (code == _INVALID_ARGUMENT and not os.path.isdir(cgroup)):
             return None
         if code == _NOT_SUPPORTED and not self._is_divided(uuid):
@@ -161,7 +125,7 @@ class Driver:
         if code:
             raise self._refusal(code, uuid, cgroup, reading=True)
         _path, soft, hard, used = _GETTING.unpack(said)
-        return Held(hard, soft, used)
+        return Held(hard, soft, used, None if hard == NO_LIMIT else self._total(uuid))
 
     def clear(self, uuid: str, cgroup: str) -> None:
         """Take the limits of `cgroup` on the GPU away; those of a cgroup that is gone are gone.
@@ -182,10 +146,14 @@ class Driver:
         """
         if hard == NO_LIMIT or uuid.startswith("MIG-"):
             return hard
+        return min(hard, self._total(uuid) or hard)
+
+    def _total(self, uuid: str) -> int | None:
+        """Return what the GPU has, in bytes, None where the driver does not tell."""
         memory = ctypes.create_string_buffer(_MEMORY.size)
         if self._library.nvmlDeviceGetMemoryInfo(self._handle(uuid), memory):
-            return hard
-        return min(hard, int(_MEMORY.unpack(memory.raw)[0]) or hard)
+            return None
+        return int(_MEMORY.unpack(memory.raw)[0]) or None
 
     def _call(
         self, name: str, uuid: str, cgroup: str, layout: Struct, *numbers: int
@@ -266,19 +234,6 @@ class Driver:
         return f"{text.decode('utf-8', 'replace') if text else 'an unknown error'} ({code})"
 
 
-def supported(library: str) -> bool:
-    """Return whether the NVML library at this path has the calls. Raises GH1202.
-
-    The file is read and not loaded: a process that lives on would keep a driver that is replaced.
-    """
-    try:
-        with open(library, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        raise fault("GH1202", path=library, reason=error) from error
-    return all(b"\0" + name.encode() + b"\0" in text for name in (_SET, _GET))
-
-
 def _loaded(library: str) -> Any:
     try:
         return ctypes.CDLL(library)
@@ -292,12 +247,6 @@ def _module_version() -> str:
             return file.read(64).strip()
     except OSError:
         return "of another version"
-
-
-def _is_about(found: int, asked: int) -> bool:
-    if NO_LIMIT in (found, asked):
-        return found == asked
-    return abs(found - asked) < _ROUNDING
 
 
 def _words(hard: int, soft: int) -> str:

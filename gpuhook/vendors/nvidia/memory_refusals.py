@@ -65,25 +65,12 @@ _WORDS = {
 }
 
 
-_NO_CONTROLLER = (
-    (
-        "the kernel's controller dmem, which holds limits on this node, is not enabled for it: "
-        "dmem is missing in cgroup.subtree_control of {above}"
-    ),
-    (
-        "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
-        "downwards; or let the driver count by itself: options nvidia "
-        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver anew"
-    ),
-)
-
-
 def words(code: int, cgroup: str) -> tuple[str, str] | None:
     """Return the reason and the remedy for an nvmlReturn_t, None where there is nothing to add."""
     if code in (2, 6) and not os.path.isdir(cgroup):
         gone = "the cgroup is not there: its container has ended, or the path is another mount's"
         return gone, "start the container again, or give the path as this host mounts cgroups"
     if code in (3, 6) and memory_backend.lacks_controller(cgroup):
-        reason, remedy = _NO_CONTROLLER
+        reason, remedy = memory_backend.NO_CONTROLLER
         return reason.format(above=os.path.dirname(cgroup)), remedy
     return _WORDS.get(code)

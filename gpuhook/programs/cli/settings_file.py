@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a settings file, in sentences with the line and the key.
+
+Cold: whoever starts a container reads what came of it, in the compiled form.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import yaml
+
+from gpuhook.errors import printable
+from gpuhook.kubernetes.config.nearest import nearest
+from gpuhook.kubernetes.config.values import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Path = tuple[str | int, ...]
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "object": "a section with keys",
+    "string": "text",
+}
+# By the schema's pattern.
+_PATTERNS = {"^/": "an absolute path"}
+_PATTERN = "VENDOR/CLASS, such as nvidia.com/gpu"
+_MERGE = "tag:yaml.org,2002:merge"
+_MAX_NAME = 80
+
+
+def load(file: str) -> dict[str, object]:
+    """Return the document of a settings file; raises yaml.YAMLError or OSError."""
+    with open(file, "rb") as stream:
+        document: dict[str, object] = yaml.safe_load(stream) or {}
+    return document
+
+
+def problem(file: str) -> str:
+    """Return what makes a settings file unusable, "" if nothing does.
+
+    Unknown keys do not: after a downgrade the node must go on (`unknown_keys` names them).
+    """
+    try:
+        document, tree = load(file), _Tree(file)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        return place + str(getattr(error, "problem", None) or error)
+    except RecursionError:
+        return "it is nested too deeply"
+    except (OSError, UnicodeDecodeError) as error:
+        return str(error)
+    wrong = [error for error in _errors(document) if not _is_unknown_key(error)]
+    return "; ".join([*tree.twice, *(_sentence(error, tree) for error in wrong)])
+
+
+def unknown_keys(file: str) -> str:
+    """Return which keys of a usable settings file nobody reads, "" if there are none."""
+    tree = _Tree(file)
+    errors = (error for error in _errors(load(file)) if _is_unknown_key(error))
+    return "; ".join(_unknown(error, tree) for error in errors)
+
+
+class _Tree:
+    """The lines of a file's keys and entries, and the keys that are there twice."""
+
+    def __init__(self, file: str) -> None:
+        with open(file, "rb") as stream:
+            root = yaml.compose(stream, Loader=yaml.SafeLoader)
+        self.lines: dict[Path, int] = {}
+        self.twice: list[str] = []
+        if root is not None:
+            self._take(root, ())
+
+    def at(self, path: Path) -> str:
+        """Return the place of a path in words: "line 3: limits.onFailure"."""
+        line = self.lines.get(path)
+        name = ".".join(printable(str(step), _MAX_NAME) for step in path)
+        return (f"line {line}: " if line else "") + (name or "the file")
+
+    def _take(self, node: yaml.Node, path: Path) -> None:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        for step, line, child in _children(node):
+            place = (*path, step)
+            if place in self.lines:
+                first = self.lines[place]
+                self.lines[place] = line
+                self.twice.append(f"{self.at(place)}: it is given twice, first in line {first}")
+            else:
+                self.lines[place] = line
+                self._take(child, place)
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
+    """Return key or index, line and node of what is in a node."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            # What is merged may be overridden, so that it is there twice by design.
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                yield key.value, key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield index, value.start_mark.line + 1, value
+
+
+def _errors(document: object) -> list[jsonschema.ValidationError]:
+    text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
+    validator = jsonschema.Draft202012Validator(json.loads(text))
+    return sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
+
+
+def _is_unknown_key(error: jsonschema.ValidationError) -> bool:
+    return error.validator == "additionalProperties"
+
+
+def _unknown(error: jsonschema.ValidationError, tree: _Tree) -> str:
+    """Return of each key that a section does not know which one was meant, or which it knows."""
+    schema: Any = error.schema
+    found: Any = error.instance
+    known = list(schema["properties"])
+    path = tuple(error.absolute_path)
+    sentences = []
+    for key in found:
+        if key in known:
+            continue
+        near = nearest(str(key), known)
+        hint = f"did you mean {near}?" if near else f"known here are {', '.join(known)}"
+        sentences.append(f"{tree.at((*path, key))}: there is no such key; {hint}")
+    return "; ".join(sentences)
+
+
+def _sentence(error: jsonschema.ValidationError, tree: _Tree) -> str:
+    return f"{tree.at(tuple(error.absolute_path))}: {_why(error)}"
+
+
+def _why(error: jsonschema.ValidationError) -> str:
+    """Return what a value has to be and is not."""
+    wanted: Any = error.validator_value
+    found: Any = error.instance
+    kind = error.validator
+    if kind == "enum":
+        near = nearest(found, wanted) if isinstance(found, str) else None
+        meant = f"; did you mean {near}?" if near else ""
+        return f"it must be {_either(wanted)}, and is {shown(found)}{meant}"
+    if kind == "type":
+        return f"it must be {_TYPES[str(wanted)]}, and is {shown(found)}"
+    if kind == "pattern":
+        return f"it must be {_PATTERNS.get(str(wanted), _PATTERN)}, and is {shown(found)}"
+    if kind == "uniqueItems":
+        return f"it names {_repeated(found)} twice"
+    return "it must not be empty"  # minItems, minLength
+
+
+def _either(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _repeated(entries: list[Any]) -> str:
+    return next(shown(entry) for i, entry in enumerate(entries) if entry in entries[:i])

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a node can hold limits, and the reason where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.kernel import cgroup
+from gpuhook.vendors.nvidia import memory_support
+
+
+def library(directory: Path, version: str) -> str:
+    """Return the path of an NVML of a version: a link, as drivers install it."""
+    target = directory / f"libnvidia-ml.so.{version}"
+    target.touch()
+    link = directory / "libnvidia-ml.so.1"
+    link.symlink_to(target.name)
+    return str(link)
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "version", "has_call", "words"),
+    [
+        ("v2", "580.65.06", False, "driver 580 is older than r615"),
+        ("v2", "615.12", False, "driver 615 has no memory limits"),
+        ("v1", "615.12", True, "cgroup v1"),
+        (None, "615.12", True, "no cgroups are mounted"),
+    ],
+)
+def test_the_reason(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hierarchy: str | None,
+    version: str,
+    has_call: bool,  # a parameter of the test
+    words: str,
+) -> None:
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
+    monkeypatch.setattr(memory_support, "supported", lambda path: has_call)
+    found = memory_support.of(library(tmp_path, version))
+    assert not found.holds
+    assert words in found.reason
+    assert found.remedy
+    assert found.backend == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "backend", "holds"),
+    [
+        ({"cgroup.controllers": "cpu memory"}, "misc", True),
+        (
+            {
+                "cgroup.controllers": "cpu dmem",
+                "dmem.capacity": "nvidia/0000:01:00.0 1",
+                "cgroup.subtree_control": "cpu dmem",
+            },
+            "dmem",
+            True,
+        ),
+        (
+            {
+                "cgroup.controllers": "cpu dmem",
+                "dmem.capacity": "nvidia/0000:01:00.0 1",
+                "cgroup.subtree_control": "cpu",
+            },
+            "dmem",
+            False,
+        ),
+        # In a container the topmost cgroup that is seen is another one, which passes nothing on.
+        ({"cgroup.controllers": "cpu dmem", "cgroup.subtree_control": ""}, "dmem", True),
+    ],
+)
+def test_the_backend(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    backend: str,
+    holds: bool,  # a parameter of the test
+) -> None:
+    """The kernel's controller has to be passed on to those below, else no limit is taken."""
+    monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
+    monkeypatch.setattr(memory_support, "supported", lambda path: True)
+    top = tmp_path / "cgroup"
+    top.mkdir()
+    for name, text in files.items():
+        (top / name).write_text(text)
+    found = memory_support.of(library(tmp_path, "615.12"), str(top))
+    assert (found.backend, found.holds) == (backend, holds)
+    assert bool(found.reason) is not holds
+
+
+def test_without_a_driver() -> None:
+    assert "no NVIDIA driver" in memory_support.of(None).reason
