@@ -76,7 +76,7 @@ new_request = click.option(
     metavar="QUANTITY",
     type=Amount(least=0),
     show_envvar=True,
-    help="What the driver keeps for it of that --memory-limit, whatever others take.",
+    help="Its guarantee of that --memory-limit, as of `gpuhook limits set --request`.",
 )
 gpu = click.option(
     "--gpu",
