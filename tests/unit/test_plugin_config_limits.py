@@ -143,7 +143,7 @@ def test_memory_units_are_spread_where_asked() -> None:
 
 def test_clients_of_mps() -> None:
     """MPS has limits, too, and a part of the threads."""
-    text = "name: gpu, replicas: {memory: 6Gi}, memory: 5Gi, activeThreadPercentage: 30, hints: jax"
+    text = "name: gpu, replicas: {memory: 6Gi}, memory: 5Gi, activeThreadPercentage: 30"
     made = good(WITH_MPS_ROOT + sharing(f"resources:\n- {{{text}}}\n", "mps"))
     assert made.sharing.resources == (
         SharedResource(
@@ -151,7 +151,6 @@ def test_clients_of_mps() -> None:
             replica_memory=6 * GIB,
             memory=5 * GIB,
             active_thread_percentage=30,
-            hints=("jax",),
         ),
     )
 
@@ -285,7 +284,6 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        WITH_MPS_ROOT + sharing("resources:\n- {name: gpu, replicas: 2, hints: jax}", "mps"),
         UNITS.format("hints: jax") + "gpuhook: {memoryReserve: 1Gi, guard: {action: kill}}",
         one("name: gpu, replicas: {memory: 4Gi}, hints: [jax]"),
         one("name: gpu, replicas: {memory: 4Gi}, memory: 6Gi, oversubscribe: true"),
@@ -294,7 +292,7 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
     ],
 )
 def test_limits_that_the_strategy_has_by_itself(text: str) -> None:
-    """MPS, memory units and derived replicas limit memory without `memory`."""
+    """Memory units and derived replicas limit memory without `memory`."""
     good(text)
 
 

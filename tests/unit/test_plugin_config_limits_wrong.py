@@ -212,6 +212,14 @@ WRONG = {
             "are their own limit -> leave it out"
         ),
     ),
+    "hints of what the runtime does not know": (
+        WITH_MPS_ROOT + sharing("resources:\n- {name: gpu, replicas: 2, ^hints: jax}", "mps"),
+        (
+            "error: sharing.mps.resources[0].hints: does not go with mps: its server holds the "
+            "limit, and the runtime that would set the variables does not know it -> leave it "
+            "out, and set the variables in the pod"
+        ),
+    ),
     "units of what pods ask for": (
         "sharing: {memoryUnits: {resources: [{name: ^nvidia.com/gpumem}]}}",
         (
