@@ -53,7 +53,7 @@ class Measuring:
     ) -> None:
         """Tell of these resources from now on; `unhealthy` has device UUIDs.
 
-        `guards`: the plugin acts on containers that are above a limit of memory.
+        `guards`: the plugin ends processes of containers that are above a limit of memory.
         """
         units = (unit for resource in resources for unit in resource.units)
         bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from gpuhook.kubernetes import daemon_thread, driver_usage, node_look, working_out
 from gpuhook.kubernetes.allocation.context import with_health
 from gpuhook.kubernetes.answering import Answering, Known
-from gpuhook.kubernetes.config import source as config_source
+from gpuhook.kubernetes.config_keeping import ConfigKeeping
 from gpuhook.kubernetes.guarding import Guarding
 from gpuhook.kubernetes.labelling import Labelling
 from gpuhook.kubernetes.lookout import Lookout
@@ -52,16 +52,6 @@ class _StopError(Exception):
     """The plugin is to stop in the middle of a turn."""
 
 
-def load(launch: Launch, label: str | None, current: str) -> Loaded:
-    """Return the configuration that there is now; raises what config.source.load() does.
-
-    `label` is what the node's label says, `current` the name of the configuration until now.
-    """
-    return config_source.load(
-        launch.source, launch.overrides, label, current=current, strict=launch.strict
-    )
-
-
 class Plugin:
     """The turns, and what one leaves for the next: configuration, look at the node, outcome."""
 
@@ -75,20 +65,17 @@ class Plugin:
     ) -> None:
         own = loaded.configuration.own
         self._launch = launch
-        self._loaded = loaded
-        self._connections = connections
         self._triggers = triggers
         self._news = news
         self._look: Look = node_look.Look()
         self._outcome = Outcome()
         self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
-        self._is_in_force = False  # whether what is loaded is more than read
-        self._is_refused = False  # whether there is a newer one, which was not taken
         self._mps = MpsKeeping()
         self._policies = PolicyKeeping(launch.host_root)
         self._observations = Observations()
         self._told = TurnNews(news, launch.pod_resources_socket)
+        self._configs = ConfigKeeping(launch, loaded, connections, self._told, self._observations)
         self._monitoring = Monitoring(
             own.health,
             launch.host_root,
@@ -137,7 +124,7 @@ class Plugin:
         await self._guarding.end()
         await self._put_back()
         await self._monitoring.end()
-        await self._labelling.end(self._loaded.configuration)
+        await self._labelling.end(self._configs.loaded.configuration)
         await self._measuring.end()
         await self._news.end(_LAST_NEWS_WITHIN)
 
@@ -165,7 +152,7 @@ class Plugin:
         except _StopError:
             raise
         except Exception as error:  # also a fault of ours is no reason to take GPUs away
-            if not self._is_serving and self._loaded.configuration.flags.fail_on_init_error:
+            if not self._is_serving and self._configs.loaded.configuration.flags.fail_on_init_error:
                 raise
             self._told.turn_failed(error)
             self._lookout.unsettled()
@@ -175,36 +162,15 @@ class Plugin:
         if Reason.ASKED in reasons:
             self._told.asked()
         loaded, is_asked = None, Reason.CONFIGURATION in reasons
-        if self._is_serving and (is_asked or (self._is_refused and Reason.NODE in reasons)):
-            loaded = self._reloaded(is_asked=is_asked)
+        if self._is_serving and (is_asked or (self._configs.is_refused and Reason.NODE in reasons)):
+            loaded = self._configs.reread(is_counted=is_asked)
             reasons -= {Reason.CONFIGURATION}
-        if loaded is None and not self._is_in_force and Reason.NODE in reasons:
-            loaded = self._loaded
+        if loaded is None and not self._configs.is_in_force and Reason.NODE in reasons:
+            loaded = self._configs.loaded
         if loaded is not None:
             await self._change(loaded, is_asked=is_asked)
         elif reasons - {Reason.HEALTH}:
-            await self._work_out(reasons, self._loaded.configuration)
-
-    def _reloaded(self, *, is_asked: bool) -> Loaded | None:
-        """Return the configuration that there is now if it is another, None if the last one stays.
-
-        A faulty one is refused. What was refused is read again with the node, and counted only if
-        it `is_asked` for.
-        """
-        before = self._loaded
-        try:
-            loaded = load(self._launch, self._connections.label, before.name)
-        except Exception as error:  # whatever is wrong with it
-            self._refuse(error, is_asked=is_asked)
-            return None
-        if (loaded.configuration, loaded.name) != (before.configuration, before.name):
-            return loaded
-        if is_asked:
-            self._observations.reloaded("unchanged")
-        self._loaded, self._is_refused = loaded, False
-        if self._is_in_force:
-            self._told.read(loaded)
-        return None
+            await self._work_out(reasons, self._configs.loaded.configuration)
 
     async def _change(self, loaded: Loaded, *, is_asked: bool) -> None:
         """Work out what another configuration offers, and go by it.
@@ -221,33 +187,22 @@ class Plugin:
             if not resources.contradicts(error):
                 self._apply(loaded)
                 raise
-            self._refuse(error, loaded, is_asked=is_asked)
-            if not self._is_in_force:
+            self._configs.refuse(error, loaded, is_counted=is_asked and self._is_serving)
+            if not self._configs.is_in_force:
                 raise
         else:
             self._apply(loaded)
             return
-        await self._work_out(reasons, self._loaded.configuration)
+        await self._work_out(reasons, self._configs.loaded.configuration)
 
     def _apply(self, loaded: Loaded) -> None:
-        """Have a configuration in force, and tell it."""
+        """Have everybody go by a configuration."""
         own = loaded.configuration.own
-        if self._is_in_force:
-            self._observations.reloaded("applied")
-        self._loaded, self._is_in_force, self._is_refused = loaded, True, False
-        self._told.configured(loaded)
-        self._observations.configured(loaded.name, loaded.digest)
+        self._configs.apply(loaded)
         self._lookout.configured(own.health.poll_seconds)
         self._monitoring.configured(own.health)
         self._guarding.configured(own.guard)
         self._serving.require_pre_start(own.pre_start_check)
-
-    def _refuse(self, error: Exception, loaded: Loaded | None = None, *, is_asked: bool) -> None:
-        """Tell that a configuration is not taken; `loaded` is what could be read of it."""
-        if self._is_serving and is_asked:
-            self._observations.reloaded("refused")
-        self._is_refused = True
-        self._told.refused(error, self._loaded if self._is_in_force else None, loaded)
 
     async def _work_out(self, reasons: frozenset[Reason], configuration: Configuration) -> None:
         """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
@@ -309,7 +264,7 @@ class Plugin:
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
         self._told.isolated(offered, outcome.bounds, outcome.unheld)
-        own = self._loaded.configuration.own
+        own = self._configs.loaded.configuration.own
         guards = own.guard.ends_processes
         await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)
         self._guarding.offered(self._look, offered)

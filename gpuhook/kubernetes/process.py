@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from gpuhook.kubernetes.config_keeping import load
 from gpuhook.kubernetes.connections import Connections
 from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.plugin import Plugin, load
+from gpuhook.kubernetes.plugin import Plugin
 from gpuhook.kubernetes.triggers import Reason, Triggers
 from gpuhook.logs import logger
 

@@ -44,6 +44,9 @@ limit: the createRuntime hook that gpuhook-runtime adds to a container whose mem
 
   --gpu UUID=HARD,SOFT[,asked]
                           bytes of this GPU, asked for by the container itself
+  --grant UUID=HARD,SOFT[,asked]
+                          what was granted of it, and is set if the driver refuses less
+  --guarantee WHEN        auto (default), always or never: whether the driver is told SOFT
   --nvml PATH             the driver's libnvidia-ml.so.1 (default: looked for)
   --root DIR              the runtime's state root, by which the ledger knows the container
   --required              a limit that does not hold stops the container

@@ -18,7 +18,7 @@ from tests.contract.live import WAIT, eventually, started
 from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
-from tests.simulated import build, driver_memory, stub_limits
+from tests.simulated import driver_memory, stub_limits
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 Bundled = Callable[..., Bundle]
@@ -37,12 +37,6 @@ def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
     yield node.apart(tmp_path / "apart")
     for gpu in node.node.node.gpus:
         stub_limits.mend(node.node, str(gpu.uuid))
-
-
-def set_policy(product: Product, policy: str) -> None:
-    """Set limits.onFailure."""
-    product.settings["limits"] = {"onFailure": policy}
-    product.configure()
 
 
 @ENGINES
@@ -218,134 +212,6 @@ def test_what_was_is_put_back(mine: Product, root_of: Rooted, bundle_of: Bundled
     assert REQUEST not in variables(made)
 
 
-FAILURES: dict[str, tuple[str, Callable[[Product, str], None]]] = {
-    "permission": (
-        "GH1251",
-        lambda product, gpu: stub_limits.fail_setting(product.node, gpu, stub_limits.NO_PERMISSION),
-    ),
-    "too-old-a-driver": (
-        "GH1250",
-        lambda product, gpu: stub_limits.fail_setting(
-            product.node, gpu, stub_limits.FUNCTION_NOT_FOUND
-        ),
-    ),
-    "other-values": (
-        "GH1252",
-        lambda product, gpu: stub_limits.read_back(product.node, gpu, 1 << 30, 0),
-    ),
-    "no-reading": (
-        "GH1254",
-        lambda product, gpu: stub_limits.fail_reading(product.node, gpu, stub_limits.UNKNOWN),
-    ),
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize(
-    ("policy", "is_asked", "is_refused"),
-    [
-        ("auto", True, True),
-        ("auto", False, False),
-        ("refuse", False, True),
-        ("start", True, False),
-    ],
-)
-def test_failures(
-    failure: str,
-    policy: str,
-    is_asked: bool,
-    is_refused: bool,
-    mine: Product,
-    root_of: Rooted,
-    bundle_of: Bundled,
-) -> None:
-    """A driver that does not do it: the policy decides, and the reason is told either way."""
-    code, spoil = FAILURES[failure]
-    spoil(mine, uuid(mine, 2))
-    set_policy(mine, policy)
-    made = bundle_of(root_of("debian"), ["/bin/sh", "-c", "echo runs"], asks("2"))
-    grant(mine, made, 2, 4096, 4096, is_asked=is_asked)
-    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
-    assert result.stdout == ("" if is_refused else "runs\n")
-    assert (result.rc != 0) is is_refused
-    log = (mine.state / "hook.log").read_text(encoding="utf-8")
-    assert code in log
-    assert ("GH1647" in log) is not is_refused
-    if is_refused:
-        assert code in result.stderr
-
-
-def test_a_limit_that_does_not_hold_is_in_the_ledger(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
-) -> None:
-    """The guard and `gpuhook ps` read there that the driver does not hold it, and why."""
-    stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2,3")), 2, 4096, 4096)
-    grant(mine, made, 3, 4096, 4096)
-    with started(made, mine, "crun", "v2", mine.runtime):
-        told = {one["device"]: one for one in entry(mine)["memory"]}
-    bad, good = told[uuid(mine, 2)], told[uuid(mine, 3)]
-    assert (bad["by"], good["by"]) == ("", "driver")
-    assert bad["trouble"].startswith("GH1251: ")
-    assert "cgroups" not in bad
-
-
-def test_an_old_driver(node8: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path) -> None:
-    """A library without the calls, as it is before CUDA 13.4."""
-    old = product(tmp_path / "old", "t4", node8.bindir)
-    stub = Path(old.node.nvml_library)
-    stub.unlink()
-    stub.write_bytes(build.nvml_stub(without="MEMORY_LIMITS").read_bytes())
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("0"), f"{LIMIT}=1024"])
-    result = run(made, [old.runtime], "runc", "v2", old.on("runc"))
-    assert result.rc != 0
-    assert "GH1250" in result.stderr
-
-
-@ENGINES
-@pytest.mark.parametrize("is_asked", [False, True])
-def test_cgroup_v1(
-    engine: str, is_asked: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
-) -> None:
-    """A node whose cgroups are v1: refused where the pod asked, else started without a hook."""
-    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
-        pytest.skip("this machine has cgroup v2")
-    made = bundle_of(root_of("debian"), ["/bin/sh", "-c", "echo runs"], asks("2"))
-    grant(mine, made, 2, 4096, 4096, is_asked=is_asked)
-    result = run(made, [mine.runtime], engine, "host", mine.on(engine))
-    assert result.stdout == ("" if is_asked else "runs\n")
-    if is_asked:
-        assert "GH1312" in result.log
-        assert "systemd.unified_cgroup_hierarchy=1" in result.stderr
-    else:
-        assert hooks(made) == []
-        assert "GH1647" in result.stderr
-        assert "GH1312" in result.stderr or "cgroup v1" in result.stderr
-
-
-def test_a_shared_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """Two containers in one cgroup: a limit of the second would be the first one's, too."""
-    first = bundle_of(root_of("debian"), WAIT, asks("1"))
-    second = bundle_of(first.root, ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
-    config = second.config()
-    config["linux"]["cgroupsPath"] = first.config()["linux"]["cgroupsPath"]
-    second.write(config)
-    with started(first, mine, "runc", "v2", mine.runtime) as live:
-        result = run(second, [mine.runtime], "runc", "v2", mine.on("runc"))
-        assert result.rc != 0
-        assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
-        assert held(mine, live.pid) == {}
-
-
-def test_no_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """A container that its engine leaves in the engine's own cgroup."""
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
-    command = [mine.runtime, "--cgroup-manager=disabled"]
-    result = run(made, command, "crun", "v2", mine.on("crun"))
-    assert result.rc != 0
-    assert "GH1313" in (mine.state / "hook.log").read_text(encoding="utf-8")
-
-
 @ENGINES
 def test_a_user_namespace(engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     """The wrapper's hook is outside of it, and the host's root."""
@@ -384,39 +250,12 @@ def test_hints(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     assert 0 < float(told["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
 
 
-def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """A GPU whose UUID nobody knows: what was asked for is not left out silently."""
-    mine.generate("--device-name-strategy", "index")
-    (mine.state / "node.json").unlink()
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
-    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
-    assert result.rc != 0
-    assert "GH1024" in result.stderr
-    set_policy(mine, "start")
-    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
-    assert result.rc == 0
-    assert "GH1024" in result.stderr
-    made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"
-
-
 def test_without_an_inventory(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     """A node that only a device plugin describes: the GPU is told by the name it was asked by."""
     (mine.state / "node.json").unlink()
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
     with started(made, mine, "runc", "v2", mine.runtime) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
-
-
-def test_variables_that_say_nothing(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
-    """Nonsense stops a container that was given a GPU, and no other."""
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=4Gi"])
-    assert "GH1022" in run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stderr
-    made = bundle_of(made.root, ["/bin/true"], [*asks("void"), f"{LIMIT}=4Gi"])
-    raw = made.file.read_bytes()
-    assert run(made, [mine.runtime], "runc", "v2", mine.on("runc")).rc == 0
-    assert made.file.read_bytes() == raw
 
 
 def test_the_hooks_variables_are_its_own(

@@ -39,10 +39,8 @@ soups = st.lists(pieces | names | words | st.text(max_size=3), max_size=40).map(
 shares = st.sampled_from(["fair", "none", "4Gi", "1500M", 256 << 20])
 amounts = st.sampled_from(["4Gi", "256Mi", "7G", 1 << 40])
 some_hints = st.lists(st.sampled_from(["tensorflow", "jax", "pytorch"]), max_size=3)
-extras = {
-    "hints": some_hints | st.just("paddle"),
-    "interposer": st.sampled_from(["first", "second"]),
-}
+extras = {"interposer": st.sampled_from(["first", "second"])}
+hints = {"hints": some_hints | st.just("paddle")}
 slices = {
     "timeSlice": st.sampled_from(["default", "short", "medium", "long"]),
     "computeMode": st.just("default"),
@@ -73,7 +71,8 @@ def entries(of_strategy: dict[str, Any], required: dict[str, Any]) -> st.SearchS
 counts = {"replicas": st.integers(1, 4096) | st.fixed_dictionaries({"memory": amounts})}
 limits = {"memory": shares, "oversubscribe": st.just(True)}
 replicas = st.fixed_dictionaries(
-    {"resources": entries(limits | slices, counts)}, optional={"renameByDefault": st.booleans()}
+    {"resources": entries(limits | slices | hints, counts)},
+    optional={"renameByDefault": st.booleans()},
 )
 clients = st.fixed_dictionaries(
     {"resources": entries(limits | {"activeThreadPercentage": st.integers(1, 100)}, counts)},
@@ -82,7 +81,7 @@ clients = st.fixed_dictionaries(
 units = st.fixed_dictionaries(
     {
         "resources": entries(
-            slices | {"unit": st.sampled_from(["GiB", "MiB", "3Mi", 512 << 20])}, {}
+            slices | hints | {"unit": st.sampled_from(["GiB", "MiB", "3Mi", 512 << 20])}, {}
         )
     },
     optional={"policy": st.sampled_from(["packed", "spread"])},

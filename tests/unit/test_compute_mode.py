@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setting the compute mode of a GPU, in a real library."""
+"""Reading and setting the compute mode of a GPU, in a real library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import nvml
-from gpuhook.vendors.nvidia.compute_mode import set_compute_mode
+from gpuhook.vendors.nvidia.compute_mode import compute_mode, set_compute_mode
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -36,3 +36,20 @@ def test_refusal_is_told(node: SimulatedNode) -> None:
     with pytest.raises(GpuhookError) as refused:
         set_compute_mode((node.nvml_library, None), uuid, "default")
     assert refused.value.code == "GH1877"
+
+
+def test_mode_is_read(node: SimulatedNode) -> None:
+    uuid, library = str(node.node.gpus[0].uuid), (node.nvml_library, None)
+    for number, name in ((0, "default"), (2, "prohibited"), (3, "exclusive-process")):
+        stub_events.say(node, uuid, f"compute_mode {number}")
+        assert compute_mode(library, uuid) == name
+
+
+def test_mode_that_nobody_can_tell_is_a_fault(node: SimulatedNode) -> None:
+    """Of a GPU that is not there, and of a number that nobody knows."""
+    uuid, library = str(node.node.gpus[0].uuid), (node.nvml_library, None)
+    stub_events.say(node, uuid, "compute_mode 7")
+    for name in (uuid, "GPU-00000000-0000-0000-0000-000000000000"):
+        with pytest.raises(GpuhookError) as untold:
+            compute_mode(library, name)
+        assert untold.value.code == "GH1265"

@@ -209,7 +209,10 @@ def test_marks_of_what_nobody_holds_any_more_go() -> None:
 
 def test_looks_are_frequent_near_a_limit_and_ever_rarer_far_from_it() -> None:
     settings = Guard(shortest_interval=2.0, longest_interval=30.0)
-    assert list(pace.intervals(6, settings)) == [2, 4, 8, 16, 30, 30]
+    waits = [0.0]
+    for _ in range(6):
+        waits.append(pace.interval(waits[-1], is_near=False, settings=settings))
+    assert waits == [0, 2, 4, 8, 16, 30, 30]
     assert pace.interval(30, is_near=True, settings=settings) == 2
     near = Sight({SHARE.key: SHARE}, {GPU: (user(1, 3.3),)}, 0)
     assert pace.is_near(near)

@@ -19,12 +19,12 @@ from gpuhook.container import ledger, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
 from gpuhook.kernel import cgroup
-from gpuhook.kubernetes.config.configuration import KILL, REPORT
+from gpuhook.kubernetes.config.configuration import CONTEXT_MEMORY, KILL, REPORT
 from gpuhook.kubernetes.guard import marks
 from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.marks import Watching
 from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.programs.cli import main
+from gpuhook.programs.cli import limit_options, main
 from gpuhook.programs.memory import facts
 from gpuhook.vendors.nvidia import memory_backend, memory_support
 from gpuhook.vendors.nvidia.memory_limits import Driver
@@ -281,3 +281,10 @@ def test_whether_the_node_holds_limits(
     assert document["node"]["holds"] is holds
     assert document["node"]["backend"] == ("misc" if holds else None)
     assert bool(document["node"]["reason"]) is not holds
+
+
+def test_a_limit_that_holds_no_context_is_doubted() -> None:
+    """By the same figure as that of the plugin's configuration."""
+    assert limit_options.warnings(CONTEXT_MEMORY) == []
+    (told,) = limit_options.warnings(CONTEXT_MEMORY - 1)
+    assert "take about 256Mi" in told

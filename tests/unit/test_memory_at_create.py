@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuhook.engine_log import EngineLog
+from gpuhook.errors import GpuhookError
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.memory import at_create
 from gpuhook.programs.memory.at_create import Has
@@ -94,6 +95,20 @@ def test_hints_where_nobody_can_tell_the_driver(
     found, spec = node.created("615.71.09")
     assert {FRACTION, PYTORCH} < set(found)
     assert "hooks" not in spec
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"), [("controllers", "GH1312"), ("gpuhook-hook", "GH1646")]
+)
+def test_without_what_sets_the_limit_nothing_starts_where_it_is_required(
+    missing: str, code: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node.place / missing).unlink()
+    monkeypatch.setattr("gpuhook.state.PROGRAM_DIRS", ())
+    node.settings.limits_on_failure = "refuse"
+    with pytest.raises(GpuhookError) as refused:
+        node.created("615.71.09")
+    assert refused.value.code == code
 
 
 @pytest.mark.parametrize("guarantee", ["auto", "always", "never"])

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
 from gpuhook.programs import hook_limit
+from gpuhook.programs.hook import USAGE
 from gpuhook.programs.memory import granted, handover, patience
 from gpuhook.vendors.nvidia.memory_limits import Driver
 from tests.simulated import stub_limits
@@ -276,6 +279,14 @@ def test_words_that_nobody_understands(words: list[str], tmp_path: Path) -> None
     with pytest.raises(GpuhookError) as caught:
         hook_limit.run(words, EngineLog("test", str(tmp_path / "log")))
     assert caught.value.code == "GH1645"
+
+
+def test_the_help_has_every_option() -> None:
+    """An option that the wrapper may write down is one that people can look up."""
+    options = re.findall(r'"(--[a-z]+)"', inspect.getsource(hook_limit))
+    assert len(options) >= 6
+    told = USAGE.partition("\nlimit: ")[2]
+    assert [option for option in options if f"  {option}" not in told] == []
 
 
 HYBRID = b"36 31 0:33 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"

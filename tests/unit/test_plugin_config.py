@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 
 import pytest
 
@@ -22,7 +21,8 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.config.reader import Override, Reading, read
+from gpuhook.kubernetes.config.reader import Override, read
+from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
 SEED = """\
@@ -35,35 +35,7 @@ sharing:
     - name: {name}
       replicas: 4
 """
-HERE = "plugin.yaml"
 MPS_ROOT = {"flags.mpsRoot": Override("/run/nvidia/mps", "--mps-root")}
-
-
-def parsed(text: str, *, strict: bool = False) -> Reading:
-    return read(textwrap.dedent(text).encode(), "plugin.yaml", strict=strict)
-
-
-def lines(reading: Reading) -> list[str]:
-    """Return the findings as they are printed, without the file, hints after an arrow."""
-    found = [f"{found} -> {found.hint}" if found.hint else f"{found}" for found in reading.findings]
-    return [line.removeprefix(f"{HERE}:") for line in found]
-
-
-def good(text: str) -> Configuration:
-    reading = parsed(text)
-    assert reading.findings == ()
-    assert reading.configuration is not None
-    return reading.configuration
-
-
-def sharing(text: str, strategy: str = "timeSlicing") -> str:
-    """Return a file that shares by `strategy` what `text` says, one key a line."""
-    return f"sharing:\n  {strategy}:\n" + textwrap.indent(textwrap.dedent(text), "    ")
-
-
-def one(text: str) -> str:
-    """Return a file with one entry that has the keys of `text`, in flow style."""
-    return sharing(f"resources:\n- {{{text}}}\n")
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", '"nvidia.com/gpu"'])
@@ -234,7 +206,6 @@ def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
     assert reading.findings[0].line == (8 if "indent" in layout else 1)
 
 
-ENTRY = "sharing.timeSlicing.resources[0]"
 FORMAT_HINT = "a name has lower-case letters, digits, '-' and '.', as nvidia.com/gpu has"
 DEVICE_HINT = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
 

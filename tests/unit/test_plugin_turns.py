@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes import monitoring, node_look, plugin, working_out
+from gpuhook.kubernetes import config_keeping, monitoring, node_look, working_out
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.config.source import ConfigSource
@@ -69,7 +69,7 @@ class Turns:
     async def _run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
         self.triggers = Triggers()
         connections = Connections(self.launch, self.log)
-        loaded = plugin.load(self.launch, None, "")
+        loaded = config_keeping.load(self.launch, None, "")
         news = News(self.log)
         self.plugin = Plugin(self.launch, loaded, connections, self.triggers, news)
         self.keeping = asyncio.ensure_future(self.plugin.keep())
@@ -531,11 +531,11 @@ def test_configuration_that_the_node_cannot_have_is_refused_as_a_whole(turns: Tu
         assert counted("applied") == 0
         assert turns.plugin._observations.counted().configuration == before
         assert turns.plugin._guarding._settings.action == "report"
-        assert turns.plugin._loaded.configuration.own.guard.action == "report"
+        assert turns.plugin._configs.loaded.configuration.own.guard.action == "report"
         (fields,) = [f for line, f in turns.log.lines if "4 replicas of 4096" in line]
         assert fields["reason"] == "ConfigRefused"
         assert fields["at"] == f"{turns.config}:4:37"
-        assert fields["goes_on"] == turns.plugin._loaded.digest
+        assert fields["goes_on"] == turns.plugin._configs.loaded.digest
         assert not [f for _, f in turns.log.lines if f.get("reason") == "NotOffered"]
         turns.config.write_text(CONFIG + FAIR.replace("4", "2"))
         await turns.until(lambda: turns.offered() == 2)

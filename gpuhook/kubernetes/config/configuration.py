@@ -110,7 +110,7 @@ class SharedResource:
     def limit(self) -> str | int | None:
         """What one replica may have: FAIR, bytes, UNLIMITED; None: what the strategy does.
 
-        That is FAIR for MPS, as in the reference, and UNLIMITED for time slices.
+        MPS divides the device without a reserve, as the reference does; time slices limit nothing.
         """
         return self.replica_memory if self.memory is None else self.memory
 

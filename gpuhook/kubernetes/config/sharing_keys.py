@@ -76,13 +76,16 @@ _SLICES = (
     ),
 )
 
-_EXTRAS = (
+_HINTS = (
     Key(
         "hints",
         Choices(facts.HINTS, may_be_empty=True),
         "The frameworks that are told of the limit by their own variables.",
         "hints",
     ),
+)
+
+_INTERPOSER = (
     Key(
         "interposer",
         NAME,
@@ -115,6 +118,18 @@ _NOT_OF_UNITS = tuple(
     for name in ("memory", "replicas", "oversubscribe")
 )
 
+# The runtime computes hints from the limit that it is to set: of MPS it knows none.
+_NOT_OF_MPS = (
+    (
+        "hints",
+        (
+            "does not go with mps: its server holds the limit, and the runtime that would set the "
+            "variables does not know it"
+        ),
+        "leave it out, and set the variables in the pod",
+    ),
+)
+
 
 def _entries(*keys: Key, unserved: tuple[tuple[str, str, str], ...] = ()) -> Entries:
     return Entries(Section(keys, unserved), "resource", may_be_empty=False)
@@ -140,8 +155,8 @@ def _strategy(entries: Entries) -> Section:
     )
 
 
-_TIME_SLICING = _strategy(_entries(*_NAMES, *_REPLICAS, *_SLICES, *_EXTRAS))
-_MPS = _strategy(_entries(*_NAMES, *_REPLICAS, *_CLIENT, *_EXTRAS))
+_TIME_SLICING = _strategy(_entries(*_NAMES, *_REPLICAS, *_SLICES, *_HINTS, *_INTERPOSER))
+_MPS = _strategy(_entries(*_NAMES, *_REPLICAS, *_CLIENT, *_INTERPOSER, unserved=_NOT_OF_MPS))
 _MEMORY_UNITS = Section(
     (
         Key(
@@ -153,7 +168,7 @@ _MEMORY_UNITS = Section(
         ),
         Key(
             "resources",
-            _entries(*_NAMES, *_UNIT, *_SLICES, *_EXTRAS, unserved=_NOT_OF_UNITS),
+            _entries(*_NAMES, *_UNIT, *_SLICES, *_HINTS, *_INTERPOSER, unserved=_NOT_OF_UNITS),
             "What is shared.",
             "resources",
             required=True,

@@ -7,8 +7,6 @@ from gpuhook.kubernetes.guard import judgement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.kubernetes.config.configuration import Guard
     from gpuhook.kubernetes.guard.judgement import Sight
 
@@ -28,17 +26,9 @@ def interval(before: float, *, is_near: bool, settings: Guard) -> float:
     """Return how many seconds to wait, after a wait of `before` seconds (0: somebody is new).
 
     >>> from gpuhook.kubernetes.config.configuration import Guard
-    >>> list(intervals(4, Guard()))
-    [1.0, 2.0, 4.0, 8.0]
+    >>> interval(2.0, is_near=False, settings=Guard())
+    4.0
     """
     shortest = max(_LEAST, settings.shortest_interval)
     longest = max(shortest, settings.longest_interval)
     return shortest if is_near else min(max(before * 2, shortest), longest)
-
-
-def intervals(count: int, settings: Guard) -> Iterable[float]:
-    """Yield the first waits while nobody is near a limit."""
-    wait = 0.0
-    for _ in range(count):
-        wait = interval(wait, is_near=False, settings=settings)
-        yield wait

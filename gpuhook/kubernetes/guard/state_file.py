@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook import files, state
@@ -86,10 +87,8 @@ def read() -> dict[str, Any]:
 def write(document: Mapping[str, Any] | None) -> None:
     """Write the document, None removes the file. Raises OSError."""
     if document is None:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(path())
-        except FileNotFoundError:
-            return
         return
     os.makedirs(state.directory(), 0o755, exist_ok=True)
     text = json.dumps({"format": FORMAT, **document}, indent=2) + "\n"

@@ -107,7 +107,7 @@ Names = tuple[str, str, str]  # namespace, pod, container
 
 
 def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, Share]:
-    """Return the share of each unit; `guards`: the plugin acts on who is above a limit."""
+    """Return the share of each unit; `guards`: the plugin ends who is above a limit."""
     found: dict[str, Share] = {}
     for resource in resources:
         for device in resource.devices:

@@ -33,7 +33,7 @@ _MAX_PROCESSES = 4096
 class Offered:
     """What the kubelet is told: the resources, and the ids of the units that are unhealthy.
 
-    `guards`: the plugin acts on containers that are above a limit of memory.
+    `guards`: the plugin ends processes of containers that are above a limit of memory.
     """
 
     resources: tuple[Resource, ...] = ()

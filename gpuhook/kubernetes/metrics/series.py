@@ -65,7 +65,7 @@ GAUGES = {
     ),
     "gpuhook_container_memory_guaranteed_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU that is kept for a container, whatever the others need",
+        "Memory of the GPU that is guaranteed to a container; 0 where that was left out",
     ),
     "gpuhook_unit_memory_limit_bytes": (
         ("resource", "gpu"),

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def bound(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
     """Return who bounds the memory of a container with units of `device`: BY_DRIVER and so on.
 
-    `driver`: this node's driver holds limits; `guard`: the plugin watches where it does not.
+    `driver`: this node's driver holds limits; `guard`: where it does not, the plugin ends processes
+    of who is above: one that only reports bounds nothing.
     """
     if device.uuid not in resource.memory:
         alone = device.instance is not None and resource.sharing == NOT_SHARED

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from gpuhook import files, state
@@ -64,10 +65,8 @@ def read(boot: str | None) -> dict[Key, Note]:
 def write(notes: Mapping[Key, Note], boot: str | None) -> None:
     """Write the notes; without any the file goes. Raises OSError."""
     if not notes:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(path())
-        except FileNotFoundError:
-            return
         return
     gpus: dict[str, dict[str, object]] = {}
     for (uuid, kind), note in notes.items():

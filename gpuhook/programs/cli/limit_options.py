@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import MIB
+from gpuhook.kubernetes.config.configuration import CONTEXT_MEMORY
 from gpuhook.kubernetes.config.values import Quantity, UnfitError
 from gpuhook.programs.memory.changes import Wish
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LIKELY_GIB = 256  # a number below it hardly means so few MiB
-_SMALL = 512 * MIB  # about what a CUDA context with its libraries takes by itself
 
 
 class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
@@ -76,7 +77,7 @@ new_request = click.option(
     metavar="QUANTITY",
     type=Amount(least=0),
     show_envvar=True,
-    help="What the driver keeps for it of that --memory-limit, whatever others take.",
+    help="Its guarantee of that --memory-limit, as of `gpuhook limits set --request`.",
 )
 gpu = click.option(
     "--gpu",
@@ -116,7 +117,8 @@ def wish(limit: int | None, request: int | None) -> Wish | None:
 
 
 def warnings(limit: int) -> list[str]:
-    """Return a warning for a limit with which hardly a program starts."""
-    if limit >= _SMALL:
+    """Return a warning for a limit with which no program can use the GPU."""
+    if limit >= CONTEXT_MEMORY:
         return []
-    return ["a CUDA context and its libraries take about 512Mi: with less hardly a program starts"]
+    least = amount(CONTEXT_MEMORY)
+    return [f"a CUDA context and its libraries take about {least}: with less no program starts"]
