@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+# gRPC would go on in a child that is forked off one of its tests' processes, without its files, and
+# abort it. No program of ours that forks loads it.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # No test asserts a time: on a busy machine each example may take as long as it likes.
 settings.register_profile("gpuhook", deadline=None)
 settings.load_profile("gpuhook")

@@ -81,7 +81,7 @@ class TestApply:
         use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
         (record,) = handover.apply([limit], node.nvml_library, [container, scope])
-        assert record["cgroups"] == [container, scope]
+        assert (record["trouble"], record.get("cgroups")) == ("", [container, scope])
         assert held(node) == dict.fromkeys(own, (100 * MIB, 0))
 
     @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestApply:
             use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
         (record,) = handover.apply([limit], node.nvml_library, own, guarantee=guarantee)
-        assert (record["by"], record["soft"]) == ("driver", soft * MIB)
+        assert (record["trouble"], record["by"], record["soft"]) == ("", "driver", soft * MIB)
         assert held(node) == {own[0]: (100 * MIB, soft * MIB)}
         known = memory_records.of({"memory": [record]})[gpu(node)]
         assert known.granted == limit
