@@ -188,7 +188,7 @@ def bounded(page: Page, node: Node) -> bool:
     """One asks for everything and fails alone; the other has its share."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
-        by_driver = isolation(page, running).startswith("bounded by the driver")
+        by_driver = "bounded by the driver" in isolation(page, running)
         page.command("kubectl apply -f pods.yaml     # keeper and greedy: one replica each")
         keeper = stack.enter_context(
             placed(node, "keeper", "alloc", "1000", "pause", "alloc", str(KEPT - 1000), "hold")
@@ -226,7 +226,7 @@ def watched(page: Page, node: Node) -> bool:
     """Where the driver holds nothing, the process that is above ends, and no other."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
-        by_guard = isolation(page, running).startswith("watched by the device plugin")
+        by_guard = "watched by the device plugin" in isolation(page, running)
         keeper = stack.enter_context(placed(node, "keeper", "alloc", str(KEPT), "hold"))
         says(keeper, "holding")
         greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))
