@@ -27,6 +27,7 @@ HOOKED = {f"{name}-prestart": where for name, where in RUNTIMES.items()}
 WRAPPED = (*RUNTIMES, "ctr", "podman-runtime")
 PRESTART = (*HOOKED, "ctr-prestart", "podman-prestart")
 ALL = (*WRAPPED, *PRESTART, "podman-cdi")
+_LOST = 3  # times that podman may lose what a container says
 MKNOD = ("--cap-add", "MKNOD")
 
 
@@ -101,7 +102,25 @@ class Doors:
         """Let podman call gpuhook-runtime or `runtime`; it sees our CDI specs.
 
         `engine` is the low-level runtime that it comes to, `hooks` a directory of OCI hooks.
+        podman at times loses all that a container says which ends at once: one that went well and
+        said nothing runs again.
         """
+        result = self._podman(root, args, options, runtime, engine, hooks)
+        for _ in range(_LOST):
+            if result.rc or result.stdout:
+                break
+            result = self._podman(root, args, options, runtime, engine, hooks)
+        return result
+
+    def _podman(
+        self,
+        root: Path,
+        args: Sequence[str],
+        options: Sequence[str],
+        runtime: str,
+        engine: str,
+        hooks: Path | None,
+    ) -> Result:
         return engines.podman(
             self.place / "podman",
             root,
