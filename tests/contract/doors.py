@@ -105,15 +105,17 @@ class Doors:
         podman at times loses all that a container says which ends at once: one that went well and
         said nothing runs again.
         """
-        result = self._podman(root, args, options, runtime, engine, hooks)
-        for _ in range(_LOST):
+        result = self._podman("podman", root, args, options, runtime, engine, hooks)
+        for attempt in range(_LOST):
             if result.rc or result.stdout:
                 break
-            result = self._podman(root, args, options, runtime, engine, hooks)
+            place = f"podman-{attempt}"  # a state of podman's is bound to its run root
+            result = self._podman(place, root, args, options, runtime, engine, hooks)
         return result
 
     def _podman(
         self,
+        place: str,
         root: Path,
         args: Sequence[str],
         options: Sequence[str],
@@ -122,7 +124,7 @@ class Doors:
         hooks: Path | None,
     ) -> Result:
         return engines.podman(
-            self.place / "podman",
+            self.place / place,
             root,
             args,
             [*MKNOD, *options],
