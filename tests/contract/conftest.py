@@ -19,6 +19,7 @@ from tests.contract.engines import Containerd
 from tests.contract.product import Product, product
 from tests.contract.runtimes import CGROUPS
 from tests.kubelet.running import real_kubelet, run
+from tests.simulated import stub_limits
 
 __all__ = ["real_kubelet", "run"]
 
@@ -114,3 +115,17 @@ def apart(node8: Product, tmp_path: Path) -> Product:
 def enter(node8: Product, tmp_path: Path, request: pytest.FixtureRequest) -> Doors:
     """Give the doors to node8; a containerd is started when the first container needs it."""
     return Doors(node8, tmp_path, lambda: request.getfixturevalue("containerd"))
+
+
+@pytest.fixture(scope="module")
+def spoiled(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give the installation on a node whose driver the tests of this module may spoil."""
+    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+
+
+@pytest.fixture
+def mine(spoiled: Product, tmp_path: Path) -> Iterator[Product]:
+    """Give that node with settings and state of the test's own, and a driver that works."""
+    yield spoiled.apart(tmp_path / "apart")
+    for gpu in spoiled.node.node.gpus:
+        stub_limits.mend(spoiled.node, str(gpu.uuid))

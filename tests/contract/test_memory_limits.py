@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.contract import bundles
 from tests.contract.bundles import Bundle
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
 from tests.contract.live import WAIT, eventually, started
-from tests.contract.product import Product, asks, product
+from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import driver_memory, stub_limits
@@ -23,20 +23,6 @@ from tests.simulated import driver_memory, stub_limits
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 Bundled = Callable[..., Bundle]
 Rooted = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
-    yield node.apart(tmp_path / "apart")
-    for gpu in node.node.node.gpus:
-        stub_limits.mend(node.node, str(gpu.uuid))
 
 
 @ENGINES

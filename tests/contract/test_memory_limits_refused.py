@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,20 +18,6 @@ from tests.simulated import build, stub_limits
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 Bundled = Callable[..., Bundle]
 Rooted = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
-    yield node.apart(tmp_path / "apart")
-    for gpu in node.node.node.gpus:
-        stub_limits.mend(node.node, str(gpu.uuid))
 
 
 def set_policy(product: Product, policy: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from tests.contract.limiting import (
     variables,
 )
 from tests.contract.live import WAIT, prestart, started
-from tests.contract.product import STATE, Product, asks, product
+from tests.contract.product import STATE, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
@@ -33,20 +33,6 @@ ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
 Bundled = Callable[..., Bundle]
 Rooted = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
-    yield node.apart(tmp_path / "apart")
-    for gpu in node.node.node.gpus:
-        stub_limits.mend(node.node, str(gpu.uuid))
 
 
 def secluded(product: Product, program: str, dev: Path | None = None) -> list[str]:
