@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.programs.cli import main
+from gpuhook.cli import main
 
 if __name__ == "__main__":
     main(prog_name="gpuhook")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuhook.programs.cli.tables import table
+from gpuhook.cli.tables import table
 from tests.bench import cases, plugin
 from tests.bench.measure import Case, interleaved
 from tests.bench.stage import stage, unmount_below

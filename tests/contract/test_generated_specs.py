@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gpuhook.cdi import registry
 from gpuhook.cdi import spec as spec_files
-from gpuhook.programs.cli import main
+from gpuhook.cli import main
 from gpuhook.vendors.nvidia import hookless
 from gpuhook.vendors.nvidia.spec import Choices, describe
 from tests.contract import engines

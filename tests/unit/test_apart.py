@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gpuhook.cli import container_options as options
+from gpuhook.cli import main
 from gpuhook.container import find
 from gpuhook.container.runtime_state import Found
 from gpuhook.programs import apart
-from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import main
 
 CHECKOUT = Path(__file__).parents[2]
 # What is held is undone in the child, which takes its time.
@@ -103,7 +103,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(options, "grants", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
-    monkeypatch.setattr("gpuhook.programs.cli.repair._one", one)
+    monkeypatch.setattr("gpuhook.cli.repair._one", one)
     done = CliRunner().invoke(main, ["repair", "--all"])
     assert done.exit_code == 1
     assert "Error GH1590: first: " in done.stderr

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
-from gpuhook.programs.cli import COMMANDS, main
+from gpuhook.cli import COMMANDS, main
 from gpuhook.vendors.nvidia import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
@@ -50,9 +50,9 @@ def test_unknown_command() -> None:
 def test_a_start_imports_one_command_only() -> None:
     """`gpuhook --version` loads no command, no YAML, no NVML."""
     program = (
-        "import sys; from gpuhook.programs.cli import main; main(['--version'], standalone_mode="
+        "import sys; from gpuhook.cli import main; main(['--version'], standalone_mode="
         "False); print(sorted({'yaml', 'pynvml', 'structlog', 'jsonschema'} & set(sys.modules)),"
-        "[name for name in sys.modules if name.startswith('gpuhook.programs.cli.')])"
+        "[name for name in sys.modules if name.startswith('gpuhook.cli.')])"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
@@ -63,7 +63,7 @@ def test_a_start_imports_one_command_only() -> None:
 def test_commands_name_their_modules() -> None:
     """Every command's module is one of the command line's own."""
     for name, target in COMMANDS.items():
-        assert target.startswith("gpuhook.programs.cli." + name.replace("-", "_") + ":")
+        assert target.startswith("gpuhook.cli." + name.replace("-", "_") + ":")
 
 
 def test_a_fault_in_words() -> None:
@@ -205,14 +205,14 @@ def test_a_closed_pipe_is_no_fault() -> None:
     """`gpuhook inventory | head -0` ends without a traceback."""
     reader, writer = os.pipe()
     os.close(reader)
-    program = "from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+    program = "from gpuhook.cli import main; main(prog_name='gpuhook')"
     command = [sys.executable, "-c", program, "inventory", "--inventory", "t4"]
     ended = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert "Traceback" not in ended.stderr
 
 
-PROGRAM = "from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+PROGRAM = "from gpuhook.cli import main; main(prog_name='gpuhook')"
 
 
 def written(target: str, *words: str) -> subprocess.CompletedProcess[str]:

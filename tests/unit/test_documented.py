@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from gpuhook import settings
+from gpuhook.cli import settings_file
 from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read
-from gpuhook.programs.cli import settings_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")

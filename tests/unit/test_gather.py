@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia import gather
 from tests.simulated import build, layouts
 from tests.simulated.node import SimulatedNode, make_node

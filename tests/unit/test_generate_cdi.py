@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cdi import cache, registry
 from gpuhook.cdi import spec as spec_files
-from gpuhook.programs.cli import main
-from gpuhook.programs.cli.generate_cdi import generate_cdi
+from gpuhook.cli import main
+from gpuhook.cli.generate_cdi import generate_cdi
 from tests.simulated.node import make_node
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

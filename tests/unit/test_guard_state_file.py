@@ -103,7 +103,7 @@ def test_a_broken_mark_leaves_the_rest() -> None:
 
 def test_it_is_read_without_the_guard() -> None:
     """`gpuhook ps` starts often: neither the guard's parts nor gRPC are loaded for it."""
-    program = "import sys, gpuhook.programs.cli.ps; print(*sys.modules)"
+    program = "import sys, gpuhook.cli.ps; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()
     guard = "gpuhook.kubernetes.guard"

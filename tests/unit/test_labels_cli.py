@@ -15,8 +15,8 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuhook.cli import labels, main
 from gpuhook.kubernetes.config.configuration import LabelFlags
-from gpuhook.programs.cli import labels, main
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -162,7 +162,7 @@ def _until(condition: Callable[[], bool]) -> None:
 def _started(
     seed: str, path: Path, *arguments: str, stderr: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    program = "import sys; from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+    program = "import sys; from gpuhook.cli import main; main(prog_name='gpuhook')"
     options = ["--inventory", "t4", "--config-file", seed, "--output-file", str(path)]
     return subprocess.Popen(
         [sys.executable, "-c", program, "labels", *options, *arguments],

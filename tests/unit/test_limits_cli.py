@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gpuhook
+from gpuhook.cli import limit_options, main
 from gpuhook.container import ledger, memory_records
 from gpuhook.container.memory_records import Record
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
@@ -24,7 +25,6 @@ from gpuhook.kubernetes.guard import marks
 from gpuhook.kubernetes.guard.judgement import Mark
 from gpuhook.kubernetes.guard.marks import Watching
 from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.programs.cli import limit_options, main
 from gpuhook.programs.memory import facts
 from gpuhook.vendors.nvidia import memory_backend, memory_support
 from gpuhook.vendors.nvidia.memory_limits import Driver

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.programs.cli import container_options, main
+from gpuhook.cli import container_options, main
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from gpuhook import kubernetes, state
+from gpuhook.cli import main
 from gpuhook.kubernetes.api_server.client import Purpose
 from gpuhook.kubernetes.config import build as config_build
 from gpuhook.kubernetes.config import reader
@@ -24,7 +25,6 @@ from gpuhook.kubernetes.config.given import given
 from gpuhook.kubernetes.config.launch import Launch, launch
 from gpuhook.kubernetes.config.options import OPTIONS
 from gpuhook.kubernetes.config.source import ConfigSource
-from gpuhook.programs.cli import main
 from tests.kubelet import config_map
 from tests.kubelet.process import OPERATOR, TIME_SLICING
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import Health
 from gpuhook.kubernetes.health import evidence as health_evidence
@@ -18,7 +19,6 @@ from gpuhook.kubernetes.health.book import HealthBook
 from gpuhook.kubernetes.health.marks import Evidence, Mark
 from gpuhook.kubernetes.health.watcher import Reported
 from gpuhook.kubernetes.offer.devices import Device
-from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia.inventory import Gpu
 
 UUID = "GPU-3d2b7a51-6c1e-4a3f-9d5c-0a1b2c3d4e5f"

@@ -14,13 +14,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import process_name
 from gpuhook.kubernetes.config import schema as config_schema
 from gpuhook.kubernetes.config.launch import Launch
 from gpuhook.kubernetes.config.options import OPTIONS
 from gpuhook.kubernetes.config.reader import read
-from gpuhook.programs.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
 GOOD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
@@ -130,7 +130,7 @@ def test_validate_as_a_process(file: Path) -> None:
     file.write_text(WRONG)
     code = (
         "import sys; sys.modules['grpc'] = None\n"
-        "from gpuhook.programs.cli import main; main(prog_name='gpuhook')"
+        "from gpuhook.cli import main; main(prog_name='gpuhook')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "device-plugin", "--validate", str(file)],
@@ -233,8 +233,8 @@ def test_a_missing_package_is_named(
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.delitem(sys.modules, "gpuhook.kubernetes.process", raising=False)
-    monkeypatch.setattr("gpuhook.programs.cli.device_plugin.importlib.import_module", importing)
-    from gpuhook.programs.cli import device_plugin
+    monkeypatch.setattr("gpuhook.cli.device_plugin.importlib.import_module", importing)
+    from gpuhook.cli import device_plugin
 
     with pytest.raises(GpuhookError) as caught:
         device_plugin._plugin()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuhook.cli import main
 from gpuhook.container import ledger
 from gpuhook.diagnose import unseen
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
@@ -27,7 +28,6 @@ from gpuhook.kubernetes.health import evidence
 from gpuhook.kubernetes.policies import before
 from gpuhook.kubernetes.policies.before import Note
 from gpuhook.kubernetes.policies.wanted import COMPUTE_MODE, TIME_SLICE
-from gpuhook.programs.cli import main
 from gpuhook.vendors.nvidia import dump, dump_file
 from gpuhook.vendors.nvidia.words import VOCABULARY
 

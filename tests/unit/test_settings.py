@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook import settings
+from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.cli import main
 
 WHOLE = """\
 runtime:

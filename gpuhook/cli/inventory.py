@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import parameters
+from gpuhook.cli.node_options import load_node, node_options
+from gpuhook.cli.tables import table
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.cli import parameters
-from gpuhook.programs.cli.node_options import load_node, node_options
-from gpuhook.programs.cli.tables import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

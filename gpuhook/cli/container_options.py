@@ -13,10 +13,10 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
+from gpuhook.cli import parameters, settings_file
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import replicas
-from gpuhook.programs.cli import parameters, settings_file
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import known_node

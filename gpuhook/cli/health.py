@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 
 import click
 
+from gpuhook.cli import parameters
+from gpuhook.cli.tables import table
 from gpuhook.errors import fault
 from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import ALL
-from gpuhook.programs.cli import parameters
-from gpuhook.programs.cli.tables import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import click
 
+from gpuhook.cli import container_options as options
+from gpuhook.cli import limit_options, parameters
 from gpuhook.programs import attach as attaching
 from gpuhook.programs import target
-from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import limit_options, parameters
 
 
 @click.command()

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import container_options as options
+from gpuhook.cli import node_options
 from gpuhook.container import find
 from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import apart, target
 from gpuhook.programs import repair as repairing
-from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import node_options
 from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False

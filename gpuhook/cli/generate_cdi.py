@@ -11,9 +11,9 @@ import click
 
 from gpuhook import settings, state
 from gpuhook.cdi import cache, names, spec, validate
+from gpuhook.cli import parameters
+from gpuhook.cli.node_options import load_node, node_options
 from gpuhook.errors import fault
-from gpuhook.programs.cli import parameters
-from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection
 from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
 

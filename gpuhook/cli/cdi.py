@@ -11,9 +11,9 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
+from gpuhook.cli import parameters, settings_file
+from gpuhook.cli.tables import table
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.cli import parameters, settings_file
-from gpuhook.programs.cli.tables import table
 
 SCHEMA = "gpuhook/cdi-list/v1"
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import parameters
+from gpuhook.cli.tables import shortened, table
 from gpuhook.container import ledger
 from gpuhook.diagnose import holdings, sharing, unseen
 from gpuhook.errors import printable
 from gpuhook.grant.amounts import amount
 from gpuhook.kubernetes.health import evidence
 from gpuhook.kubernetes.policies import before
-from gpuhook.programs.cli import parameters
-from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.memory import guarded
 from gpuhook.vendors.nvidia import isolation as isolation_words
 from gpuhook.vendors.nvidia import known_node

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import click
 
+from gpuhook.cli import container_options as options
 from gpuhook.programs import detach as detaching
 from gpuhook.programs import target
-from gpuhook.programs.cli import container_options as options
 
 
 @click.command()

@@ -19,19 +19,19 @@ from gpuhook.programs import standard_output
 from gpuhook.programs.wording import worded
 
 COMMANDS = {
-    "attach": "gpuhook.programs.cli.attach:attach",
-    "cdi": "gpuhook.programs.cli.cdi:cdi",
-    "config": "gpuhook.programs.cli.config:config",
-    "detach": "gpuhook.programs.cli.detach:detach",
-    "device-plugin": "gpuhook.programs.cli.device_plugin:device_plugin",
-    "generate-cdi": "gpuhook.programs.cli.generate_cdi:generate_cdi",
-    "health": "gpuhook.programs.cli.health:health",
-    "inspect": "gpuhook.programs.cli.inspect:inspect",
-    "inventory": "gpuhook.programs.cli.inventory:inventory",
-    "labels": "gpuhook.programs.cli.labels:command",
-    "limits": "gpuhook.programs.cli.limits:limits",
-    "ps": "gpuhook.programs.cli.ps:ps",
-    "repair": "gpuhook.programs.cli.repair:repair",
+    "attach": "gpuhook.cli.attach:attach",
+    "cdi": "gpuhook.cli.cdi:cdi",
+    "config": "gpuhook.cli.config:config",
+    "detach": "gpuhook.cli.detach:detach",
+    "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
+    "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
+    "health": "gpuhook.cli.health:health",
+    "inspect": "gpuhook.cli.inspect:inspect",
+    "inventory": "gpuhook.cli.inventory:inventory",
+    "labels": "gpuhook.cli.labels:command",
+    "limits": "gpuhook.cli.limits:limits",
+    "ps": "gpuhook.cli.ps:ps",
+    "repair": "gpuhook.cli.repair:repair",
 }
 
 

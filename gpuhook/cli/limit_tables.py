@@ -7,10 +7,10 @@ import json
 
 import click
 
+from gpuhook.cli.tables import shortened, table
 from gpuhook.errors import printable
 from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs.cli.tables import shortened, table
 from gpuhook.programs.memory import guarded, views
 from gpuhook.vendors.nvidia import memory_backend
 

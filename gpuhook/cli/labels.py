@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import parameters
+from gpuhook.cli.node_options import load_node, node_options
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.kubernetes.config import source as config_source
 from gpuhook.kubernetes.config.configuration import LabelFlags
@@ -23,8 +25,6 @@ from gpuhook.kubernetes.labels import feature_file
 from gpuhook.kubernetes.labels import node_labels as labels
 from gpuhook.kubernetes.labels.node_labels import Facts
 from gpuhook.kubernetes.offer import resources
-from gpuhook.programs.cli import parameters
-from gpuhook.programs.cli.node_options import load_node, node_options
 from gpuhook.vendors.nvidia.inventory import Driver, Node
 
 TYPE_CHECKING = False

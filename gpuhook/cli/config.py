@@ -10,8 +10,8 @@ import click
 import yaml
 
 from gpuhook import settings
+from gpuhook.cli import parameters, settings_file
 from gpuhook.errors import fault
-from gpuhook.programs.cli import parameters, settings_file
 from gpuhook.vendors.nvidia import words
 
 

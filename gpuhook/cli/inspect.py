@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import container_options as options
+from gpuhook.cli import limit_tables, node_options, parameters
+from gpuhook.cli.tables import table
 from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import request
 from gpuhook.grant.amounts import amount
 from gpuhook.programs import repair, target
-from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import limit_tables, node_options, parameters
-from gpuhook.programs.cli.tables import table
 from gpuhook.programs.memory import views
 from gpuhook.vendors.nvidia import words
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from gpuhook import state
+from gpuhook.cli import container_options as options
+from gpuhook.cli import limit_options, limit_tables, node_options, parameters
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import target
-from gpuhook.programs.cli import container_options as options
-from gpuhook.programs.cli import limit_options, limit_tables, node_options, parameters
 from gpuhook.programs.memory import changes, forgetting, own_gpus, views
 from gpuhook.programs.memory.patience import PatientDriver
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import yaml
 
+from gpuhook.cli import parameters
 from gpuhook.errors import fault
 from gpuhook.kubernetes.config import build as config_build
 from gpuhook.kubernetes.config import findings, reader
@@ -22,7 +23,6 @@ from gpuhook.kubernetes.config.given import Given, given
 from gpuhook.kubernetes.config.launch import Launch, launch
 from gpuhook.kubernetes.config.options import OPTIONS
 from gpuhook.kubernetes.config.values import Boolean
-from gpuhook.programs.cli import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
