@@ -92,7 +92,16 @@ def load(source: str, found: os.stat_result) -> Compiled | None:
 
 def encoded(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> bytes:
     """Return the compiled form of a valid spec, or of what is wrong with it."""
-    lines = [_key(source, found)[:-1]]
+    return _lines(_key(source, found)[:-1], spec)
+
+
+def of_spec(path: str, spec: Spec) -> Compiled:
+    """Return the compiled form of a valid spec that is in memory alone; `path` is its name."""
+    return Compiled(path, _lines(b"", spec))
+
+
+def _lines(key: bytes, spec: Spec | GpuhookError) -> bytes:
+    lines = [key]
     if isinstance(spec, GpuhookError):
         lines.append(_head_of(spec))
     else:

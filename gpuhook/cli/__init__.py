@@ -102,6 +102,7 @@ def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
 
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})
 @click.version_option(__version__, prog_name="gpuhook")
+@click.option("--quiet", is_flag=True, help="Tell only what is wrong, beside what was asked for.")
 @click.option("--debug", is_flag=True, help="Log what is done, and where a fault comes from.")
 @click.option(
     "--log-format",
@@ -110,7 +111,7 @@ def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
     show_default=True,
     help="The format of the log on standard error.",
 )
-def main(debug: bool, log_format: str) -> None:
+def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # printing.py asks
     """Gives containers their NVIDIA GPUs, and tells who has them."""
     if debug:
         from gpuhook import logs

@@ -28,6 +28,11 @@ def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A
     )
 
 
+no_headers = click.option(
+    "--no-headers", is_flag=True, help="Leave out the header line of the table."
+)
+
+
 def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:

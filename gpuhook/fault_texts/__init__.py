@@ -21,6 +21,7 @@ BLOCKS = {
     "GH16": "hooks",
     "GH17": "live",
     "GH18": "plugin",
+    "GH19": "diagnosis",
 }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, Hook
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.jobs import Jobs
 
 
 class Granting:
@@ -47,22 +48,22 @@ class Granting:
 
     def of(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
         """Return what the container gets; None where it may start without."""
-        if not source.is_grant and not freshness.driver_is_loaded(state.host_root()):
+        if not source.is_grant and not self.has_driver():
             if self.settings.on_missing_driver == "start":
                 self.log.warning(fault("GH1008", where=source.where))
                 return None
             raise fault("GH1006", where=source.where)
         capabilities = capabilities_of(spec)
-        policy.require_own_vendor(source, self._default_kind())
+        policy.require_own_vendor(source, self.default_kind())
         return self.named(source.names, capabilities)
 
     def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
         """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
         return resolve.resolve(
             names,
-            self._default_kind(),
-            self._registry(),
-            alias=known_node.alias,
+            self.default_kind(),
+            self.registry(),
+            alias=self.alias,
             adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
         )
 
@@ -71,8 +72,8 @@ class Granting:
 
         Without those that all of a spec's devices share. Devices go by their qualified names.
         """
-        found = self._registry()
-        kind = self._default_kind()
+        found = self.registry()
+        kind = self.default_kind()
         nodes = {}
         for name in found.names(kind):
             _, edits = found.device(f"{kind}={name}")
@@ -85,9 +86,9 @@ class Granting:
 
         They are those of the node's own specs and of a device plugin's.
         """
-        found = self._registry()
+        found = self.registry()
         held = set()
-        for kind in (self._default_kind(), words.PLUGIN_KIND):
+        for kind in (self.default_kind(), words.PLUGIN_KIND):
             try:
                 described = [(name, found.device(f"{kind}={name}")) for name in found.names(kind)]
             except GpuhookError:
@@ -103,8 +104,8 @@ class Granting:
 
         A container's own mounts do not count: a volume may be named as a library of the driver is.
         """
-        found = self._registry()
-        for kind in (self._default_kind(), words.PLUGIN_KIND):
+        found = self.registry()
+        for kind in (self.default_kind(), words.PLUGIN_KIND):
             try:
                 specs = found.kind(kind)
             except GpuhookError:
@@ -122,14 +123,28 @@ class Granting:
         """
         found = _jobs_of(grant.edits, capabilities)
         for job in found:
-            require_fresh(job, self.settings.spec_dirs)
+            self.require_fresh(job)
         return found
 
-    def _registry(self) -> registry.Registry:
-        vendor = self._default_kind().partition("/")[0]
+    def has_driver(self) -> bool:
+        """Return whether this node has a driver loaded."""
+        return freshness.driver_is_loaded(state.host_root())
+
+    def alias(self, name: str) -> str | None:
+        """Return what the node's specs call the GPU with another name, None if nobody knows."""
+        return known_node.alias(name)
+
+    def require_fresh(self, job: Jobs) -> None:
+        """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+        require_fresh(job, self.settings.spec_dirs)
+
+    def registry(self) -> registry.Registry:
+        """Return the registry of this node's CDI specs."""
+        vendor = self.default_kind().partition("/")[0]
         return registry.load(self.settings.spec_dirs, self._compile_spec, vendor)
 
-    def _default_kind(self) -> str:
+    def default_kind(self) -> str:
+        """Return the kind that names without one are of."""
         return self.settings.default_kind or words.VOCABULARY.default_kind
 
 

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks, one module of them per subject; in the order in which they are listed."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.diagnose.doctor.check import Check
+
+
+def checks() -> tuple[Check, ...]:
+    """Return every check of doctor."""
+    return ()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How gpuhook grants on a node that has no description of its GPUs, or that is not this one.
+
+The node's facts (asked now, or dumped elsewhere) are described as generate-cdi would, in memory;
+from there on a request goes the way of every request. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi import cache
+from gpuhook.cdi.registry import Registry
+from gpuhook.engine_log import EngineLog
+from gpuhook.programs.granting import Granting
+from gpuhook.vendors.nvidia import selection
+from gpuhook.vendors.nvidia.spec import Choices, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+    from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia import jobs
+    from gpuhook.vendors.nvidia.inventory import Node
+
+NAME = "what generate-cdi would write"  # stands where the path of a spec file stands
+
+
+class Heard(EngineLog):
+    """A log that keeps what is reported, and tells nobody."""
+
+    def __init__(self) -> None:
+        super().__init__("gpuhook")
+        self.failures: list[GpuhookError] = []
+        self.warnings: list[GpuhookError] = []
+
+    def failure(self, error: GpuhookError) -> None:
+        """Keep a fault."""
+        self.failures.append(error)
+
+    def warning(self, error: GpuhookError) -> None:
+        """Keep a warning."""
+        self.warnings.append(error)
+
+
+class DescribedGranting(Granting):
+    """Granting by the facts of a node alone: none of this machine's specs count."""
+
+    def __init__(self, node: Node, settings: Settings, log: EngineLog) -> None:
+        """Describe the node; raises what generate-cdi raises: GH1206 and others."""
+        super().__init__(settings, log, _no_compiler)
+        vendor, _, device_class = self.default_kind().partition("/")
+        self.choices = Choices(vendor=vendor, device_class=device_class)
+        found = describe(node, self.choices)
+        self.warnings = found.warnings
+        self._has_driver = bool(node.driver.module_version)
+        self._aliases = selection.aliases(found.gpus, self.choices.strategies)
+        compiled = cache.of_spec(NAME, found.spec)
+        self._registry = Registry([NAME], [[compiled]], vendor)
+
+    def registry(self) -> Registry:
+        """Return the registry of the node's description."""
+        return self._registry
+
+    def has_driver(self) -> bool:
+        """Return whether the node has a driver loaded."""
+        return self._has_driver
+
+    def alias(self, name: str) -> str | None:
+        """Return what the description calls the GPU with another name, None if nobody knows."""
+        return self._aliases.get(name.lower())
+
+    def require_fresh(self, job: jobs.Jobs) -> None:
+        """Do nothing: what was described just now is of now."""
+
+
+def _no_compiler(path: str) -> None:
+    raise AssertionError(f"{path}: a description in memory is not compiled")

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no file of a node tells: what NVML answers, who runs, what programs say of themselves.
+
+Each reading has a name and is a JSON document, taken at most once, so that a node's readings can
+be kept, sent to somebody, and looked at again. A node that is only a tree of files has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# What each collector returns is described where it is registered: collectors.py.
+INVENTORY = "inventory"  # the dump of `gpuhook inventory -o json`
+UNITS = "units"  # {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}
+PROCESSES = "processes"  # [{"pid", "name", "argv", "started", "exe"}] of engines and daemons
+CONTAINERS = "containers"  # running containers with what they lack: containers.py
+PROGRAMS = "programs"  # {"runc": {"path", "version"}}: low-level runtimes, engines, NVIDIA's tools
+CONTAINERD = "containerd"  # {"config": the text of `containerd config dump`}
+API = "kubernetes"  # {"runtimeClasses": [...], "node": {...}} as far as the API server tells
+SELF = "gpuhook"  # {"version", "python", "executable", "package"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read: a document, or None and why there is none.
+
+    `code` is that of the fault where one was met, "" where nothing could be asked.
+    """
+
+    document: Any = None
+    trouble: str = ""
+    code: str = ""
+    hint: str = ""
+
+
+NOT_RUNNING = Reading(trouble="only the files of this node are here: nothing of it runs")
+
+
+class Readings:
+    """The readings of a node, by name: each is taken when it is first asked for."""
+
+    def __init__(self, collectors: Mapping[str, Callable[[], Any]]) -> None:
+        """Take the collectors: each returns a JSON document, or raises GpuhookError, OSError."""
+        self._collectors = collectors
+        self.taken: dict[str, Reading] = {}
+
+    def of(self, name: str) -> Reading:
+        """Return the reading of that name; one without a document where it cannot be had."""
+        if name not in self.taken:
+            self.taken[name] = self._read(name)
+        return self.taken[name]
+
+    def document(self, name: str) -> Any:
+        """Return the document of a reading, None where it cannot be had."""
+        return self.of(name).document
+
+    def _read(self, name: str) -> Reading:
+        collector = self._collectors.get(name)
+        if collector is None:
+            return NOT_RUNNING
+        try:
+            return Reading(document=collector())
+        except GpuhookError as error:
+            return Reading(trouble=error.message, code=error.code, hint=error.hint)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return Reading(trouble=f"{where}{error.strerror or error}")

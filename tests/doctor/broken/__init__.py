@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways in which nodes are broken: one module per subject, each with its BROKEN.
+
+The modules of `tests.doctor.parts` make the healthy nodes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from tests.doctor import broken
+from tests.doctor.scene import Broken
+
+
+def all_of_them() -> list[Broken]:
+    """Return every breakage."""
+    return [
+        one
+        for found in sorted(pkgutil.iter_modules(broken.__path__), key=lambda found: found.name)
+        for one in importlib.import_module(f"tests.doctor.broken.{found.name}").BROKEN
+    ]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole simulated node for doctor: its tree, and what its readings say.
+
+`parts` put the files of a healthy node into the tree: engines, kubelet, gpuhook's own. A breakage
+then changes files or readings, and doctor has to name it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import Node
+from gpuhook.diagnose.doctor.examination import Examination, examine
+from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.vendors.nvidia import dump, gather
+from tests.simulated.node import SimulatedNode, make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Scene:
+    """The node: `root` is its tree; `readings` are documents by name, which a test may change.
+
+    The inventory is read of the tree by its own NVML (the stub), unless `readings` has one.
+    """
+
+    root: Path
+    node: SimulatedNode
+    readings: dict[str, Any] = field(default_factory=dict)
+
+    def path(self, path: str) -> Path:
+        """Return where the node's `path` is on this machine; its directory is made."""
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Write a file of the node."""
+        place = self.path(path)
+        place.write_text(text, encoding="utf-8")
+        place.chmod(mode)
+
+    def remove(self, path: str) -> None:
+        """Remove a file of the node."""
+        self.path(path).unlink()
+
+    def examine(self, chosen: list[str] | None = None) -> Examination:
+        """Return what all checks, or the chosen ones, find."""
+        return examine(self.examined(), checks(), chosen)
+
+    def examined(self) -> Node:
+        """Return the node as checks get it."""
+        documents = copy.deepcopy(self.readings)
+        collectors: dict[str, Callable[[], Any]] = {
+            name: partial(documents.get, name) for name in documents
+        }
+        collectors.setdefault(readings.INVENTORY, self._inventory)
+        return Node(DirectoryTree(str(self.root)), Readings(collectors))
+
+    def _inventory(self) -> Any:
+        where = gather.roots(str(self.root), None, str(self.root))
+        return dump.as_dict(gather.node(where, require_nodes=False, require_files=False))
+
+
+PARTS: list[Callable[[Scene], None]] = []
+
+
+def part(function: Callable[[Scene], None]) -> Callable[[Scene], None]:
+    """Have every healthy node made with what `function(scene)` puts there."""
+    PARTS.append(function)
+    return function
+
+
+def make(directory: Path, profile: str = "t4") -> Scene:
+    """Make a healthy node of a profile."""
+    scene = Scene(directory, make_node(directory, profile))
+    for add in PARTS:
+        add(scene)
+    return scene
+
+
+def copied(scene: Scene, directory: Path) -> Scene:
+    """Return a copy of a scene that a test may break."""
+    subprocess.run(["cp", "-a", f"{scene.root}/.", str(directory)], check=True)
+    old, new = str(scene.root), str(directory)
+    moved = {
+        name: getattr(scene.node, name).replace(old, new)
+        for name in ("driver_root", "dev_root", "host_root", "nvml_library", "nvml_profile")
+    }
+    facts = scene.node.node
+    nvml = (facts.driver.nvml or "").replace(old, new)
+    facts = replace(facts, driver=replace(facts.driver, nvml=nvml))
+    node = replace(scene.node, **moved, node=facts)
+    return Scene(directory, node, copy.deepcopy(scene.readings))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A way in which a node is broken, and the check that must name it before all others.
+
+    With `is_warning`, nothing fails, and the check warns.
+    """
+
+    name: str
+    check: str
+    do: Callable[[Scene], None]
+    profile: str = "t4"
+    is_warning: bool = False
+
+
+def is_root() -> bool:
+    """Return whether device nodes can be made here."""
+    return os.geteuid() == 0

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each way to break a node is named, first, and nothing else is called failed."""
+
+from __future__ import annotations
+
+import pytest
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from tests.doctor.broken import all_of_them
+from tests.doctor.scene import is_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.doctor.scene import Broken, Scene
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+PROFILES = ("t4", "h100x8", "a100-mig")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], Scene]) -> None:
+    examination = healthy(profile).examine()
+    told = [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(FAILED)]
+    told += [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(WARNING)]
+    assert told == []
+
+
+@pytest.mark.parametrize("broken", all_of_them(), ids=lambda broken: broken.name)
+def test_the_right_cause_is_named_and_nothing_else(
+    broken: Broken, fresh: Callable[[str], Scene]
+) -> None:
+    scene = fresh(broken.profile)
+    broken.do(scene)
+    examination = scene.examine()
+    failed = examination.of(FAILED)
+    if broken.is_warning:
+        assert [(r.check.id, r.finding.said) for r in failed] == []
+        assert broken.check in {r.check.id for r in examination.of(WARNING)}
+        return
+    assert {r.check.id for r in failed} == {broken.check}, [
+        (r.check.id, r.finding.subject, r.finding.said) for r in failed
+    ]
+    assert all(r.finding.meaning and r.finding.command for r in failed)

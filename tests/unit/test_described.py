@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Granting on a node that is not this one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.errors import GpuhookError
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import dump_file, words
+
+
+def _granting(profile: str) -> DescribedGranting:
+    return DescribedGranting(dump_file.load(profile), Settings(), Heard())
+
+
+def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
+    granting = _granting("h100x8")
+    gpu = dump_file.load("h100x8").gpus[3]
+    capabilities = words.parse_capabilities("all")
+    for name in ("3", str(gpu.uuid), str(gpu.pci_bus_id), f"{gpu.uuid}::1"):
+        grant = granting.named([name], capabilities)
+        paths = [node["path"] for node in grant.edits["deviceNodes"]]
+        assert f"/dev/nvidia{gpu.minor}" in paths, name
+    assert len(granting.named(["all"], capabilities).devices) == 1
+
+
+def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
+    with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
+        _granting("t4").named(["GPU-nobody"], words.parse_capabilities(None))
+    assert raised.value.code == "GH1102"
+
+
+def test_the_driver_of_the_dump_counts() -> None:
+    assert _granting("t4").has_driver()
