@@ -149,4 +149,14 @@ Error GH1591: standard output: No space left on device
 $ GPUHOOK_STATE_DIR=$HOME/gpuhook-state gpuhook generate-cdi --output nvidia.yaml
 """,
     ),
+    "GH1593": (
+        (
+            "A command met something that nobody foresaw. What it had begun may be half done "
+            "where it changes something; `gpuhook inspect` shows a container as it is."
+        ),
+        "Report the line. `gpuhook support-bundle` collects what is needed to find the cause.",
+        """
+$ gpuhook --debug inventory
+""",
+    ),
 }
