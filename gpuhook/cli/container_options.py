@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
-from gpuhook.cli import parameters, settings_file
+from gpuhook.cli import parameters, printing, settings_file
+from gpuhook.container import find
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import replicas
@@ -37,8 +37,23 @@ def _container(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return value
 
 
-container = click.argument("container", callback=_container)
-container_or_none = click.argument("container", required=False, callback=_container)
+def _running(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return the containers whose names begin so, for a shell that completes them."""
+    try:
+        living, _ = find.everything()
+        return [found.id for found in living if found.id.startswith(incomplete)]
+    except (GpuhookError, OSError):
+        return []  # a shell has nowhere to show why
+
+
+container = click.argument("container", callback=_container, shell_complete=_running)
+container_or_none = click.argument(
+    "container", required=False, callback=_container, shell_complete=_running
+)
 state_root = click.option(
     "--state-root",
     "state_roots",
@@ -50,7 +65,7 @@ state_root = click.option(
     "where engines have theirs; repeatable, in the environment separated by colons.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
-output = parameters.output("text", "json")
+output = parameters.output("text", "json", "yaml")
 device = click.option(
     "--device",
     "devices",
@@ -118,7 +133,7 @@ def failing(verb: str, container: str, output: str) -> Iterator[None]:
     try:
         yield
     except (GpuhookError, OSError) as error:
-        if output == "json":
+        if output != "text":
             told = failure(container, worded(error))
             show([], verb, output, [told])
         raise
@@ -144,13 +159,13 @@ def show(
     `verb` is the command's, as in JSON's schema; `failures` are (container, code, message) of
     those to which nothing could be done.
     """
-    if output == "json":
+    if output != "text":
         document = {
             "schema": f"gpuhook/{verb}/v1",
             "containers": list(documents),
             "failures": list(failures),
         }
-        click.echo(json.dumps(document, indent=2))
+        printing.document(document, output)
         return
     for told in documents:
         for line in _lines(told):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options
+from gpuhook.cli import node_options, printing
 from gpuhook.container import find
 from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError, fault
@@ -112,7 +112,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
     if output == "json":
         options.show(reports, "repair", output, failures)
     elif not reports and not failures:
-        click.echo("no running container was granted a GPU", err=True)
+        printing.say("no running container was granted a GPU")
     if failures:
         raise click.exceptions.Exit(1)
 
