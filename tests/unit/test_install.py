@@ -408,5 +408,7 @@ def test_manual_and_completions_are_installed(prefix: Path) -> None:
 
 
 def _commands(prefix: Path) -> str:
-    done = subprocess.run([prefix / "bin/gpuhook", "--help"], capture_output=True, text=True)
+    done = subprocess.run(
+        [prefix / "bin/gpuhook", "--help"], check=True, capture_output=True, text=True
+    )
     return done.stdout
