@@ -184,11 +184,12 @@ def _runtimes(
 
 
 def _runtime(name: str, value: Mapping[str, Any], where: Place, shim: str = "") -> Runtime:
-    options = toml.table(value, "options")
+    # Names of options are written in many ways; containerd's reader of TOML takes them all.
+    options = {key.lower(): one for key, one in toml.table(value, "options").items()}
     kind = toml.text(value.get("runtime_type"))
     path = (
-        toml.text(options.get("BinaryName"))
-        or toml.text(options.get("Runtime"))
+        toml.text(options.get("binaryname"))
+        or toml.text(options.get("runtime"))
         or toml.text(value.get("runtime_engine"))
         or (shim if kind == OLD_SHIM else "")
     )

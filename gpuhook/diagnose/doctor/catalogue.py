@@ -10,4 +10,26 @@ if TYPE_CHECKING:
 
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
-    return ()
+    from gpuhook.diagnose.doctor.checks import (
+        cgroups,
+        containerd,
+        containerd_runtimes,
+        crio,
+        docker,
+        nvidia_toolkit,
+        podman,
+        rootless,
+        security,
+    )
+
+    return (
+        *cgroups.CHECKS,
+        *security.CHECKS,
+        *rootless.CHECKS,
+        *nvidia_toolkit.CHECKS,
+        *containerd.CHECKS,
+        *containerd_runtimes.CHECKS,
+        *docker.CHECKS,
+        *crio.CHECKS,
+        *podman.CHECKS,
+    )
