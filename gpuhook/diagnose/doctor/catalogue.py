@@ -3,6 +3,18 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor.checks import (
+    cgroups,
+    containerd,
+    containerd_runtimes,
+    crio,
+    docker,
+    nvidia_toolkit,
+    podman,
+    rootless,
+    security,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Check
@@ -10,4 +22,14 @@ if TYPE_CHECKING:
 
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
-    return ()
+    return (
+        *cgroups.CHECKS,
+        *security.CHECKS,
+        *rootless.CHECKS,
+        *nvidia_toolkit.CHECKS,
+        *containerd.CHECKS,
+        *containerd_runtimes.CHECKS,
+        *docker.CHECKS,
+        *crio.CHECKS,
+        *podman.CHECKS,
+    )
