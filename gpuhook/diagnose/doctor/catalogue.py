@@ -3,6 +3,18 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor.checks import (
+    device_links,
+    devices,
+    driver,
+    driver_files,
+    gpus,
+    graphics,
+    spec_devices,
+    spec_files,
+    specs,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Check
@@ -10,4 +22,14 @@ if TYPE_CHECKING:
 
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
-    return ()
+    return (
+        *driver.CHECKS,
+        *driver_files.CHECKS,
+        *devices.CHECKS,
+        *device_links.CHECKS,
+        *gpus.CHECKS,
+        *spec_files.CHECKS,
+        *specs.CHECKS,
+        *spec_devices.CHECKS,
+        *graphics.CHECKS,
+    )
