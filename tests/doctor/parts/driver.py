@@ -119,13 +119,11 @@ def write_spec(scene: Scene, path: str = SPEC) -> None:
 
 def own(scene: Scene) -> Node:
     """Return the facts of the node with its own paths, not those of this machine."""
-    facts, root = scene.node.node, str(scene.root)
+    facts = scene.node.node
     return replace(
         facts,
-        files=tuple(replace(f, host_path=f.host_path.removeprefix(root)) for f in facts.files),
-        device_nodes=tuple(
-            replace(d, host_path=d.host_path.removeprefix(root)) for d in facts.device_nodes
-        ),
+        files=tuple(replace(file, host_path=file.container_path) for file in facts.files),
+        device_nodes=tuple(replace(node, host_path=node.path) for node in facts.device_nodes),
         driver_root="/",
         dev_root="/",
     )
