@@ -238,9 +238,19 @@ def _cached(node: Node, root: str) -> list[str]:
     return [posixpath.dirname(path) for path in paths if "/i386" not in path]
 
 
+def has_apt(node: Node) -> bool:
+    """Return whether the node's packages are Debian's or Ubuntu's."""
+    return node.tree.status("/etc/debian_version") is not None
+
+
+def install(node: Node, debian: str, others: str) -> str:
+    """Return the command that installs packages, by what they are called on the node."""
+    return f"apt-get install {debian}" if has_apt(node) else f"dnf install {others}"
+
+
 def reinstall(node: Node) -> str:
     """Return the command that installs the driver's packages again."""
-    if node.tree.status("/etc/debian_version") is None:
+    if not has_apt(node):
         return "dnf reinstall '*nvidia*'"
     installed = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*'"
     return f"apt-get install --reinstall $({installed} | awk '$1 == \"ii\" {{print $2}}')"

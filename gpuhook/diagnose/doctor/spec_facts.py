@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 EXTENSIONS = (".json", ".yaml")
 GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "other"
+_TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
 _TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _REFRESH = "nvidia-cdi-refresh.service"
 _UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -187,12 +188,17 @@ def has_refresh(node: Node) -> bool:
     return any(node.tree.status(path) is not None for path in paths)
 
 
+def has_toolkit(node: Node) -> bool:
+    """Return whether the node has nvidia-ctk."""
+    return any(node.tree.status(path) is not None for path in _TOOLKIT)
+
+
 def rewrite(node: Node, one: SpecFile) -> str:
     """Return the command that writes a spec again, by who wrote it."""
-    if one.author == GPUHOOK:
-        return f"gpuhook generate-cdi --output {one.path}"
     if one.author == PLUGIN:
         return "kubectl delete pod -A -l app.kubernetes.io/name=nvidia-device-plugin"
+    if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
+        return f"gpuhook generate-cdi --output {one.path}"
     if one.path.endswith("run/cdi/nvidia.yaml") and has_refresh(node):
         return f"systemctl restart {_REFRESH}"
     return f"nvidia-ctk cdi generate --output={one.path}"

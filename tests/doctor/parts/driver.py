@@ -62,7 +62,8 @@ def has_switches(scene: Scene) -> bool:
 
 @part
 def add_kernel(scene: Scene) -> None:
-    """Add the kernel's release, and the module among its modules."""
+    """Add the kernel's release, the module among its modules, and a distribution."""
+    scene.write("/etc/debian_version", "12.5\n")
     scene.write("/proc/sys/kernel/osrelease", f"{RELEASE}\n")
     scene.write(f"/lib/modules/{RELEASE}/modules.dep", "updates/dkms/nvidia.ko.zst:\n")
     scene.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)

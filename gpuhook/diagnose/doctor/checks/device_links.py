@@ -10,6 +10,7 @@ from functools import partial
 from gpuhook.diagnose.doctor import device_facts as devices
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import services
+from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import DEVICES, FAILED, WARNING, Check, Finding, Mend, absent, ok
 from gpuhook.diagnose.node import tree
 
@@ -72,8 +73,9 @@ def _link(node: Node, path: str, status: Status, why: str) -> Iterable[Finding]:
         meaning="after `systemctl daemon-reload`, or when a unit is changed, running containers "
         'lose their GPUs: "Failed to initialize NVML: Unknown Error", as systemd looks devices up '
         "by this link",
-        command=f"nvidia-ctk system create-dev-char-symlinks --create-all, or without it: "
-        f"ln -sfn {target} {link}",
+        command="nvidia-ctk system create-dev-char-symlinks --create-all"
+        if specs.has_toolkit(node)
+        else f"ln -sfn {target} {link}",
         looked_at=(link, path, why),
         mend=Mend(f"link {link} to {target}", partial(_make, link, target)) if is_live else None,
     )

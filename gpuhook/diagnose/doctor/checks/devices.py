@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _NO_DRIVER = "no kernel module is loaded"
 _MEANINGS = {
-    devices.CONTROL: 'nothing reaches the driver: nvidia-smi says "Failed to initialize NVML: '
-    'Unknown Error" or "GPU access blocked by the operating system"',
+    devices.CONTROL: 'no program of a container reaches the driver: nvidia-smi says "Failed to '
+    'initialize NVML"',
     devices.UVM: "nvidia-smi works, and CUDA does not: cuInit fails with CUDA_ERROR_UNKNOWN (999) "
     'or CUDA_ERROR_NO_DEVICE, and PyTorch says "CUDA unknown error - this may be due to an '
     'incorrectly set up environment"',

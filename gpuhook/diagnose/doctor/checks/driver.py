@@ -26,9 +26,11 @@ _MISMATCH = (
     'containers do not start, with "nvml error: driver/library version mismatch"'
 )
 _RELOAD = (
-    "systemctl reboot, or, with everything stopped that uses a GPU: "
+    "systemctl reboot  # or, with everything stopped that uses a GPU: "
     "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia"
 )
+# Where distributions have DKMS keep the key that it signs modules with.
+_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 
 
 def _gpu(node: Node) -> Iterable[Finding]:
@@ -92,24 +94,21 @@ def _unloaded(node: Node) -> Finding:
     known = tree.text(node.tree, listing) if release else None
     if known is not None and not any(name in known for name in _MODULE_NAMES):
         said = f"the nvidia kernel module is not loaded: there is none for the kernel {release}"
-        command = (
-            "apt-get install linux-headers-$(uname -r) && dkms autoinstall && modprobe nvidia"
-            if node.tree.status("/etc/debian_version")
-            else "dnf install kernel-devel-$(uname -r) && dkms autoinstall && modprobe nvidia"
-        )
+        headers = facts.install(node, "linux-headers-$(uname -r)", "kernel-devel-$(uname -r)")
+        command = f"{headers} && dkms autoinstall && modprobe nvidia"
     elif _is_secure_boot(node):
         said = (
             "the nvidia kernel module is not loaded, and Secure Boot is on: the kernel refuses "
-            "modules that are not signed with a key it trusts"
+            "modules that are not signed with a key it trusts (modprobe says 'Key was rejected by "
+            "service' or 'Required key not available')"
         )
+        key = next((path for path in _KEYS if node.tree.status(path)), _KEYS[-1])
         command = (
-            "modprobe nvidia; where that says 'Key was rejected by service' or 'Required key not "
-            "available': mokutil --import /var/lib/shim-signed/mok/MOK.der && systemctl reboot "
-            "(and enroll the key in the blue screen at boot), or turn Secure Boot off"
+            f"mokutil --import {key} && systemctl reboot  # then enroll the key in the blue screen"
         )
     else:
         said = "the nvidia kernel module is not loaded"
-        command = "modprobe nvidia && nvidia-smi, and where that fails: dmesg | grep -i nvrm"
+        command = "modprobe nvidia && nvidia-smi || dmesg | grep -i nvrm"
     return Finding(FAILED, said, meaning=_NO_NVML, command=command, looked_at=looked)
 
 
@@ -131,7 +130,7 @@ def _version(node: Node) -> Iterable[Finding]:
         return [ok(said, *looked)]
     names = " and ".join(f"{stem}.1 is {version}" for stem, version in wrong.items())
     is_there = all(module in space.versions[stem] for stem in wrong)
-    command = f"ldconfig, so that the links lead to the files of {module}" if is_there else _RELOAD
+    command = f"ldconfig  # the links are to lead to the files of {module}" if is_there else _RELOAD
     return [
         Finding(
             FAILED,
@@ -157,12 +156,11 @@ def _bound(node: Node) -> Iterable[Finding]:
             subject=one.bus_id,
             meaning="no container gets this GPU: neither nvidia-smi nor the node's resources "
             "count it",
-            command="nothing, where a virtual machine is to have it; else: "
-            f"echo {one.bus_id} > /sys/bus/pci/drivers/vfio-pci/unbind && "
+            command=f"echo {one.bus_id} > /sys/bus/pci/drivers/vfio-pci/unbind && "
             f"echo {one.bus_id} > /sys/bus/pci/drivers/nvidia/bind"
+            "  # nothing, where a virtual machine is to have it"
             if one.driver == "vfio-pci"
-            else f"dmesg | grep -i {one.bus_id}: it tells why the module does not take it, such "
-            "as a GPU that this driver, or its open module, does not know",
+            else f"dmesg | grep -i {one.bus_id}  # this driver may not know such a GPU",
             looked_at=(f"{facts.PCI}/{one.bus_id}/driver",),
         )
         for one in others

@@ -52,10 +52,10 @@ def _without(
     else:
         roots = " or ".join(dict.fromkeys((space.root, *facts.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
-        command = (
-            "install the driver's user space of the module's version (nvidia-utils, "
-            "libnvidia-compute), or name where it is: gpuhook doctor --driver-root DIR"
-        )
+        branch = facts.module_version(node).partition(".")[0]
+        debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}"
+        command = facts.install(node, debian, "nvidia-driver-cuda nvidia-driver-cuda-libs")
+        command += "  # or, where it is elsewhere: gpuhook doctor --driver-root DIR"
     return Finding(
         FAILED,
         said,
@@ -101,8 +101,7 @@ def _several(space: facts.UserSpace) -> Iterable[Finding]:
             facts.CUDA,
             "which of them a container gets depends on a link, which the next ldconfig may turn; "
             "then it is Driver/library version mismatch",
-            "remove the libraries of all versions but "
-            f"{space.version}: {', '.join(p for v, p in known.items() if v != space.version)}",
+            f"rm {' '.join(p for v, p in known.items() if v != space.version)} && ldconfig",
             tuple(known.values()),
         )
 
@@ -165,8 +164,7 @@ def _wsl(node: Node) -> Iterable[Finding]:
                 f"{', '.join(lacking)} of Windows' driver is missing",
                 meaning='nvidia-smi says "Failed to initialize NVML: GPU access blocked by the '
                 'operating system", or programs find no libcuda.so.1',
-                command="update the NVIDIA driver of Windows, then in Windows: "
-                "wsl --update && wsl --shutdown",
+                command="wsl.exe --update && wsl.exe --shutdown  # first update Windows' driver",
                 looked_at=tuple(paths),
             )
         ]

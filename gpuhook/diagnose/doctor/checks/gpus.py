@@ -63,9 +63,9 @@ def _lost(node: Node) -> Iterable[Finding]:
             meaning='programs that use it fail with XID 79, "GPU has fallen off the bus", '
             'nvidia-smi says "Unable to determine the device handle for GPU", and containers '
             "that are given it find no device",
-            command=f"nvidia-smi --gpu-reset -i {selection.bus_id(gpu.pci_bus_id or '')}, with "
-            "everything stopped that uses it, else: systemctl reboot; where it comes again, the "
-            "card, its power or its slot is broken",
+            command=f"nvidia-smi --gpu-reset -i {selection.bus_id(gpu.pci_bus_id or '')}  # with "
+            "everything stopped that uses it; else reboot; where it comes again, the card, its "
+            "power or its slot is broken",
             looked_at=("libnvidia-ml.so.1",),
         )
         for gpu in lost
@@ -135,8 +135,8 @@ def _mig(node: Node) -> Iterable[Finding]:
             subject=gpu.uuid or str(gpu.index),
             meaning='nothing of this GPU can be used: CUDA says "no CUDA-capable device is '
             'detected", and its resource has the count 0',
-            command=f"nvidia-smi mig -i {gpu.index} -cgi 0 -C (see nvidia-smi mig -lgip for "
-            f"profiles), or to leave MIG mode: nvidia-smi -i {gpu.index} -mig 0",
+            command=f"nvidia-smi mig -i {gpu.index} -cgi 0 -C  # nvidia-smi mig -lgip lists the "
+            f"profiles; or, to leave MIG mode: nvidia-smi -i {gpu.index} -mig 0",
             looked_at=("libnvidia-ml.so.1",),
         )
         for gpu in empty
@@ -185,16 +185,16 @@ def _fabric(node: Node) -> Iterable[Finding]:
         return [ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)]
     version = facts.module_version(node)
     branch = version.partition(".")[0]
+    debian = f"nvidia-fabricmanager-{branch}={version}-1"
+    other = facts.install(node, debian, f"nvidia-fabricmanager-{version}")
     return [
         Finding(
             FAILED,
-            f"the fabric manager does not run, and the GPUs are joined by {len(switches)} "
-            "NVSwitches",
+            f"the fabric manager does not run, on a machine with NVSwitches ({len(switches)})",
             meaning='nvidia-smi works, and CUDA does not: "system not yet initialized" '
             "(CUDA_ERROR_SYSTEM_NOT_READY, 802) in cuInit",
-            command="systemctl enable --now nvidia-fabricmanager.service; where it stops, its "
-            f"version is not the driver's: apt-get install nvidia-fabricmanager-{branch}="
-            f"{version}-1",
+            command="systemctl enable --now nvidia-fabricmanager.service  # where it stops, it is "
+            f"not of the driver's version: {other}",
             looked_at=("nvidia-fabricmanager.service", facts.SWITCHES),
         )
     ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import posixpath
 
+from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.specs import DRIVER, each
@@ -50,14 +51,15 @@ def _icd(node: Node, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Fi
         if not lacking:
             return
         said = f"{path} names {', '.join(lacking)}, which {one.path} does not mount"
+    branch = facts.module_version(node).partition(".")[0]
     yield Finding(
         WARNING,
         said,
         subject=path,
         meaning='graphics find no GPU in containers: vulkaninfo says "Found no drivers!" '
         "(ERROR_INCOMPATIBLE_DRIVER), and EGL finds no device or only llvmpipe",
-        command="install the graphics part of the driver (libnvidia-gl, nvidia-driver-libs), "
-        f"then: {specs.rewrite(node, one)}",
+        command=f"{facts.install(node, f'libnvidia-gl-{branch}', 'nvidia-driver-libs')} && "
+        f"{specs.rewrite(node, one)}",
         looked_at=(path, one.path),
     )
 

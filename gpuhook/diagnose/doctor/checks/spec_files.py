@@ -22,6 +22,8 @@ NONE = "there is no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
 _REFRESH_UNITS = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
 _WRITERS = 0o022
+_WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
+_USUAL = ("nvidia.yaml", "nvidia.json")
 
 
 def _present(node: Node) -> Iterable[Finding]:
@@ -30,7 +32,9 @@ def _present(node: Node) -> Iterable[Finding]:
         return [ok(f"{one.path} is a spec of {one.author}'s", one.path) for one in found]
     if not facts.has_gpu(node) and not facts.is_wsl(node):
         return [absent(f"{NONE}, and no GPU", *specs.DIRECTORIES)]
-    command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    command = "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
+    if specs.has_toolkit(node):
+        command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     if specs.has_refresh(node):
         command = "systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
     return [
@@ -40,7 +44,7 @@ def _present(node: Node) -> Iterable[Finding]:
             meaning="engines that inject devices by CDI (podman run --device nvidia.com/gpu=all, "
             f"docker run --device, Kubernetes with CDI) say {_UNRESOLVABLE}; NVIDIA's runtime in "
             "its legacy or automatic mode does without",
-            command=f"{command}, or: gpuhook generate-cdi --output /etc/cdi/nvidia.yaml",
+            command=command,
             looked_at=specs.DIRECTORIES,
         )
     ]
@@ -82,8 +86,7 @@ def _names(node: Node) -> Iterable[Finding]:
             f"{path} is no spec to an engine: its name does not end in .yaml or .json",
             subject=path,
             meaning=f"its devices do not exist: {_UNRESOLVABLE}",
-            command=f"mv {path} {posixpath.splitext(path)[0]}.yaml, or, if nobody needs it, "
-            f"rm {path}",
+            command=f"mv -n {path} {posixpath.splitext(path)[0]}.yaml  # or rm, if nobody needs it",
             looked_at=(path,),
         )
         for path in strangers
@@ -112,11 +115,21 @@ def _conflicts(node: Node) -> Iterable[Finding]:
             subject=paths[-1],
             meaning="engines give neither of the two, and a device in conflict does not exist: "
             f"{_UNRESOLVABLE}",
-            command=f"rm {paths[-1]}  # keep the one that is written anew with the driver",
+            command=f"rm {_superfluous(node, paths)}",
             looked_at=paths,
         )
         for paths, names in found.items()
     ]
+
+
+def _superfluous(node: Node, paths: tuple[str, ...]) -> str:
+    """Return the spec that nobody writes again: of an odd name, else the oldest."""
+
+    def order(path: str) -> tuple[bool, float]:
+        status = node.tree.status(path)
+        return posixpath.basename(path) in _USUAL, status.mtime if status else 0.0
+
+    return min(paths, key=order)
 
 
 def _owners(node: Node) -> Iterable[Finding]:
@@ -170,9 +183,9 @@ def _engines(node: Node) -> Iterable[Finding]:
             subject=one.path,
             meaning='Podman leaves the file out: "unmarshal CDI Spec: json: unknown field '
             f'\\"additionalGids\\"" with --log-level=debug, and {_UNRESOLVABLE}',
-            command=f"gpuhook generate-cdi --output {one.path}, with device nodes that everybody "
-            "may open; or: nvidia-ctk cdi generate "
-            f"--feature-flag=no-additional-gids-for-device-nodes --output={one.path}",
+            command=f"nvidia-ctk cdi generate {_WITHOUT_GROUPS} --output={one.path}"
+            if one.author != specs.GPUHOOK
+            else f"chmod 0666 /dev/nvidia* && {specs.rewrite(node, one)}",
             looked_at=(one.path,),
         )
         for one in newer

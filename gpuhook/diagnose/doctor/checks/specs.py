@@ -94,7 +94,7 @@ def _mounts(node: Node, one: SpecFile) -> Iterable[Finding]:
     sockets = [path for path in lacking if path.endswith("/socket")]
     if sockets == lacking:
         unit = "nvidia-" + ("fabricmanager" if "fabricmanager" in lacking[0] else "persistenced")
-        command = f"systemctl start {unit}.service, or without it: {specs.rewrite(node, one)}"
+        command = f"systemctl start {unit}.service || {specs.rewrite(node, one)}"
         return [Finding(FAILED, said, one.path, meaning, command, (one.path, *lacking))]
     return [stale(node, one, said, meaning, *lacking)]
 
@@ -112,11 +112,13 @@ def _hook(node: Node, one: SpecFile, path: str) -> Iterable[Finding]:
     if status is not None and status.is_executable:
         return
     name = path.rpartition("/")[2]
-    package = "gpuhook" if name == jobs.HOOK_NAME else "nvidia-container-toolkit-base"
     if status is None:
         said = f"{one.path} runs the hook {path}, which is not there"
         reason = "no such file or directory"
-        command = f"install {package}, then: {specs.rewrite(node, one)}"
+        command = specs.rewrite(node, one)
+        if name != jobs.HOOK_NAME:
+            package = "nvidia-container-toolkit-base"
+            command = f"{facts.install(node, package, package)} && {command}"
     else:
         said = f"{one.path} runs the hook {path}, which is not executable"
         reason = "permission denied"
