@@ -159,6 +159,10 @@ def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], Scene]) ->
     [failed] = looked(scene.examined()).of(FAILED)
     assert failed.check.id == "gpus.seen"
     assert "DF:00.0" in failed.finding.said
+    path = scene.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
+    text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
+    path.write_text(text, encoding="utf-8")
+    assert found(scene.examined(), "gpus.seen")[0].status == OK
 
 
 def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], Scene]) -> None:
@@ -177,7 +181,12 @@ class LiveTree(DirectoryTree):
 
     def __init__(self, root: Path) -> None:
         super().__init__(str(root))
-        self.root = "/"
+        self._below, self.root = self.root, "/"
+
+    def real(self, path: str) -> str | None:
+        """Return the path with every link resolved, as the tree has it."""
+        place = super().real(path)
+        return place and (place.removeprefix(self._below) or "/")
 
 
 def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Scene]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import Mend
 from gpuhook.vendors.nvidia import mig, mig_nodes, nodes, words
 
@@ -83,15 +84,15 @@ def dev_root(node: Node) -> str:
     """Return the directory whose /dev has the driver's nodes."""
     if node.dev_root != "/":
         return node.dev_root
-    root = facts.user_space(node).root
-    has_own = node.tree.status(facts.at(root, CONTROL)) is not None
+    root = user_space.of(node).root
+    has_own = node.tree.status(user_space.at(root, CONTROL)) is not None
     has_host = node.tree.status(CONTROL) is not None
     return root if has_own and not has_host else "/"
 
 
 def place(node: Node, wanted: Wanted) -> str:
     """Return the node's path of a device node."""
-    return facts.at(dev_root(node), wanted.path)
+    return user_space.at(dev_root(node), wanted.path)
 
 
 def found(node: Node, wanted: Wanted) -> Status | None:

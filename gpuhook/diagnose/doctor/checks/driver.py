@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import tree
 
@@ -118,7 +119,7 @@ def _is_secure_boot(node: Node) -> bool:
 
 
 def _version(node: Node) -> Iterable[Finding]:
-    module, space = facts.module_version(node), facts.user_space(node)
+    module, space = facts.module_version(node), user_space.of(node)
     if not module:
         return [absent("no kernel module is loaded")]
     if not space.current:

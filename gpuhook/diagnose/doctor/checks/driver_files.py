@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import tree
 from gpuhook.vendors.nvidia.params import PATH as PARAMS
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.doctor.check import Node
 
-_WSL = "/usr/lib/wsl/lib"
+_WINDOWS = "/usr/lib/wsl/"
+_WSL = _WINDOWS + "lib"
 _WSL_LIBRARIES = ("libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1")
 _PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin")
 _FIRMWARE = ("/lib/firmware/updates", "/lib/firmware", "/usr/lib/firmware", "/firmware")
@@ -28,19 +30,19 @@ _NEEDED = {
 def _libraries(node: Node) -> Iterable[Finding]:
     if facts.is_wsl(node) or facts.is_tegra(node):
         return [absent("the driver of this system is of another kind")]
-    space = facts.user_space(node)
+    space = user_space.of(node)
     looked = tuple(space.directories)
     has_any = any(space.versions.values())
     if not has_any and not facts.has_gpu(node):
         return [absent("this machine has no NVIDIA GPU", *looked)]
-    lacking = [stem for stem in (facts.CUDA, facts.ML) if stem not in space.current]
+    lacking = [stem for stem in (user_space.CUDA, user_space.ML) if stem not in space.current]
     if not lacking:
         return [ok(f"libcuda and libnvidia-ml {space.version} are below {space.root}", *looked)]
     return [_without(node, space, lacking, looked)]
 
 
 def _without(
-    node: Node, space: facts.UserSpace, lacking: list[str], looked: tuple[str, ...]
+    node: Node, space: user_space.UserSpace, lacking: list[str], looked: tuple[str, ...]
 ) -> Finding:
     names = " and ".join(f"{stem}.1" for stem in lacking)
     unlinked = [stem for stem in lacking if space.versions[stem]]
@@ -50,7 +52,7 @@ def _without(
     elif any(space.versions.values()):
         said, command = f"the driver below {space.root} lacks {names}", facts.reinstall(node)
     else:
-        roots = " or ".join(dict.fromkeys((space.root, *facts.OTHER_ROOTS)))
+        roots = " or ".join(dict.fromkeys((space.root, *user_space.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
         branch = facts.module_version(node).partition(".")[0]
         debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}"
@@ -68,7 +70,7 @@ def _without(
 
 
 def _files(node: Node) -> Iterable[Finding]:
-    space = facts.user_space(node)
+    space = user_space.of(node)
     if not space.version:
         return [absent("there are no libraries of the driver")]
     found = [*_missing(node, space), *_several(space), *_dangling(space)]
@@ -77,13 +79,13 @@ def _files(node: Node) -> Iterable[Finding]:
     return [ok(f"the driver's files below {space.root} are complete", *space.directories)]
 
 
-def _missing(node: Node, space: facts.UserSpace) -> Iterable[Finding]:
+def _missing(node: Node, space: user_space.UserSpace) -> Iterable[Finding]:
     for stem, meaning in _NEEDED.items():
         names = [f"{directory}/{stem}.{space.version}" for directory in space.directories]
         if not any(node.tree.status(name) for name in names):
             said = f"{stem}.{space.version} is not below {space.root}"
             yield Finding(WARNING, said, stem, meaning, facts.reinstall(node), tuple(names))
-    programs = [facts.at(space.root, f"{place}/nvidia-smi") for place in _PROGRAM_DIRECTORIES]
+    programs = [user_space.at(space.root, f"{place}/nvidia-smi") for place in _PROGRAM_DIRECTORIES]
     if not any(node.tree.status(program) for program in programs):
         said = f"there is no nvidia-smi below {space.root}"
         meaning = (
@@ -92,13 +94,13 @@ def _missing(node: Node, space: facts.UserSpace) -> Iterable[Finding]:
         yield Finding(WARNING, said, "nvidia-smi", meaning, facts.reinstall(node), tuple(programs))
 
 
-def _several(space: facts.UserSpace) -> Iterable[Finding]:
-    known = space.versions[facts.CUDA]
+def _several(space: user_space.UserSpace) -> Iterable[Finding]:
+    known = space.versions[user_space.CUDA]
     if len(known) > 1:
         yield Finding(
             WARNING,
             f"there are several drivers below {space.root}: {', '.join(sorted(known))}",
-            facts.CUDA,
+            user_space.CUDA,
             "which of them a container gets depends on a link, which the next ldconfig may turn; "
             "then it is Driver/library version mismatch",
             f"rm {' '.join(p for v, p in known.items() if v != space.version)} && ldconfig",
@@ -106,7 +108,7 @@ def _several(space: facts.UserSpace) -> Iterable[Finding]:
         )
 
 
-def _dangling(space: facts.UserSpace) -> Iterable[Finding]:
+def _dangling(space: user_space.UserSpace) -> Iterable[Finding]:
     for path in space.dangling:
         yield Finding(
             WARNING,
@@ -122,10 +124,12 @@ def _firmware(node: Node) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
         return [absent("no kernel module is loaded")]
-    root = facts.user_space(node).root
+    root = user_space.of(node).root
     extra = tree.line(node.tree, _FIRMWARE_PATH)
     places = [extra] if extra else []
-    places += [at for place in _FIRMWARE for at in dict.fromkeys((place, facts.at(root, place)))]
+    places += [
+        at for place in _FIRMWARE for at in dict.fromkeys((place, user_space.at(root, place)))
+    ]
     directories = [f"{place.rstrip('/')}/nvidia/{version}" for place in places]
     files = [
         f"{directory}/{name}"
@@ -168,17 +172,18 @@ def _wsl(node: Node) -> Iterable[Finding]:
                 looked_at=tuple(paths),
             )
         ]
-    own = facts.user_space(node).versions[facts.CUDA]
+    known = user_space.of(node).versions[user_space.CUDA].values()
+    own = [path for path in known if not path.startswith(_WINDOWS)]
     if own:
         return [
             Finding(
                 WARNING,
-                f"a driver for Linux is installed beside Windows': {', '.join(own.values())}",
+                f"a driver for Linux is installed beside Windows': {', '.join(own)}",
                 meaning="programs and containers may take its libcuda, which finds no GPU here: "
                 "CUDA_ERROR_NO_DEVICE",
                 command="apt-get remove --purge 'libnvidia-compute-*' 'nvidia-driver-*' "
                 "'cuda-drivers*' && ldconfig",
-                looked_at=tuple(own.values()),
+                looked_at=tuple(own),
             )
         ]
     return [ok(f"Windows' driver is in {_WSL}", *paths)]

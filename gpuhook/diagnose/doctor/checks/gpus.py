@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import services
 from gpuhook.diagnose.doctor.check import FAILED, GPUS, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node import readings, tree
 from gpuhook.vendors.nvidia import selection
 
 TYPE_CHECKING = False
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.doctor.check import Node
     from gpuhook.vendors.nvidia.inventory import Gpu
+    from gpuhook.vendors.nvidia.nodes import ProcGpu
 
 _NO_PERMISSION = "GH1205"
 _UNASKED = "what NVML knows cannot be told from files alone"
@@ -77,7 +78,11 @@ def _seen(node: Node) -> Iterable[Finding]:
     if found is None:
         return [absent(_UNASKED)]
     known = {selection.bus_id(gpu.pci_bus_id or "") for gpu in found.gpus}
-    unseen = [gpu for gpu in facts.gpus(node) if selection.bus_id(gpu.pci_bus_id) not in known]
+    unseen = [
+        gpu
+        for gpu in facts.gpus(node)
+        if selection.bus_id(gpu.pci_bus_id) not in known and not _is_excluded(node, gpu)
+    ]
     if not unseen:
         return [ok("NVML has every GPU that the kernel module has", facts.GPUS)]
     return [
@@ -85,13 +90,19 @@ def _seen(node: Node) -> Iterable[Finding]:
             FAILED,
             f"the kernel module has the GPU {gpu.pci_bus_id}, and NVML does not",
             subject=gpu.pci_bus_id,
-            meaning="no container gets this GPU: it did not start (RmInitAdapter failed in dmesg), "
-            "or is excluded",
+            meaning="no container gets this GPU: it did not start (dmesg: RmInitAdapter failed)",
             command="dmesg | grep -iE 'nvrm|xid' | tail -n 20; systemctl reboot",
             looked_at=(facts.GPUS,),
         )
         for gpu in unseen
     ]
+
+
+def _is_excluded(node: Node, gpu: ProcGpu) -> bool:
+    """Return whether the driver was told to leave the GPU alone (NVreg_ExcludedGpus)."""
+    path = f"{facts.GPUS}/{selection.bus_id(gpu.pci_bus_id)}/information"
+    lines = (tree.text(node.tree, path) or "").splitlines()
+    return any(line.split() == ["GPU", "Excluded:", "Yes"] for line in lines)
 
 
 def _compute_mode(node: Node) -> Iterable[Finding]:

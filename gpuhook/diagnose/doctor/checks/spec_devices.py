@@ -48,6 +48,8 @@ def _devices(node: Node, one: SpecFile) -> Iterable[Finding]:
         return [absent(f"{one.path} is of the kind {one.kind}", one.path)]
     known, lacking = _names(found), []
     given = set(one.device_names)
+    if given == {selection.EVERY}:
+        return [ok(f"{one.path} describes all GPUs as one", one.path)]
     for gpu in found.gpus:
         for instance in selection.offered(gpu):
             mine = selection.names(gpu, selection.STRATEGIES, instance)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NONE = "there is no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
 _REFRESH_UNITS = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
-_WRITERS = 0o022
+_GROUP, _OTHERS = 0o020, 0o002
 _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
 
@@ -142,9 +142,12 @@ def _owners(node: Node) -> Iterable[Finding]:
 
 def _loose(node: Node, path: str) -> Iterable[Finding]:
     status = node.tree.status(path)
-    if status is None or (status.uid == 0 and not status.permissions & _WRITERS):
+    if status is None:
         return
     bits = status.permissions
+    writers = bits & (_OTHERS if status.gid == 0 else _OTHERS | _GROUP)
+    if status.uid == 0 and not writers:
+        return
     whose = f"belongs to the user {status.uid}" if status.uid else f"has mode {bits:04o}"
     yield Finding(
         WARNING,

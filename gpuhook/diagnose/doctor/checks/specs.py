@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import respecified, user_space
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import FAILED, SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.spec_files import NONE
@@ -58,9 +59,9 @@ def softened(finding: Finding) -> Finding:
 
 def stale(node: Node, one: SpecFile, said: str, meaning: str, *looked_at: str) -> Finding:
     """Return that a spec is wrong, and that it is to be written again."""
-    return Finding(
-        FAILED, said, one.path, meaning, specs.rewrite(node, one), (one.path, *looked_at)
-    )
+    looked, command = (one.path, *looked_at), specs.rewrite(node, one)
+    again = respecified.mend(node, one)
+    return Finding(FAILED, said, one.path, meaning, command, looked, again)
 
 
 def listed(items: list[str]) -> str:
@@ -71,7 +72,7 @@ def listed(items: list[str]) -> str:
 
 def _driver(node: Node, one: SpecFile) -> Iterable[Finding]:
     version = one.driver_version()
-    module = facts.module_version(node) or facts.user_space(node).version
+    module = facts.module_version(node) or user_space.of(node).version
     if not version or not module:
         return [absent(f"{one.path} does not say for which driver it was made", one.path)]
     if version == module:
