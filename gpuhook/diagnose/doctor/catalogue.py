@@ -8,11 +8,20 @@ from gpuhook.diagnose.doctor.checks import (
     containerd,
     containerd_runtimes,
     crio,
+    device_links,
+    devices,
     docker,
+    driver,
+    driver_files,
+    gpus,
+    graphics,
     nvidia_toolkit,
     podman,
     rootless,
     security,
+    spec_devices,
+    spec_files,
+    specs,
 )
 
 TYPE_CHECKING = False
@@ -23,6 +32,15 @@ if TYPE_CHECKING:
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
     return (
+        *driver.CHECKS,
+        *driver_files.CHECKS,
+        *devices.CHECKS,
+        *device_links.CHECKS,
+        *gpus.CHECKS,
+        *spec_files.CHECKS,
+        *specs.CHECKS,
+        *spec_devices.CHECKS,
+        *graphics.CHECKS,
         *cgroups.CHECKS,
         *security.CHECKS,
         *rootless.CHECKS,
