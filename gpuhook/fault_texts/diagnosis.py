@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import FileError, GpuhookError
+from gpuhook.errors import FileError, GpuhookError, HostError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
         FileError,
         "{path} is no tree of a node's files: {reason}",
         "name the directory that has the node's etc, proc and dev, such as /host in a pod",
+    ),
+    "GH1905": (
+        HostError,
+        "the API server of the cluster cannot be asked: {reason}",
+        "run it where `kubectl get nodes` works, or as root on the node",
     ),
 }
