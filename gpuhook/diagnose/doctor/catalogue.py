@@ -3,6 +3,14 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor.checks import (
+    cluster_node,
+    kubelet,
+    plugin,
+    plugin_config,
+    runtime_class,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Check
@@ -10,4 +18,10 @@ if TYPE_CHECKING:
 
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
-    return ()
+    return (
+        *kubelet.CHECKS,
+        *runtime_class.CHECKS,
+        *plugin.CHECKS,
+        *plugin_config.CHECKS,
+        *cluster_node.CHECKS,
+    )
