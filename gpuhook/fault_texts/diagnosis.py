@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import FileError, GpuhookError, HostError
+from gpuhook.errors import FileError, GpuhookError, HostError, RefusedError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
@@ -15,5 +15,15 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "the API server of the cluster cannot be asked: {reason}",
         "run it where `kubectl get nodes` works, or as root on the node",
+    ),
+    "GH1906": (
+        FileError,
+        "{path} is no support bundle: {reason}",
+        "give the file that `gpuhook support-bundle` wrote, as it was written",
+    ),
+    "GH1907": (
+        RefusedError,
+        "{path} is refused as a support bundle: {reason}",
+        "nothing of it was used; ask who sent it for a new one",
     ),
 }

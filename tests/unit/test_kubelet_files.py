@@ -104,7 +104,8 @@ def test_a_pod_of_a_plugin_is_found_with_its_configuration_and_its_words(tmp_pat
         (
             "/etc/containerd/config.toml",
             (
-                '[plugins."io.containerd.grpc.v1.cri".containerd]\n  default_runtime_name = "runc"\n'
+                '[plugins."io.containerd.grpc.v1.cri".containerd]\n'
+                '  default_runtime_name = "runc"\n'
                 '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n'
                 '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n'
             ),
