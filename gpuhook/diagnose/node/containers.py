@@ -33,6 +33,7 @@ _PATIENCE = 5.0  # seconds for one container
 _GAVE_UP = 4  # so many that do not answer: the rest is not waited for
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _LATE = ("GH1256", "GH1257")
+_DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
 
 def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
@@ -41,8 +42,9 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
     "trouble": those that cannot be looked at, each with where, code, message and hint}. A
     container has id, engine, runtime, pod, namespace, container, missing and findings (each with
-    code, message and hint), injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi") and
-    recorded: whether the ledger knows it. Raises GH1746 where this user may not look.
+    code, message and hint), injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"),
+    recorded: whether the ledger knows it, and repairable: whether `gpuhook repair` brings back what
+    is missing. Raises GH1746 where this user may not look.
     """
     living, broken = find.everything(state_roots, is_swept=False)
     mine = [found for found in living if found.owner in (0, os.geteuid())]
@@ -97,7 +99,11 @@ class _Looker:
 def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts)
-    missing = _missing(held, grants)
+    missing, is_repairable = _missing(held, grants)
+    denied = _denied(facts)
+    if denied and not any(error.code == _DENIED for error in missing):
+        missing.insert(0, fault(_DENIED, container=held.found.id, nodes=", ".join(denied)))
+        is_repairable = False
     if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
         return {}
     container = facts["container"]
@@ -108,14 +114,32 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
         "findings": [_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),
         "recorded": bool(held.entry),
+        "repairable": is_repairable,
     }
 
 
-def _missing(held: Target, grants: LookingGranting | None) -> list[GpuhookError]:
+def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
+    """Return what the container lacks of what it was granted, and whether repair brings it back."""
     try:
-        return differences.findings(held.found.id, repair.missing(held, grants))
+        plan = repair.missing(held, grants)
     except GpuhookError as error:
-        return [error]
+        return [error], False
+    found = differences.findings(held.found.id, plan)
+    return found, bool(found)
+
+
+def _denied(facts: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container with the driver's files that its device cgroup denies.
+
+    Nobody who is given a GPU is denied the driver's control node: its rules were lost. Of a
+    container that NVIDIA's hook gave its GPUs this is all that tells, on a node without a spec. The
+    whole /dev of the host mounted in a container gives no GPU, and no files of the driver.
+    """
+    nodes, entry = facts["nodes"], facts["ledger"] or {}
+    if not facts["mounts"] or entry.get("withdrawn"):
+        return []
+    denied = [node["path"] for node in nodes if not node["allowed"]]
+    return denied if _CONTROL in denied else []
 
 
 def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
