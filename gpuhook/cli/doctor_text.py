@@ -58,10 +58,14 @@ def lines(
     told = list(_first(found))
     results = [one for one in found.results if one.finding.status in _WRONG or not is_quiet]
     width = max((len(one.check.id) for one in results), default=0)
-    for heading, group in groupby(results, key=_heading):
+    for heading, in_section in groupby(results, key=_heading):
         told += ["", heading] if told else [heading]
-        for _, one_check in groupby(group, key=lambda one: one.check.id):
+        group = list(in_section)
+        apart = [] if is_wide else [o for o in group if o.finding.status == NOT_APPLICABLE]
+        rest = [one for one in group if one not in apart]
+        for _, one_check in groupby(rest, key=lambda one: one.check.id):
             told += _check(list(one_check), width, is_wide=is_wide, has_colour=has_colour)
+        told += _together(apart, has_colour=has_colour)
     return told
 
 
@@ -107,9 +111,7 @@ def _check(results: list[Result], width: int, *, is_wide: bool, has_colour: bool
     shown = rest if is_wide or len(rest) <= _MANY else rest[:1]
     for one in [*wrong, *shown]:
         status = one.finding.status
-        word = f"{_WORDS[status]:<8}"
-        if has_colour:
-            word = f"\x1b[{_COLOURS[status]}m{word}\x1b[0m"
+        word = _word(status, has_colour=has_colour)
         yield f"  {word} {one.check.id:<{width}}  {_shown(one.finding.said)}"
         if status in _WRONG:
             yield from _cure(one, _INDENT)
@@ -117,6 +119,21 @@ def _check(results: list[Result], width: int, *, is_wide: bool, has_colour: bool
             yield _shown(f"{_INDENT}looked at: {', '.join(one.finding.looked_at)}")
     if len(shown) < len(rest):
         yield f"{_INDENT}and {len(rest) - len(shown)} more of {results[0].check.id}"
+
+
+def _together(results: list[Result], *, has_colour: bool) -> Iterator[str]:
+    """Yield a line for each reason why checks do not apply, with their ids."""
+    ids: dict[str, list[str]] = {}
+    for one in results:
+        ids.setdefault(one.finding.said, []).append(one.check.id)
+    word = _word(NOT_APPLICABLE, has_colour=has_colour)
+    for said, checks in ids.items():
+        yield f"  {word} " + _shown(f"{said} ({', '.join(dict.fromkeys(checks))})")
+
+
+def _word(status: str, *, has_colour: bool) -> str:
+    word = f"{_WORDS[status]:<8}"
+    return f"\x1b[{_COLOURS[status]}m{word}\x1b[0m" if has_colour else word
 
 
 def _cure(result: Result, indent: str) -> Iterator[str]:
