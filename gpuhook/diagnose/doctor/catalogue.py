@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor.checks import containers, installation, launchers, state
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Check
@@ -10,4 +12,9 @@ if TYPE_CHECKING:
 
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
-    return ()
+    return (
+        *launchers.CHECKS,
+        *installation.CHECKS,
+        *state.CHECKS,
+        *containers.CHECKS,
+    )
