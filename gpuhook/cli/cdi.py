@@ -11,8 +11,9 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters, settings_file
+from gpuhook.cli import parameters
 from gpuhook.cli.tables import table
+from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, fault
 
 SCHEMA = "gpuhook/cdi-list/v1"

@@ -10,7 +10,8 @@ import click
 import yaml
 
 from gpuhook import settings
-from gpuhook.cli import parameters, settings_file
+from gpuhook.cli import parameters
+from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import words
 

@@ -13,7 +13,8 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
-from gpuhook.cli import parameters, settings_file
+from gpuhook.cli import parameters
+from gpuhook.diagnose import settings_file
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import replicas

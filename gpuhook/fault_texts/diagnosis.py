@@ -3,13 +3,28 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import FileError, GpuhookError, HostError, RefusedError
+from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RefusedError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
         FileError,
         "{path} is no tree of a node's files: {reason}",
         "name the directory that has the node's etc, proc and dev, such as /host in a pod",
+    ),
+    "GH1901": (
+        DriverError,
+        "NVML has not answered within {seconds} seconds when it was asked for the GPUs",
+        "run nvidia-smi on the host: when that hangs too, dmesg | grep NVRM tells why",
+    ),
+    "GH1902": (
+        HostError,
+        "systemd does not run here: {path} is not there",
+        "ask the service manager that runs here for the states of its services",
+    ),
+    "GH1903": (
+        RefusedError,
+        "{path} is a tree of files: --fix mends the node that it runs on, and no other",
+        "run `gpuhook doctor --fix` on the node itself",
     ),
     "GH1905": (
         HostError,

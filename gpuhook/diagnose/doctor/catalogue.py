@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.checks import (
     cluster_node,
+    containers,
+    installation,
     kubelet,
+    launchers,
     plugin,
     plugin_config,
     runtime_class,
+    state,
 )
 
 TYPE_CHECKING = False
@@ -24,4 +28,8 @@ def checks() -> tuple[Check, ...]:
         *plugin.CHECKS,
         *plugin_config.CHECKS,
         *cluster_node.CHECKS,
+        *launchers.CHECKS,
+        *installation.CHECKS,
+        *state.CHECKS,
+        *containers.CHECKS,
     )
