@@ -33,6 +33,7 @@ COMMANDS = {
     "limits": "gpuhook.cli.limits:limits",
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
+    "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
 }
 
 

@@ -30,9 +30,12 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2lnbmF0dXJl"
         (f"bearer {JWT}", JWT),
         ("Authorization: Bearer abcdefghijkl", "abcdefghijkl"),
         ("kubelet --bootstrap-token=abc.def --v=2", "abc.def"),
+        ("I1101 joining with token=abc.def now", "abc.def"),
+        ("GET https://r.io/v2?access_token=abcdef&x=1", "abcdef"),
         ("k3s server --agent-token K10abc", "K10abc"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n", "MIIE"),
         ("-----BEGIN CERTIFICATE-----\nMIIC", "MIIC"),
+        ("Hd8x/w==\nMIIC\n-----END RSA PRIVATE KEY-----\nline\n", "MIIC"),
         ("kind: Secret\ndata:\n  a: c2VjcmV0\n---\nkind: Pod\n", "c2VjcmV0"),
     ],
 )
@@ -101,3 +104,25 @@ def test_bytes_that_are_no_text_stay() -> None:
     assert (
         Secrets().out_of_content(b"a: \xff\npassword: x\n", "") == b"a: \xff\npassword: REMOVED\n"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 500_000,
+        "-" * 500_000,
+        "\n" * 500_000,
+        "name: AB" + "\n" * 500_000,
+        "password: x" + " " * 500_000 + "y",
+        "token" * 100_000,
+        "eyJ-" * 100_000,
+        "-----BEGIN " * 50_000,
+        "kind: x" + "\n---" * 100_000,
+        "\"AB='AB=" * 60_000,
+        "a://" * 100_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_no_text_keeps_it_busy(text: str) -> None:
+    """A pattern that goes over a text again for each place in it would take hours here."""
+    assert Secrets().out_of_text(text, "here")

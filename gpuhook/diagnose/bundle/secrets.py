@@ -24,31 +24,40 @@ _HARMLESS = re.compile(
     r"|HOME|HOSTNAME|LANG|LC_ALL|TERM|NODE_NAME|DEVICE_\w+_STRATEGY|MIG_STRATEGY|CONFIG_FILE"
     r"|PASS_DEVICE_SPECS|FAIL_ON_INIT_ERROR|MPS_ROOT|KUBERNETES_SERVICE_\w+"
 )
+# Every pattern takes a time that grows with the length of its text, whatever is in it: a word is
+# tried where it begins, and spaces are those of one line.
+_START = r"(?<![\w.-])"
 _WORD = (
-    r"[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
+    r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
     r"|private[_-]?key|client[_-]key[_-]data|[_-]authority[_-]data|certificate[_-]data"
-    r"|session[_-]?key|bearer)[\w.-]*|auth|_authToken|identitytoken"
+    r"|session[_-]?key|bearer)[\w.-]{0,64}|-{0,2}auth)"
 )
-_KEY = re.compile(rf"(?:{_WORD})", re.IGNORECASE)
+_KEY = re.compile(_WORD, re.IGNORECASE)
 _NAME = r"[A-Z_][A-Z0-9_]{1,}"
 _PLAIN = re.compile(r"(?:true|false|null|none|~|-?[\d.]+|/[^\s]*|[{\[|>].*|)", re.IGNORECASE)
 
-_PEM = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----).*?(-----END \2-----|\Z)", re.DOTALL)
-_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")
-_URL = re.compile(r"([a-zA-Z][\w+.-]*://)[^\s/@\"']+@")
-_BEARER = re.compile(r"\b((?:Bearer|Basic)\s+)[\w+/=.~-]{8,}")
+_PEM = re.compile(r"(-----BEGIN ([A-Z0-9 ]{1,64})-----).*?(-----END \2-----|\Z)", re.DOTALL)
+# The end of a block whose beginning was cut off, at the beginning of the text.
+_PEM_END = re.compile(r"\A(?:[A-Za-z0-9+/=]*\n)+(?=-----END )")
+_JWT = re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")
+_URL = re.compile(r"((?<![\w+.-])[a-zA-Z][\w+.-]{0,30}://)[^\s/@\"']{1,512}@")
+_BEARER = re.compile(r"\b((?:Bearer|Basic)[ \t]{1,8})[\w+/=.~-]{8,}")
 _QUOTED = re.compile(
-    rf"([\"']?\b(?:{_WORD})[\"']?\s*[:=]\s*)([\"'])((?:\\.|(?!\2)[^\\\n])*)\2", re.IGNORECASE
+    rf"({_START}{_WORD}[\"']?[ \t]{{0,32}}[:=][ \t]{{0,32}})([\"'])((?:\\.|(?!\2)[^\\\n])*)\2",
+    re.IGNORECASE,
 )
 _BARE = re.compile(
-    rf"^(\s*(?:-\s+|export\s+|--?)?(?:{_WORD})\s*[:=]\s*)([^\s\"'#][^\n]*?)([ \t]*)$",
+    rf"^([ \t]*(?:-[ \t]+|export[ \t]+)?{_WORD}[ \t]*[:=][ \t]*)([^\s\"'#][^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_OPTION = re.compile(rf"(--?(?:{_WORD})[= ])([^\s\"']+)", re.IGNORECASE)
+# Anywhere in a line: of a command line, a URL, a log.
+_OPTION = re.compile(rf"({_START}(?:{_WORD}=|-{_WORD}[ ]))([^\s\"',;&]+)", re.IGNORECASE)
 _LISTED = re.compile(rf"([\"'])({_NAME})=((?:\\.|(?!\1)[^\\\n])*)\1")
-_ITEM = re.compile(rf"^(\s*-\s+|Environment=|export\s+)({_NAME})=([^\n]*)$", re.MULTILINE)
-_PAIR = re.compile(rf"(name:\s*[\"']?({_NAME})[\"']?\s*\n\s*value:[ \t]*)([^\n]*)$", re.MULTILINE)
-_SECRET = re.compile(r"^kind:\s*[\"']?Secret[\"']?\s*$", re.MULTILINE)
+_ITEM = re.compile(rf"^([ \t]*-[ \t]+|Environment=|export[ \t]+)({_NAME})=([^\n]*)$", re.MULTILINE)
+_PAIR = re.compile(
+    rf"(name:[ \t]*[\"']?({_NAME})[\"']?[ \t]*\n[ \t]*value:[ \t]*)([^\n]*)$", re.MULTILINE
+)
+_SECRET = re.compile(r"^kind:[ \t]*[\"']?Secret[\"']?[ \t]*$", re.MULTILINE)
 
 
 class Secrets:
@@ -139,12 +148,13 @@ def _value(match: re.Match[str], group: int, replaced: str) -> tuple[str, str]:
     value = match[group].strip().rstrip(",")
     if _PLAIN.fullmatch(value) or REMOVED in value:
         return match[0], ""
-    key = re.search(_WORD, match[1], re.IGNORECASE)
+    key = re.search(_START + _WORD, match[1], re.IGNORECASE)
     return replaced, f"a value of {key[0] if key else 'a secret'}"
 
 
 _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = (
     (_PEM, lambda m: (f"{m[1]}\n{REMOVED}\n{m[3]}", f"a block {m[2]}")),
+    (_PEM_END, lambda _: (f"{REMOVED}\n", "the end of a block")),
     (_JWT, lambda _: (REMOVED, "a token")),
     (_URL, lambda m: (f"{m[1]}{REMOVED}@", "credentials of a URL")),
     (_BEARER, lambda m: (m[1] + REMOVED, "an authorization")),
@@ -152,6 +162,6 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = (
     (_ITEM, _variable(lambda m: f"{m[1]}{m[2]}={REMOVED}")),
     (_PAIR, _variable(lambda m: m[1] + REMOVED)),
     (_QUOTED, lambda m: _value(m, 3, f"{m[1]}{m[2]}{REMOVED}{m[2]}")),
-    (_BARE, lambda m: _value(m, 2, f"{m[1]}{REMOVED}{m[3]}")),
+    (_BARE, lambda m: _value(m, 2, m[1] + REMOVED)),
     (_OPTION, lambda m: _value(m, 2, m[1] + REMOVED)),
 )

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kubernetes.api_server import service_account
@@ -66,7 +67,11 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
         ("runtimeClasses", lambda: _classes(get(_CLASSES, "runtimeclasses", ""))),
         ("daemonSets", lambda: _daemon_sets(get(_DAEMON_SETS, "daemonsets", ""))),
     )
+    end = time.monotonic() + TIMEOUT
     for part, ask in parts:
+        if time.monotonic() > end:
+            refused[part] = "the API server took all the time that there was"
+            continue
         try:
             found[part] = ask()
         except GpuhookError as error:
