@@ -25,6 +25,7 @@ COMMANDS = {
     "config": "gpuhook.cli.config:config",
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
+    "doctor": "gpuhook.cli.doctor:doctor",
     "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.health:health",
     "inspect": "gpuhook.cli.inspect:inspect",
@@ -33,6 +34,7 @@ COMMANDS = {
     "limits": "gpuhook.cli.limits:limits",
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
+    "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
 }
 
 

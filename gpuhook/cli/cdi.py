@@ -10,7 +10,8 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters, printing, settings_file
+from gpuhook.cli import parameters, printing
+from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, fault
 
 SCHEMA = "gpuhook/cdi-list/v1"

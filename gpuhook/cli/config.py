@@ -8,7 +8,8 @@ import os
 import click
 
 from gpuhook import settings
-from gpuhook.cli import parameters, printing, settings_file
+from gpuhook.cli import parameters, printing
+from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import words
 

@@ -12,8 +12,9 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
-from gpuhook.cli import parameters, printing, settings_file
+from gpuhook.cli import parameters, printing
 from gpuhook.container import find
+from gpuhook.diagnose import settings_file
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import replicas

@@ -87,6 +87,13 @@ def node_options(command: F) -> F:
     return command
 
 
+def place_options(command: F) -> F:
+    """Add the node options that say where a node's parts are: all but --inventory."""
+    for option in reversed(_OPTIONS[1:]):
+        command = option(command)
+    return command
+
+
 def library_options(command: F) -> F:
     """Add the options that find the NVML library to a click command: the arguments of library()."""
     for option in reversed(_LIBRARY_OPTIONS):

@@ -56,14 +56,17 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     return _one(text, begun or search.of_pod(text), search)
 
 
-def everything(roots: Sequence[str] = ()) -> tuple[list[Found], dict[str, GpuhookError]]:
+def everything(
+    roots: Sequence[str] = (), *, is_swept: bool = True
+) -> tuple[list[Found], dict[str, GpuhookError]]:
     """Return all containers that have processes, sorted by id, and why others cannot be told.
 
     Those are ours, and their state cannot be read: GH1739 by the directory of the state. Also
     looks into the roots given. Raises GH1746 where we may not look: who must look at all of them
-    must know.
+    must know. Unless `is_swept` is False, entries of the ledger are removed that are of containers
+    that are gone.
     """
-    search = _Search(roots)
+    search = _Search(roots, is_swept=is_swept)
     living = sorted(search.living(), key=lambda found: (found.id, found.state_root))
     denied = [root for root, reason in search.trouble.items() if reason == _DENIED]
     if denied:
@@ -75,12 +78,12 @@ def everything(roots: Sequence[str] = ()) -> tuple[list[Found], dict[str, Gpuhoo
 class _Search:
     """What the state directories hold: (state root, id), and why some of it could not be read."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], *, is_swept: bool = True) -> None:
         self.trouble: dict[str, str] = {}
         self.looked: list[str] = []
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
-        self._entries = ledger.living()
+        self._entries = ledger.living(is_swept=is_swept)
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
         for root in [

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.checks import (
     cgroups,
+    cluster_node,
     containerd,
     containerd_runtimes,
+    containers,
     crio,
     device_links,
     devices,
@@ -15,13 +17,20 @@ from gpuhook.diagnose.doctor.checks import (
     driver_files,
     gpus,
     graphics,
+    installation,
+    kubelet,
+    launchers,
     nvidia_toolkit,
+    plugin,
+    plugin_config,
     podman,
     rootless,
+    runtime_class,
     security,
     spec_devices,
     spec_files,
     specs,
+    state,
 )
 
 TYPE_CHECKING = False
@@ -50,4 +59,13 @@ def checks() -> tuple[Check, ...]:
         *docker.CHECKS,
         *crio.CHECKS,
         *podman.CHECKS,
+        *kubelet.CHECKS,
+        *runtime_class.CHECKS,
+        *plugin.CHECKS,
+        *plugin_config.CHECKS,
+        *cluster_node.CHECKS,
+        *launchers.CHECKS,
+        *installation.CHECKS,
+        *state.CHECKS,
+        *containers.CHECKS,
     )

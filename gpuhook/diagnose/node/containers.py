@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running containers that have to do with GPUs: what they lack, and who gave them theirs.
+
+Each is looked at by a process of its own and for a few seconds only: the file systems of a
+container answer when they like.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from gpuhook import files
+from gpuhook.container import find, record
+from gpuhook.diagnose import differences, inspection
+from gpuhook.diagnose.node.looking import LookingGranting
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import granting, repair, target
+from gpuhook.programs.memory.patience import Apart
+from gpuhook.programs.wording import worded
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.programs.target import Target
+
+GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
+_PATIENCE = 5.0  # seconds for one container
+_GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+_LATE = ("GH1256", "GH1257")
+_DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
+
+
+def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what is wrong with the running containers.
+
+    {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
+    "trouble": those that cannot be looked at, each with where, code, message and hint}. A
+    container has id, engine, runtime, pod, namespace, container, missing and findings (each with
+    code, message and hint), injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"),
+    recorded: whether the ledger knows it, and repairable: whether `gpuhook repair` brings back what
+    is missing. Raises GH1746 where this user may not look.
+    """
+    living, broken = find.everything(state_roots, is_swept=False)
+    mine = [found for found in living if found.owner in (0, os.geteuid())]
+    told, trouble = _each(mine)
+    trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
+    return {"looked_at": len(mine), "containers": told, "trouble": trouble}
+
+
+def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    told: list[dict[str, Any]] = []
+    trouble: list[dict[str, str]] = []
+    looker: Apart | None = None
+    late = 0
+    for number, found in enumerate(living):
+        try:
+            if late >= _GAVE_UP:
+                raise fault("GH1760", container=found.id, seconds=0)
+            if looker is None:
+                looker = Apart(lambda: _Looker(living), _PATIENCE)
+            one = looker.call("look", number)
+            told += [one] if one else []
+        except GpuhookError as error:
+            if error.code in _LATE and looker is not None:
+                looker.close()
+                looker, late = None, late + 1
+                error = fault("GH1760", container=found.id, seconds=f"{_PATIENCE:g}")
+            trouble.append(_trouble(found.id, error))
+    if looker is not None:
+        looker.close()
+    return told, trouble
+
+
+class _Looker:
+    """What looks at one container after the other, in a process of its own."""
+
+    def __init__(self, living: list[Found]) -> None:
+        self._living = living
+        self._grants: LookingGranting | None = None
+        with suppress(GpuhookError):  # broken settings are another check's business
+            self._grants = LookingGranting()
+
+    def look(self, number: int) -> dict[str, Any]:
+        """Return the facts of one container, {} where it has nothing to do with GPUs."""
+        found = self._living[number]
+        try:
+            with target.held(found) as held:
+                return _facts(held, self._grants)
+        except OSError as error:
+            raise worded(error) from error
+
+
+def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
+    facts = inspection.of(held.held, held.found, held.spec, held.entry)
+    wrong = inspection.findings(facts)
+    missing, is_repairable = _missing(held, grants)
+    denied = _denied(facts)
+    if denied and not any(error.code == _DENIED for error in missing):
+        missing.insert(0, fault(_DENIED, container=held.found.id, nodes=", ".join(denied)))
+        is_repairable = False
+    if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
+        return {}
+    container = facts["container"]
+    names = ("id", "engine", "runtime", "pod", "namespace", "container")
+    return {
+        **{name: container[name] for name in names},
+        "missing": [_document(error) for error in missing],
+        "findings": [_document(error) for error in wrong],
+        "injected_by": injectors(held.spec, held.entry),
+        "recorded": bool(held.entry),
+        "repairable": is_repairable,
+    }
+
+
+def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
+    """Return what the container lacks of what it was granted, and whether repair brings it back."""
+    try:
+        plan = repair.missing(held, grants)
+    except GpuhookError as error:
+        return [error], False
+    found = differences.findings(held.found.id, plan)
+    return found, bool(found)
+
+
+def _denied(facts: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container with the driver's files that its device cgroup denies.
+
+    Nobody who is given a GPU is denied the driver's control node: its rules were lost. Of a
+    container that NVIDIA's hook gave its GPUs this is all that tells, on a node without a spec. The
+    whole /dev of the host mounted in a container gives no GPU, and no files of the driver.
+    """
+    nodes, entry = facts["nodes"], facts["ledger"] or {}
+    if not facts["mounts"] or entry.get("withdrawn"):
+        return []
+    denied = [node["path"] for node in nodes if not node["allowed"]]
+    return denied if _CONTROL in denied else []
+
+
+def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    """Return who gives a container its GPUs, as far as config.json and the ledger tell.
+
+    The hooks of NVIDIA's toolkit show in config.json; what its runtime changes there itself does
+    not. A prestart hook by NVIDIA's name may be gpuhook's: its file says so.
+    """
+    prestart = [os.path.basename(path) for path in _paths(spec, "prestart")]
+    stages = ("createRuntime", "createContainer", "startContainer", "poststop")
+    later = [os.path.basename(path) for stage in stages for path in _paths(spec, stage)]
+    foreign = [p for p in _paths(spec, "prestart") if os.path.basename(p) in words.FOREIGN_HOOKS]
+    found = []
+    if (
+        entry.get("route")
+        or record.ANNOTATION in (spec.get("annotations") or {})
+        or granting.our_hooks(spec)
+        or "gpuhook-prestart" in prestart
+        or any(map(is_ours, foreign))
+    ):
+        found.append(GPUHOOK)
+    if any(not is_ours(path) for path in foreign):
+        found.append(LEGACY)
+    if any(name in _CDI_HOOKS for name in later):
+        found.append(CDI)
+    return found
+
+
+def is_ours(path: str) -> bool:
+    """Return whether the hook at `path` is gpuhook's, whatever it is called."""
+    try:
+        return b"gpuhook" in files.read(path, 1 << 16)
+    except (OSError, GpuhookError):
+        return False  # a program of some megabytes is none of ours
+
+
+def _paths(spec: dict[str, Any], stage: str) -> list[str]:
+    hooks = spec.get("hooks")
+    found = hooks.get(stage) if isinstance(hooks, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [str(hook["path"]) for hook in found if isinstance(hook, dict) and "path" in hook]
+
+
+def _document(error: GpuhookError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _trouble(where: str, error: GpuhookError) -> dict[str, str]:
+    return {"where": where, **_document(error)}
