@@ -19,6 +19,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1931": (
         RequestError,
         "{path} has no pod and no workload with a pod template in it: {kinds}",
-        "name a file with a Pod, Deployment, Job or the like, or what `kubectl get -o yaml` prints",
+        "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
     ),
 }

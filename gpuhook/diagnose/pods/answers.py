@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.diagnose.pods import quantities, resource_names
 from gpuhook.diagnose.pods.asked import (
-    EPHEMERAL,
     INIT,
-    KUBELET,
     PENDING,
     PLUGIN,
     REFUSED,
@@ -112,7 +109,7 @@ class _Pod:
     def container(self, asked: Asked) -> Allocated:
         answers: list[Answer] = []
         objections: list[Objection] = []
-        for name, count in self._wanted(asked).items():
+        for name, count in asked.gpus.items():
             resource = self._offered.resources.get(name)
             if resource is None:
                 objections.append(_no_such_resource(name, self._offered, asked))
@@ -127,23 +124,12 @@ class _Pod:
                 continue
             answers.append(answer)
             objections += _doubts(answer, asked)
-        if len(answers) > 1 and len(asked.gpus) < 2:
-            objections.append(_several(answers, asked))
         return Allocated(
             answers=tuple(answers),
             allocation=merged([answer.allocation for answer in answers]),
             objections=tuple(objections),
             warnings=self._offered.warnings,
         )
-
-    def _wanted(self, asked: Asked) -> dict[str, int]:
-        """Return the units asked for, also of resources whose names only the node tells."""
-        found = dict(asked.gpus)
-        for name, text in asked.resources.limits.items():
-            number = quantities.quantity(text)
-            if name in self._offered.resources and number is not None and number.denominator == 1:
-                found[name] = int(number)
-        return {n: count for n, count in found.items() if count > 0 and asked.kind != EPHEMERAL}
 
     def _free(self, resource: Resource) -> list[str]:
         return [
@@ -223,18 +209,5 @@ def _doubts(answer: Answer, asked: Asked) -> Iterator[Objection]:
         f"{len(answer.units)} of {answer.resource} are of {len(answer.devices)} device(s), "
         f"{indices}: more slices of one device are no more of its time",
         f"{answer.resource}: {len(answer.devices)}",
-        asked.where,
-    )
-
-
-def _several(answers: Sequence[Answer], asked: Asked) -> Objection:
-    names = " and ".join(answer.resource for answer in answers)
-    return Objection(
-        "several-resources",
-        KUBELET,
-        WARNING,
-        f"asks for {names}: each is allocated by itself, and of variables that both answers set "
-        "the kubelet keeps one, in no certain order",
-        f"one of them, such as {resource_names.GPU}; or list strategy cdi-cri, which adds up",
         asked.where,
     )

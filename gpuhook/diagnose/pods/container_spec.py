@@ -37,6 +37,7 @@ _CAPABILITIES = (
     "CAP_AUDIT_WRITE",
 )
 _SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes tell a privileged container
+_PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
 _CDI_PREFIX = "cdi.k8s.io/"
 
 
@@ -58,19 +59,17 @@ def as_spec(
     env = dict(entry.partition("=")[::2] for entry in image_env)
     env.update(given.envs if given else {})
     env.update(asked.env)
-    spec: dict[str, Any] = {
+    return {
         "ociVersion": "1.1.0",
+        "root": {"path": "rootfs"},
         "process": {
             "env": [f"{name}={value}" for name, value in env.items()],
             "capabilities": _capabilities(asked),
         },
         "annotations": _annotations(asked, given, pod_annotations),
-        "mounts": _mounts(asked, given),
+        "mounts": [_PROC, *_mounts(asked, given)],
+        "linux": _linux(asked, given, node),
     }
-    linux = _linux(asked, given, node)
-    if linux:
-        spec["linux"] = linux
-    return spec
 
 
 def cdi_devices(given: Allocation) -> tuple[str, ...]:

@@ -26,16 +26,16 @@ def document(asked: Asked, allocated: Allocated | None = None) -> dict[str, obje
         "kind": asked.kind,
         "where": asked.where,
         "image": asked.image,
-        "runtimeClassName": asked.runtime_class,
+        "runtime_class": asked.runtime_class,
         "gpus": dict(asked.gpus),
         "limits": dict(asked.resources.limits),
         "requests": dict(asked.resources.requests),
         "claims": list(asked.claims),
         "env": dict(asked.env),
-        "envFromElsewhere": dict(asked.unknown_env),
+        "env_from_elsewhere": dict(asked.unknown_env),
         "annotations": dict(asked.annotations),
         "privileged": asked.privileged,
-        "hostPID": asked.host_pid,
+        "host_pid": asked.host_pid,
         "capabilities": list(asked.capabilities),
         "mounts": [asdict(mount) for mount in asked.mounts],
         "objections": [_objection(one) for one in objections],
@@ -61,7 +61,7 @@ def _allocation(allocated: Allocated) -> dict[str, object]:
         "resources": [_answer(one) for one in allocated.answers],
         "env": dict(given.envs),
         "mounts": [
-            {"path": one.container_path, "source": one.host_path, "readOnly": one.read_only}
+            {"path": one.container_path, "source": one.host_path, "read_only": one.read_only}
             for one in given.mounts
         ],
         "devices": [
@@ -69,7 +69,7 @@ def _allocation(allocated: Allocated) -> dict[str, object]:
             for one in given.devices
         ],
         "annotations": dict(given.annotations),
-        "cdiDevices": list(given.cdi_devices),
+        "cdi_devices": list(given.cdi_devices),
     }
 
 

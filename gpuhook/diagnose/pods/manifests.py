@@ -44,6 +44,9 @@ _MOST_GPUS = 1 << 31  # more than anybody has; amounts may have any number of di
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
 _KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)
 _JSON_KIND = re.compile(r'"kind"\s*:\s*"')
+_SURROGATES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
 _VERSION = re.compile(r"""["']?apiVersion["']?\s*:""")
 
 
@@ -62,7 +65,7 @@ def read(
     no YAML or JSON, or too much of it, and GH1931 where no pod is in it.
     """
     try:
-        nodes = compose_all(text.encode("utf-8", "replace"), BOUNDS)
+        nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
     except NotReadableError as error:
         place = f"{where}:{error.line}:{error.column}"
         reason = "; ".join(filter(None, (error.message, error.hint)))
@@ -72,6 +75,18 @@ def read(
         raise fault("GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "nothing")
     classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
     return tuple(one for pod in found.pods for one in _containers(pod, found, classes))
+
+
+def _as_yaml(text: str) -> str:
+    """Return JSON with the characters that it writes as two escapes, which YAML does not know."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    return _SURROGATES.sub(_character, text)
+
+
+def _character(found: re.Match[str]) -> str:
+    high, low = int(found[2], 16), int(found[3], 16)
+    return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
 def _containers(pod: Pod, found: Found, classes: Collection[str] | None) -> tuple[Asked, ...]:
