@@ -12,11 +12,13 @@ import pytest
 
 import gpuhook
 from gpuhook.cli import pod_text
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.diagnose.pods import answers, container_spec, documents, offering
 from gpuhook.diagnose.pods.answers import Allocated
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import policy, request
 from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.programs import told_replicas
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import words
 from tests.unit.offering import H100, T4, changed
@@ -124,13 +126,20 @@ def test_a_lost_gpu_is_not_given() -> None:
     node = changed(T4, 0, lost="fallen off the bus")
     (objection,) = answers.allocated(container(_asking(gpu=1)), node, Configuration()).objections
     assert "0 at most of this node" in objection.instead
-    assert "unhealthy" in objection.instead
+    assert "GPU 0 is unhealthy: it is lost (fallen off the bus)" in objection.instead
 
 
 def test_units_that_are_taken_are_not_given_again() -> None:
     taken = [str(gpu.uuid) for gpu in H100.gpus[:6]]
     given = answers.allocated(container(_asking(gpu=2)), H100, Configuration(), taken=taken)
     assert set(given.units) == {gpu.uuid for gpu in H100.gpus[6:]}
+
+
+def test_what_hinders_mps_is_told(tmp_path: Path) -> None:
+    many = _configured(tmp_path, MPS.replace("replicas: 4", "replicas: 60"))
+    (objection,) = answers.allocated(container(_asking(gpu=1)), T4, many).objections
+    assert objection.id == "insufficient"
+    assert "48" in objection.instead
 
 
 def test_memory_units_are_of_one_gpu_or_refused(tmp_path: Path) -> None:
@@ -215,6 +224,21 @@ def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -
     by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
     spec = container_spec.as_spec(by_hand, given, T4, image_env=image)
     assert request.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
+    asked = container(_asking(gpu=1))
+    given = answers.allocated(asked, H100, _configured(tmp_path, SLICES))
+    spec = container_spec.as_spec(asked, given.allocation, H100)
+    granting = DescribedGranting(H100, Settings(), Heard())
+    source = granting.source(spec)
+    assert source is not None
+    grant = granting.of(spec, source)
+    assert grant is not None
+    (device,) = given.answers[0].devices
+    paths = [node["path"] for node in grant.edits["deviceNodes"]]
+    assert set(device.paths) <= set(paths)
+    assert told_replicas.of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
 
 
 def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:

@@ -295,3 +295,24 @@ def test_resources_of_others_and_claims_are_only_noted() -> None:
     assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
     assert "another vendor's" in found.notes[0]
     assert "Dynamic Resource Allocation" in found.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "note"),
+    [
+        ("image: nvidia/cuda:12.4.1-base", "asks for no GPU, and images of CUDA say"),
+        (
+            "env: [{name: NVIDIA_DRIVER_CAPABILITIES, valueFrom: {resourceFieldRef: {}}}]",
+            "NVIDIA_DRIVER_CAPABILITIES is from the container's",
+        ),
+        ("envFrom: [{secretRef: {name: s}}]", "NVIDIA_VISIBLE_DEVICES may be among every key of"),
+        ("securityContext: {privileged: true}", "sees the device nodes of all GPUs"),
+    ],
+)
+def test_what_a_container_without_gpus_may_still_see_is_noted(written: str, note: str) -> None:
+    (found,) = container(written).notes
+    assert note in found
+
+
+def test_a_container_that_has_nothing_to_do_with_gpus_has_no_notes() -> None:
+    assert container("image: busybox").notes == ()

@@ -120,7 +120,7 @@ class _Pod:
                 objections.append(_refused(error, asked))
                 continue
             if answer is None:
-                objections.append(_insufficient(resource, count, self._free(resource), asked))
+                objections.append(self._insufficient(resource, count, asked))
                 continue
             answers.append(answer)
             objections += _doubts(answer, asked)
@@ -165,6 +165,19 @@ class _Pod:
         )
         return Answer(resource.name, resource.sharing, tuple(units), devices, told, allocation)
 
+    def _insufficient(self, resource: Resource, count: int, asked: Asked) -> Objection:
+        free = len(self._free(resource))
+        instead = f"{resource.name}: {free} at most of this node, asked are {count}"
+        taken = sum(unit.id in self._taken for unit in resource.units)
+        if taken:
+            instead += f"; {taken} are taken already"
+        for device in resource.devices:
+            if device.uuid in self._offered.unusable:
+                reason = self._offered.unusable[device.uuid]
+                instead += f"; GPU {device.index} is unhealthy: {reason}"
+                break
+        return _pending("insufficient", resource.name, instead, asked)
+
 
 def _no_such_resource(name: str, offered: Offering, asked: Asked) -> Objection:
     names = sorted(offered.resources)
@@ -172,14 +185,6 @@ def _no_such_resource(name: str, offered: Offering, asked: Asked) -> Objection:
     rest = f"; this node offers {', '.join(names[:_MOST_SHOWN]) or 'nothing'}"
     instead = (f"{like}: {asked.gpus.get(name, 1)}" if like else "a resource of the node") + rest
     return _pending("resource-unknown", name, instead, asked)
-
-
-def _insufficient(resource: Resource, count: int, free: list[str], asked: Asked) -> Objection:
-    bad = len(resource.units) - len(free)
-    instead = f"{resource.name}: {len(free)} at most of this node, asked are {count}"
-    if bad:
-        instead += f"; {bad} of its {len(resource.units)} are unhealthy or this pod's already"
-    return _pending("insufficient", resource.name, instead, asked)
 
 
 def _pending(identifier: str, name: str, instead: str, asked: Asked) -> Objection:

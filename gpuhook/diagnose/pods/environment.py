@@ -19,20 +19,34 @@ if TYPE_CHECKING:
     Maps = Mapping[tuple[str, str], Mapping[str, str]]
 
 _LONGEST = 128 << 10  # characters: Linux takes no longer variable
-_LONGEST_ALL = 4 << 20  # references to references grow without bound
+_LONGEST_ALL = 16 << 20  # of one manifest: references to references grow without bound
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]*)\))")
 _KEYED = re.compile(r"metadata\.(annotations|labels)\['([^']*)'\]")
+
+
+class Room:
+    """How many characters the variables of a manifest may still have."""
+
+    def __init__(self) -> None:
+        self.left = _LONGEST_ALL
+
+    def take(self, count: int) -> bool:
+        """Return whether there was room for as many, which is taken then."""
+        fits = count <= min(_LONGEST, self.left)
+        if fits:
+            self.left -= count
+        return fits
 
 
 class Environment:
     """The variables of one container: `known` values, and why the others are `unknown`."""
 
-    def __init__(self, pod: Pod, maps: Maps) -> None:
+    def __init__(self, pod: Pod, maps: Maps, room: Room) -> None:
         self.known: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
         self._pod = pod
         self._maps = maps
-        self._left = _LONGEST_ALL
+        self._room = room
 
     def add(self, container: Value) -> None:
         """Take the variables of a container: those of envFrom first, as they count less."""
@@ -58,7 +72,8 @@ class Environment:
         for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
             name = source.at(key, "name").text()
             data = self._maps.get((self._pod.namespace, name)) if kind == "ConfigMap" else None
-            if data is not None:
+            size = sum(len(variable) + len(value) for variable, value in (data or {}).items())
+            if data is not None and self._room.take(size):
                 for variable, value in data.items():
                     self._put(prefix + variable, value, "")
             elif name:
@@ -101,13 +116,11 @@ class Environment:
                 missing.append(name)
             return self.known.get(name, found[0])
 
-        room = min(_LONGEST, self._left)
         references = _REFERENCE.finditer(text)
         length = len(text) + sum(len(self.known.get(found[1] or "", "")) for found in references)
-        if length > room:
-            return None, "its references make it too long"
+        if not self._room.take(length):
+            return None, "more text than is read of a manifest"
         expanded = _REFERENCE.sub(value, text)
-        self._left -= len(expanded)
         if missing:
             return None, f"it refers to {missing[0]}, which is from {self.unknown[missing[0]]}"
         return expanded, ""

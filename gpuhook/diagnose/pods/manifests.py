@@ -27,7 +27,7 @@ from gpuhook.diagnose.pods.asked import (
     Resources,
     VolumeMount,
 )
-from gpuhook.diagnose.pods.environment import Environment
+from gpuhook.diagnose.pods.environment import Environment, Room
 from gpuhook.diagnose.pods.manifest_value import Value
 from gpuhook.errors import fault
 from gpuhook.kubernetes.config.yaml_tree import Bounds, NotReadableError, compose_all
@@ -74,7 +74,8 @@ def read(
     if not found.pods:
         raise fault("GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "nothing")
     classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
-    return tuple(one for pod in found.pods for one in _containers(pod, found, classes))
+    room = Room()
+    return tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))
 
 
 def _as_yaml(text: str) -> str:
@@ -89,18 +90,24 @@ def _character(found: re.Match[str]) -> str:
     return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _containers(pod: Pod, found: Found, classes: Collection[str] | None) -> tuple[Asked, ...]:
+def _containers(
+    pod: Pod, found: Found, classes: Collection[str] | None, room: Room
+) -> tuple[Asked, ...]:
     objections = (*pod_rules.of_pod(pod, classes), *field_rules.of_pod(pod))
     asked: list[Asked] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
             path = f"{pod.path}.{field}[{number}]"
-            one = _container(pod, container, path, _kind(container, kind), found)
+            environment = Environment(pod, found.config_maps, room)
+            environment.add(container)
+            one = _container(pod, container, path, _kind(container, kind), environment)
             # What is about the pod is told once, with its first container.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
-    known = classes is not None
-    return tuple(replace(one, notes=tuple(notes.of(one, asked, known))) for one in asked)
+    booked, is_known = notes.booked(asked), classes is not None
+    return tuple(
+        replace(one, notes=tuple(notes.of(one, booked, classes_known=is_known))) for one in asked
+    )
 
 
 def _kind(container: Value, kind: str) -> str:
@@ -108,9 +115,7 @@ def _kind(container: Value, kind: str) -> str:
     return SIDECAR if is_sidecar else kind
 
 
-def _container(pod: Pod, container: Value, path: str, kind: str, found: Found) -> Asked:
-    environment = Environment(pod, found.config_maps)
-    environment.add(container)
+def _container(pod: Pod, container: Value, path: str, kind: str, environment: Environment) -> Asked:
     resources = container["resources"]
     limits, requests = resources["limits"].texts(), resources["requests"].texts()
     gpus = {} if kind == EPHEMERAL else _gpus(requests | limits)

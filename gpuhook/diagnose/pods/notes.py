@@ -3,26 +3,54 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from gpuhook.diagnose.pods import resource_names
-from gpuhook.diagnose.pods.asked import CONTAINER, EPHEMERAL, INIT, SIDECAR
+from gpuhook.diagnose.pods.asked import EPHEMERAL, INIT, SIDECAR
 from gpuhook.diagnose.pods.pod_rules import RUNTIME_CLASSES
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpuhook.diagnose.pods.asked import Asked
 
+_DEVICES = VOCABULARY.devices_env
+# Images that are likely built upon NVIDIA's images of CUDA.
+_CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
-def of(asked: Asked, pod: Sequence[Asked], classes_known: bool) -> Iterator[str]:
-    """Return the notes on one of the containers of `pod`."""
-    devices = VOCABULARY.devices_env
-    why = asked.unknown_env.get(devices)
-    if why is not None:
-        yield f"{devices} is from {why}: its value is not in the manifest"
-    elif devices not in asked.env and "*" in asked.unknown_env:
-        yield f"{devices} may be among {asked.unknown_env['*']}, which is not in the manifest"
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What the scheduler counts of a pod: init containers run one at a time, before the others.
+
+    `alone` is the most that one of them asks for, `together` what all others do, by resource.
+    """
+
+    alone: Mapping[str, int]
+    together: Mapping[str, int]
+
+
+def booked(pod: Iterable[Asked]) -> Booked:
+    """Return what is counted of the containers of a pod."""
+    alone: dict[str, int] = {}
+    together: dict[str, int] = {}
+    for one in pod:
+        for name, count in one.gpus.items():
+            if one.kind == INIT:
+                alone[name] = max(count, alone.get(name, 0))
+            else:
+                together[name] = together.get(name, 0) + count
+    return Booked(alone, together)
+
+
+def of(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
+    """Return the notes on one of the containers of a pod."""
+    yield from _of_variables(asked)
+    if asked.privileged and not asked.gpus:
+        yield "is privileged: it sees the device nodes of all GPUs of its node"
     if asked.kind == EPHEMERAL:
         yield "an ephemeral container is given no devices: what it sees is what its image asks for"
     for name in asked.resources.limits:
@@ -36,11 +64,27 @@ def of(asked: Asked, pod: Sequence[Asked], classes_known: bool) -> Iterator[str]
             "them, not the device plugin"
         )
     if asked.gpus:
-        yield from _of_gpus(asked, classes_known)
+        yield from _of_gpus(asked, classes_known=classes_known)
         yield from _counting(asked, pod)
 
 
-def _of_gpus(asked: Asked, classes_known: bool) -> Iterator[str]:
+def _of_variables(asked: Asked) -> Iterator[str]:
+    for name in (_DEVICES, VOCABULARY.capabilities_env):
+        why = asked.unknown_env.get(name)
+        if why is not None:
+            yield f"{name} is from {why}: its value is not in the manifest"
+    if _DEVICES in asked.env or _DEVICES in asked.unknown_env:
+        return
+    if "*" in asked.unknown_env:
+        yield f"{_DEVICES} may be among {asked.unknown_env['*']}, which is not in the manifest"
+    elif not asked.gpus and not asked.claims and _CUDA.search(asked.image):
+        yield (
+            f"asks for no GPU, and images of CUDA say {_DEVICES}=all: where the node's runtime "
+            f'listens to that, it gets all GPUs; {_DEVICES}: "void" in its env prevents it'
+        )
+
+
+def _of_gpus(asked: Asked, *, classes_known: bool) -> Iterator[str]:
     if asked.runtime_class is None:
         yield (
             "no runtimeClassName: the GPU reaches the container where the node's default runtime "
@@ -58,13 +102,12 @@ def _of_gpus(asked: Asked, classes_known: bool) -> Iterator[str]:
             yield f"{name}: a name that only a plugin's configuration gives"
 
 
-def _counting(asked: Asked, pod: Sequence[Asked]) -> Iterator[str]:
+def _counting(asked: Asked, pod: Booked) -> Iterator[str]:
     """Return how the scheduler counts where an init container asks for GPUs."""
     if asked.kind not in (INIT, SIDECAR):
         return
     for name in asked.gpus:
-        together = sum(one.gpus.get(name, 0) for one in pod if one.kind in (CONTAINER, SIDECAR))
-        alone = max((one.gpus.get(name, 0) for one in pod if one.kind == INIT), default=0)
+        together, alone = pod.together.get(name, 0), pod.alone.get(name, 0)
         if asked.kind == SIDECAR:
             yield f"{name}: a sidecar holds its own beside those of the others, {together} in all"
         else:

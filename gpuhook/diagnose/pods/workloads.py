@@ -37,13 +37,12 @@ _TEMPLATES = {
 class Pod:
     """One pod, or a template of pods. `path` leads to its specification: "spec.template.spec"."""
 
-    workload: str  # "Deployment/train"
+    workload: str  # "Deployment/train", "Pod" of one without a name
     name: str
     namespace: str
     metadata: Value
     spec: Value
     path: str
-    is_new: bool  # it is to be created: what a server has filled in is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +118,10 @@ def _pod(one: Value, kind: str, template: Value, path: str) -> Pod:
     metadata = one["metadata"]
     name = metadata["name"].text() or metadata["generateName"].text()
     return Pod(
-        workload=f"{kind or 'object'}/{name}",
+        workload="/".join(filter(None, (kind or "object", name))),
         name=name,
         namespace=namespace(metadata),
         metadata=template["metadata"],
         spec=template["spec"],
         path=path,
-        is_new=not metadata["uid"].is_there,
     )
