@@ -19,7 +19,6 @@ from gpuhook.kubernetes.config.source import ConfigSource, load
 from gpuhook.kubernetes.mps import plan as mps
 from gpuhook.kubernetes.offer import memory_bounds, resources, sharing_words
 from gpuhook.vendors.nvidia.spec import HOOKS
-from gpuhook.vendors.nvidia.topology import Topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +42,13 @@ class Offering:
     told: tuple[Told, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
+
+
+class _Unlinked:
+    """Links of GPUs that nobody was asked for."""
+
+    def score(self, _first: str, _second: str, /) -> int:
+        return 0
 
 
 def configuration(path: str | None) -> Configuration:
@@ -69,7 +75,7 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
     known = Known(
-        Topology(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
+        _Unlinked(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
     )
     guard = chosen.own.guard.ends_processes
     bounds = {
