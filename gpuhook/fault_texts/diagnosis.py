@@ -3,7 +3,14 @@
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RefusedError
+from gpuhook.errors import (
+    DriverError,
+    FileError,
+    GpuhookError,
+    HostError,
+    RefusedError,
+    RequestError,
+)
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
@@ -40,5 +47,15 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{path} is refused as a support bundle: {reason}",
         "nothing of it was used; ask who sent it for a new one",
+    ),
+    "GH1930": (
+        FileError,
+        "{place}: this is no manifest that can be read: {reason}",
+        "mend the text at that place; `kubectl apply --dry-run=client -f FILE` reads it too",
+    ),
+    "GH1931": (
+        RequestError,
+        "{path} has no pod and no workload with a pod template in it: {kinds}",
+        "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
     ),
 }
