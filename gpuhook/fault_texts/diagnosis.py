@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts of faults GH19xx: looking at nodes and requests."""
+"""The texts of faults GH19xx: looking at nodes and requests.
+
+HOT, and loaded only where something is wrong.
+"""
 
 from __future__ import annotations
 
