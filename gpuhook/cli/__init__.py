@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "gpuhook.cli.config:config",
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
+    "explain": "gpuhook.cli.explain:explain",
     "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.health:health",
     "inspect": "gpuhook.cli.inspect:inspect",

@@ -48,7 +48,8 @@ class Create:
 
     `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
     with the settings: no GPU is given under an unknown policy. `work` is how the root file system
-    is worked on: who only wants to know brings a rehearsal.
+    is worked on: who only wants to know brings a rehearsal, and the path of gpuhook-hook as `hook`
+    if the node is not this one.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Create:
         launcher: str,
         trouble: GpuhookError | None = None,
         work: rootfs_jobs.Work | None = None,
+        *,
+        hook: str = "",
     ) -> None:
         self.command = command
         self.launcher = launcher
@@ -65,6 +68,7 @@ class Create:
         self.log = grants.log
         self._trouble = trouble
         self._work = work or rootfs_jobs.Work()
+        self._hook = hook
         self._began = time.monotonic()
 
     def edit(self, path: str, raw: bytes, low_level: str) -> None:
@@ -170,7 +174,7 @@ class Create:
 
         root = self.command.root or state.runtime_root(low_level)
         has = at_create.Has([*oci.device_paths(spec), *nodes], names)
-        return at_create.add(spec, has, self.grants, self.launcher, root)
+        return at_create.add(spec, has, self.grants, self.launcher, root, hook=self._hook)
 
     def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
         command = self.command
