@@ -14,7 +14,10 @@ import stat
 from gpuhook import state
 from gpuhook.container.change import Change
 from gpuhook.container.rootfs import Root
+from gpuhook.errors import GpuhookError
 from gpuhook.programs.rootfs_jobs import Work
+
+_MAX_FILE = 16 << 20
 
 
 class RehearsedRoot(Root):
@@ -22,40 +25,56 @@ class RehearsedRoot(Root):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.changes: list[Change] = []
-        self._files: dict[str, bytes] = {}  # what an earlier job would have written, by place
+        # By place: what would be there by now, and what is there.
+        self._made: dict[str, Change] = {}
+        self._before: dict[str, Change] = {}
         self._directories: set[str] = set()
+
+    @property
+    def changes(self) -> list[Change]:
+        """The links and files that would be other ones in the end, in order."""
+        return [
+            made
+            for place, made in self._made.items()
+            if (made.target, made.data) != (self._before[place].target, self._before[place].data)
+        ]
 
     def link(self, target: str, path: str) -> bool:
         """Note a link that is not there yet; raises OSError as making it would."""
-        fd, name, place = self._found(path)
-        if fd is not None:
-            try:
-                if os.readlink(name, dir_fd=fd) == target:
-                    return False
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EINVAL):
-                    raise
-        self._require_replaceable(fd, name, place)
-        self.changes.append(Change(path, target=target))
-        return True
+        return self._make(Change(path, target=target))
 
     def write(self, path: str, data: bytes) -> bool:
         """Note a file that holds something else; raises OSError as writing it would."""
-        fd, name, place = self._found(path)
-        if self._files.get(place) == data:
-            return False
-        if place not in self._files and fd is not None and self._holds(fd, name, data):
-            return False
-        self._require_replaceable(fd, name, place)
-        self._files[place] = data
-        self.changes.append(Change(path, data=data))
-        return True
+        return self._make(Change(path, data=data))
 
     def read(self, path: str, limit: int) -> bytes | None:
         """Return what the file holds, or would by now."""
-        held = self._files.get(self._place(path))
-        return super().read(path, limit) if held is None else held
+        made = self._made.get(self._place(path))
+        return super().read(path, limit) if made is None or made.data is None else made.data
+
+    def _make(self, change: Change) -> bool:
+        fd, name, place = self._found(change.path)
+        now = self._made.get(place) or self._is(change, fd, name)
+        if (now.target, now.data) == (change.target, change.data):
+            return False
+        self._require_replaceable(fd, name, place)
+        self._before.setdefault(place, now)
+        self._made[place] = change
+        return True
+
+    def _is(self, change: Change, fd: int | None, name: str) -> Change:
+        """Return what is at the path of a change: a link, a file, or something else."""
+        if fd is None:
+            return Change(change.path)
+        try:
+            return Change(change.path, target=os.readlink(name, dir_fd=fd))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EINVAL):
+                raise
+        try:
+            return Change(change.path, data=super().read(change.path, _MAX_FILE))
+        except (OSError, GpuhookError):  # a directory, a device, or larger than anything of ours
+            return Change(change.path, is_large=True)
 
     def _place(self, path: str) -> str:
         """Return where a file of this path is, links on the way to it resolved."""
