@@ -26,6 +26,7 @@ COMMANDS = {
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
     "doctor": "gpuhook.cli.doctor:doctor",
+    "explain": "gpuhook.cli.explain:explain",
     "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.health:health",
     "inspect": "gpuhook.cli.inspect:inspect",

@@ -89,16 +89,20 @@ def names_of(devices: Sequence[str]) -> list[str]:
     return names
 
 
+def node_settings() -> settings.Settings:
+    """Return the settings of this node; GH1530 if they are broken."""
+    path = settings.path()
+    if not os.path.exists(path):
+        return settings.Settings()
+    reason = settings_file.problem(path)
+    if reason:
+        raise fault("GH1530", path=path, reason=reason)
+    return settings.from_document(settings_file.load(path))
+
+
 def grants() -> Granting:
     """Return how this node grants, by its settings; GH1530 if they are broken."""
-    path = settings.path()
-    chosen = settings.Settings()
-    if os.path.exists(path):
-        reason = settings_file.problem(path)
-        if reason:
-            raise fault("GH1530", path=path, reason=reason)
-        chosen = settings.from_document(settings_file.load(path))
-    return Granting(chosen, EngineLog("gpuhook"), _compile)
+    return Granting(node_settings(), EngineLog("gpuhook"), _compile)
 
 
 def whole_names(names: Sequence[str], granting: Granting) -> list[str]:

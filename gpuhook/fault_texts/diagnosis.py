@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts of faults GH19xx: looking at nodes and requests."""
+"""The texts of faults GH19xx: looking at nodes and requests.
+
+HOT, and loaded only where something is wrong.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,39 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{path} is refused as a support bundle: {reason}",
         "nothing of it was used; ask who sent it for a new one",
+    ),
+    "GH1910": (
+        FileError,
+        "{where} is nothing that can be explained: {reason}",
+        (
+            "name a bundle, a config.json, an image's configuration (docker image inspect, skopeo"
+            " inspect --config), a manifest of Kubernetes, or a container"
+        ),
+    ),
+    "GH1911": (
+        FileError,
+        "{path} is not there, and no container is called so",
+        "name a file or directory that exists, or a running container as `gpuhook ps` shows it",
+    ),
+    "GH1912": (
+        FileError,
+        "container {id} has no config.json: its engine has removed the bundle",
+        "explain what it was started with: --env NAME=VALUE for each of its variables",
+    ),
+    "GH1913": (
+        DriverError,
+        "the NVIDIA driver has not answered within {seconds} seconds",
+        "look for processes in state D and XID errors; nvidia-smi will hang too, then reboot",
+    ),
+    "GH1914": (
+        HostError,
+        "{where} is a manifest of Kubernetes, which this installation of gpuhook cannot read",
+        "install gpuhook as a whole: its package gpuhook.diagnose.pods is missing",
+    ),
+    "GH1915": (
+        RequestError,
+        "there is no fault {name}",
+        "codes of faults are GH and four digits, as in `Error GH1102`",
     ),
     "GH1930": (
         FileError,
