@@ -30,6 +30,7 @@ COMMANDS = {
     "inventory": "gpuhook.cli.inventory:inventory",
     "labels": "gpuhook.cli.labels:command",
     "limits": "gpuhook.cli.limits:limits",
+    "map": "gpuhook.cli.map:map_",
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
 }

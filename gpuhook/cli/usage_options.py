@@ -81,10 +81,15 @@ def tell(usage: Usage) -> list[str]:
     return hidden
 
 
+def wrong(usage: Usage) -> list[str]:
+    """Return what could not be seen, in sentences."""
+    return [text for part in _wrong(usage) for text in part]
+
+
 def heading(usage: Usage) -> str:
     """Return what stands above a look that is one of many: when it was, and what is wrong."""
     lines = [time.strftime("%Y-%m-%d %H:%M:%S %z")]
-    lines += [f"warning: {printable(text, _MAX_LINE)}" for part in _wrong(usage) for text in part]
+    lines += [f"warning: {printable(text, _MAX_LINE)}" for text in wrong(usage)]
     return "\n".join(lines) + "\n"
 
 

@@ -6,8 +6,13 @@ The driver, where it is asked and answers; else what generate-cdi has noted; els
 
 from __future__ import annotations
 
+import json
+import os
+
+from gpuhook import files, state
 from gpuhook.diagnose.usage.driver import Device
-from gpuhook.vendors.nvidia import words
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,10 +20,23 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
 
+_MAX_SIZE = 16 << 20
+
 
 def of_node(node: Node) -> tuple[Device, ...]:
     """Return the devices of a node of which only the facts are known, not what uses it."""
     return tuple(one for gpu in node.gpus for one in _of_gpu(gpu))
+
+
+def noted() -> tuple[Device, ...]:
+    """Return the devices that generate-cdi has noted of this node; none where it has not."""
+    try:
+        if not state.usable(os.lstat(known_node.path())):
+            return ()
+        node = dump.from_dict(json.loads(files.read(known_node.path(), _MAX_SIZE)))
+    except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
+        return ()  # somebody else's file, or an older one
+    return of_node(node)
 
 
 def by_node(devices: Iterable[Device], noted: dict[str, str]) -> dict[str, str]:

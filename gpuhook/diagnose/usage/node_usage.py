@@ -71,20 +71,21 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     running, denied = find.visible(wanted.roots)
     entries = ledger.living()
     members = processes.Members(running, (entry["id"] for entry in entries))
-    users = attribution.of(driver.devices, members)
-    by_node = known_devices.by_node(driver.devices, known_node.uuids())
+    devices = driver.devices or known_devices.noted()
+    users = attribution.of(devices, members)
+    by_node = known_devices.by_node(devices, known_node.uuids())
     others = [] if wanted.only_recorded else _others(running, entries, users.containers)
     whole = [*entries, *(_with_units(entry, told) for entry in others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
     containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
     _complete(containers, entries, running)
-    _add_uses(containers, driver.devices, users, told)
-    has_processes = any(one.processes for one in driver.devices)
+    _add_uses(containers, devices, users, told)
+    has_processes = any(one.processes for one in devices)
     faults = [driver.trouble, members.trouble if has_processes else None, denied]
     document = {
         "schema": SCHEMA,
         "containers": containers,
-        "gpus": [_device(one, users) for one in driver.devices],
+        "gpus": [_device(one, users) for one in devices],
         "processes": users.documents(),
         "driver": {
             "asked": driver.is_asked,
@@ -95,6 +96,13 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     warnings = (f"the kubelet tells nobody: {told.trouble}",) if told.trouble else ()
     trouble = tuple(one for one in faults if one is not None)
     return Usage(document, trouble, warnings, told.units)
+
+
+def empty(devices: Iterable[Device]) -> dict[str, Any]:
+    """Return the document of devices that nobody uses, such as those of a dump."""
+    gpus = [_device(one, attribution.Users()) for one in devices]
+    driver = {"asked": False, "trouble": "", "code": ""}
+    return {"schema": SCHEMA, "containers": [], "gpus": gpus, "processes": [], "driver": driver}
 
 
 def _others(
