@@ -33,6 +33,7 @@ COMMANDS = {
     "inventory": "gpuhook.cli.inventory:inventory",
     "labels": "gpuhook.cli.labels:command",
     "limits": "gpuhook.cli.limits:limits",
+    "map": "gpuhook.cli.map:map_",
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
     "support-bundle": "gpuhook.cli.support_bundle:support_bundle",

@@ -80,6 +80,9 @@ _LIBRARY_OPTIONS = (
 )
 
 
+inventory = _OPTIONS[0]
+
+
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
     for option in reversed(_OPTIONS):
