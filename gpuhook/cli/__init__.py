@@ -21,6 +21,7 @@ from gpuhook.programs.wording import worded
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
     "cdi": "gpuhook.cli.cdi:cdi",
+    "compare": "gpuhook.cli.compare:compare",
     "config": "gpuhook.cli.config:config",
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",

@@ -11,4 +11,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} is no tree of a node's files: {reason}",
         "name the directory that has the node's etc, proc and dev, such as /host in a pod",
     ),
+    "GH1940": (
+        FileError,
+        "{path} cannot be used as a record of comparisons: {reason}",
+        "name a file that `gpuhook compare --record` has written, or one that is not there yet",
+    ),
 }
