@@ -19,9 +19,16 @@ if TYPE_CHECKING:
     from gpuhook.container.runtime_state import Found
 
 _MACHINE = (printing.JSON, printing.YAML)
+_EXAMPLES = """\b
+Examples:
+  gpuhook compare --all
+  gpuhook compare web/nginx -o wide
+  gpuhook compare --watch --record /var/lib/gpuhook-compare.jsonl
+  gpuhook compare --summary /var/lib/gpuhook-compare.jsonl
+"""
 
 
-@click.command()
+@click.command(epilog=_EXAMPLES)
 @options.container_or_none
 @click.option("--all", "everything", is_flag=True, help="Every running container of this node.")
 @click.option(
@@ -86,13 +93,6 @@ def compare(
     with the reason). Exit status 1 if there is any other, or a container could not be compared.
 
     CONTAINER is named as in `gpuhook attach --help`.
-
-    \b
-    Examples:
-      gpuhook compare --all
-      gpuhook compare web/nginx -o wide
-      gpuhook compare --all --watch --record /var/lib/gpuhook-compare.jsonl
-      gpuhook compare --summary /var/lib/gpuhook-compare.jsonl
     """
     _require_sense(container, summary_file, output, everything=everything, watch=watch)
     if summary_file is not None:

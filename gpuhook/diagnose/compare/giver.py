@@ -33,12 +33,14 @@ def of(
         return OURS
     if entry.get("nodes") or entry.get("live"):
         return OURS
+    is_given = bool(held) or any(words.is_gpu_node(path) for path in nodes)
+    # A runtime in the legacy mode puts its hook into every container, and for graphics others too.
+    if is_given and any(_name(hook) in words.FOREIGN_HOOKS for hook in hooks(spec, "prestart")):
+        return LEGACY
     if any(_is_cdi_hook(hook) for hook in hooks(spec, "createContainer")):
         return CDI
-    if not held and not any(words.is_gpu_node(path) for path in nodes):
+    if not is_given:
         return NOBODY
-    if any(_name(hook) in words.FOREIGN_HOOKS for hook in hooks(spec, "prestart")):
-        return LEGACY
     return LEGACY if held and spec and held.isdisjoint(destinations(spec)) else UNKNOWN
 
 

@@ -59,6 +59,7 @@ class _Side:
         self._held = held
         self._by = by
         self._known = _Known(held)
+        self._expected = expected
         mounts = expected.edits.get("mounts") or ()
         self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
 
@@ -68,7 +69,7 @@ class _Side:
         if there and self._at(there) == self.identity(end):
             return item.Item(item.LIBRARY, name, item.SAME, there, path)
         told = there or self._known.trouble or _NOT_THERE
-        reason = reasons.missing(path, self._by)
+        reason = reasons.missing(path, self._by, self._expected)
         return item.Item(item.LIBRARY, name, item.DIFFERS, told, path, reason)
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:

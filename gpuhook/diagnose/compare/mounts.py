@@ -42,14 +42,14 @@ class Mounts:
         """Return the items: those of gpuhook's mounts, then those that are only there."""
         wanted = expected.edits.get("mounts") or []
         places = {self._held.root.real(mount["containerPath"]) for mount in wanted}
-        found = [self._one(mount, places) for mount in wanted]
+        found = [self._one(mount, places, expected) for mount in wanted]
         rest = [path for path in self._there if path not in places | self._matched]
         for path in sorted(rest):
             reason = reasons.of_extra(path, self._by, expected, is_privileged=False)
             found.append(item.of(item.MOUNT, path, _worded(self._there[path]), "", reason))
         return found
 
-    def _one(self, mount: Mount, places: Iterable[str]) -> Item:
+    def _one(self, mount: Mount, places: Iterable[str], expected: Expected) -> Item:
         """Return the item of one mount that gpuhook would make."""
         target, source = mount["containerPath"], mount["hostPath"]
         place = self._held.root.real(target)
@@ -73,7 +73,8 @@ class Mounts:
             reason = reasons.moved(target.rpartition("/")[2], self._by)
             return item.of(item.MOUNT, target, f"at {elsewhere}", ours, reason)
         self.bad.add(target)
-        return item.of(item.MOUNT, target, "", ours, reasons.missing(target, self._by))
+        reason = reasons.missing(target, self._by, expected)
+        return item.of(item.MOUNT, target, "", ours, reason)
 
     def _is(self, place: str, host: os.stat_result) -> bool:
         found = self._held.root.found(place)
@@ -81,7 +82,7 @@ class Mounts:
 
     def _elsewhere(self, host: os.stat_result, places: Iterable[str]) -> str:
         """Return where else the host's file is mounted, "" if nowhere."""
-        for path in self._there:
+        for path in map(str, self._there):
             if path not in places and path not in self._matched and self._is(path, host):
                 return path
         return ""

@@ -45,7 +45,7 @@ def items(
             verdict = "allowed" if have["allowed"] else "denied"
             yield item.of(item.NODE, path, f"{_there(have)}, {verdict}", "", reason)
         elif want is not None:
-            yield from _pair(held, path, have, want, by)
+            yield from _pair(held, path, have, want)
     yield from _foreign(held, general, found, wanted, expected)
 
 
@@ -54,9 +54,7 @@ def allows_everything(spec: dict[str, Any]) -> bool:
     return _allows(_rules(spec), _ANY)
 
 
-def _pair(
-    held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode, by: str
-) -> Iterator[Item]:
+def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) -> Iterator[Item]:
     try:
         device = oci.stated(want)
     except GpuhookError as error:
@@ -65,7 +63,7 @@ def _pair(
     mode = device.get("fileMode", 0o666)
     ours = f"c {device['major']}:{device['minor']} {mode:04o}"
     if have is None:
-        yield item.of(item.NODE, path, "", ours, reasons.missing(path, by))
+        yield item.of(item.NODE, path, "", ours)
         return
     yield item.of(item.NODE, path, _there(have), ours)
     is_same = (have["major"], have["minor"]) == (device["major"], device["minor"])

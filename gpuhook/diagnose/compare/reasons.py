@@ -63,19 +63,32 @@ def _extra_of_legacy(path: str) -> str:
     return ""
 
 
-def missing(path: str, by: str) -> str:
-    """Return why a file that gpuhook would give is not there."""
+def missing(path: str, by: str, expected: Expected) -> str:
+    """Return why a file that gpuhook would give is not there.
+
+    Where graphics is asked for, NVIDIA's runtime adds to the legacy mode what that lacks.
+    """
     if by != giver.LEGACY or path.startswith("/dev/"):
         return ""
     name = path.rpartition("/")[2]
-    if name.startswith("lib") and ".so" in name:
-        is_listed = name[3:].partition(".so")[0] in _LEGACY_LIBRARIES
-        return "" if is_listed else f"libnvidia-container knows no lib{_stem(name)}"
+    if ".so" in name:
+        return _missing_library(path, name)
     if name in _LEGACY_BINARIES or name == "socket" or name.startswith("gsp"):
         return ""
     if "/bin/" in path or "/sbin/" in path:
         return f"libnvidia-container knows no program {name}"
-    return "the legacy mode gives no configuration files unless graphics or display is asked for"
+    if _GRAPHICS.isdisjoint(expected.capabilities):
+        return "the legacy mode gives configuration files only with graphics or display"
+    return ""
+
+
+def _missing_library(path: str, name: str) -> str:
+    if "/vdpau/" in path:
+        return "libnvidia-container takes what the host's loader knows, and plugins are not there"
+    if "/xorg/" in path or name.startswith("libnvidia-egl-"):
+        return ""
+    is_listed = name[3:].partition(".so")[0] in _LEGACY_LIBRARIES
+    return "" if is_listed else f"libnvidia-container knows no lib{_stem(name)}"
 
 
 def moved(name: str, by: str) -> str:
@@ -89,7 +102,7 @@ def link(path: str, by: str, *, is_versioned: bool) -> str:
     name = path.rpartition("/")[2]
     if by != giver.LEGACY or is_versioned or name in _LEGACY_LINKS:
         return ""
-    return "the legacy mode makes links for programs that are built in the container in three cases"
+    return "the legacy mode makes links of names without a version for three libraries alone"
 
 
 def variable(name: str, there: list[str], by: str) -> str:
