@@ -19,12 +19,13 @@ from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
 
 _SECONDS = 60
+_AT_A_TIME = 16
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
 
 
@@ -70,13 +71,23 @@ class Comparing:
             compared = comparison.of(one, self._grants, self._log)
         return compared.document() if compared is not None else {}
 
-    def all_of(self, chosen: Iterable[Found]) -> list[dict[str, Any]]:
+    def all_of(self, chosen: Sequence[Found]) -> list[dict[str, Any]]:
         """Return the comparisons of those that have GPUs, or why one could not be compared.
 
-        Each by a process of its own: one container must not keep the others waiting.
+        Some at a time in a process of their own. Where one of these keeps that waiting, or ends
+        it, each has its own: one container must not keep the others from being compared.
         """
-        results = [self._apart(found) for found in chosen]
+        results: list[dict[str, Any]] = []
+        for start in range(0, len(chosen), _AT_A_TIME):
+            some = chosen[start : start + _AT_A_TIME]
+            try:
+                results += apart.done(partial(self._all_caught, some), _SECONDS)
+            except (TimeoutError, OSError):
+                results += [self._apart(found) for found in some]
         return [one for one in results if one]
+
+    def _all_caught(self, some: Sequence[Found]) -> list[dict[str, Any]]:
+        return [self._caught(found) for found in some]
 
     def _apart(self, found: Found) -> dict[str, Any]:
         try:

@@ -44,8 +44,12 @@ class Mounts:
         places = {self._held.root.real(mount["containerPath"]) for mount in wanted}
         found = [self._one(mount, places, expected) for mount in wanted]
         rest = [path for path in self._there if path not in places | self._matched]
+        whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
         for path in sorted(rest):
-            reason = reasons.of_extra(path, self._by, expected, is_privileged=False)
+            is_whole = path in whole and self._shows(path, whole[path]["hostPath"])
+            reason = reasons.of_extra(
+                path, self._by, expected, is_whole=is_whole, is_privileged=False
+            )
             found.append(item.of(item.MOUNT, path, _worded(self._there[path]), "", reason))
         return found
 
@@ -75,6 +79,12 @@ class Mounts:
         self.bad.add(target)
         reason = reasons.missing(target, self._by, expected)
         return item.of(item.MOUNT, target, "", ours, reason)
+
+    def _shows(self, place: str, source: str) -> bool:
+        try:
+            return self._is(place, os.stat(source))
+        except OSError:
+            return False
 
     def _is(self, place: str, host: os.stat_result) -> bool:
         found = self._held.root.found(place)

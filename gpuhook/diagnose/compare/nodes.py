@@ -37,11 +37,15 @@ def items(
     general = [rule for rule in _rules(spec) if rule.major is None or rule.minor is None]
     is_privileged = allows_everything(spec)
     wanted = {node["path"]: node for node in expected.edits.get("deviceNodes") or ()}
+    whole = {node["path"]: node for node in expected.whole.get("deviceNodes") or ()}
     found = {node["path"]: node for node in there}
     for path in sorted(wanted.keys() | found.keys()):
         have, want = found.get(path), wanted.get(path)
         if want is None and have is not None:
-            reason = reasons.of_extra(path, by, expected, is_privileged=is_privileged)
+            is_whole = path in whole and _is_alike(have, whole[path])
+            reason = reasons.of_extra(
+                path, by, expected, is_whole=is_whole, is_privileged=is_privileged
+            )
             verdict = "allowed" if have["allowed"] else "denied"
             yield item.of(item.NODE, path, f"{_there(have)}, {verdict}", "", reason)
         elif want is not None:
@@ -66,10 +70,18 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
         yield item.of(item.NODE, path, "", ours)
         return
     yield item.of(item.NODE, path, _there(have), ours)
-    is_same = (have["major"], have["minor"]) == (device["major"], device["minor"])
-    if is_same and held.rules.version != "none":
+    if _is_alike(have, want) and held.rules.version != "none":
         told = "allowed" if have["allowed"] else f"denied ({have['reason']})"
         yield item.of(item.ACCESS, path, told, "allowed")
+
+
+def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
+    """Return whether a node is the device that gpuhook would give; GH1302 is no such device."""
+    try:
+        device = oci.stated(want)
+    except GpuhookError:
+        return False
+    return bool((have["major"], have["minor"]) == (device["major"], device["minor"]))
 
 
 def _foreign(

@@ -41,15 +41,18 @@ _MOVED = (
 )
 
 
-def of_extra(path: str, by: str, expected: Expected, *, is_privileged: bool) -> str:
-    """Return why a node or file that gpuhook would not give is there all the same."""
+def of_extra(path: str, by: str, expected: Expected, *, is_whole: bool, is_privileged: bool) -> str:
+    """Return why a node or file that gpuhook would not give is there all the same.
+
+    `is_whole` says that gpuhook would give this very one to whom asks for every capability.
+    """
     if is_privileged and path.startswith("/dev/"):
         return "the container is privileged: its engine gives it every device of the host"
     if path.startswith(_DRI) and _GRAPHICS.isdisjoint(expected.capabilities):
         return "display nodes: the container did not ask for graphics or display"
     if by == giver.LEGACY:
         return _extra_of_legacy(path)
-    if by == giver.CDI and path in _given_by(expected) and expected.names:
+    if by == giver.CDI and is_whole:
         asked = ",".join(sorted(expected.capabilities))
         return f"NVIDIA's CDI modes give the parts of all capabilities; asked for: {asked}"
     return ""
@@ -137,8 +140,3 @@ def mask(by: str) -> str:
 
 def _stem(name: str) -> str:
     return name[3:].partition(".so")[0]
-
-
-def _given_by(expected: Expected) -> set[str]:
-    nodes = {node["path"] for node in expected.whole.get("deviceNodes") or ()}
-    return nodes | {mount["containerPath"] for mount in expected.whole.get("mounts") or ()}
