@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import jsonschema
 import pytest
 
 from tests.contract.kept import CHECKOUT
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, eventually, sleeping, started
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
@@ -210,6 +211,13 @@ class Planted:
         mount["source"] = str(other)
         return "mount", mount["destination"], "differs"
 
+    def unasked_library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        mount = _mount(config, f"/libnvidia-eglcore.so.{self.product.node.node.driver.version}")
+        other = self.place / "libnvidia-eglcore.so.999.10"
+        shutil.copy(mount["source"], other)
+        mount["source"] = str(other)
+        return "mount", mount["destination"], "only-there"
+
     def missing_library(self, config: dict[str, Any]) -> tuple[str, str, str]:
         name = f"/libnvidia-ml.so.{self.product.node.node.driver.version}"
         mount = _mount(config, name)
@@ -370,6 +378,50 @@ def test_a_request_that_gpuhook_would_refuse(nvidia: Product, tmp_path: Path) ->
 def test_a_container_without_gpus(nvidia: Product, tmp_path: Path) -> None:
     with started(sleeping(tmp_path), nvidia) as live:
         assert document(live, rc=0)["containers"] == []
+
+
+def test_a_privileged_container_has_what_its_engine_gives(nvidia: Product, tmp_path: Path) -> None:
+    """All the nodes of the host, whoever asks: that says nothing about anybody's stack."""
+    made = sleeping(tmp_path)
+    config = made.config()
+    config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    spec = nvidia_stack.cdi_spec(nvidia.node, nvidia.place / "bin")
+    every = nvidia_stack.cdi_edited(config, spec, ["all"])["linux"]["devices"]
+    config["linux"]["devices"] = every
+    made.write(config)
+    with started(made, nvidia) as live:
+        (one,) = document(live, rc=0)["containers"]
+    assert (one["givenBy"], one["request"]["names"]) == ("unknown", [])
+    assert one["counts"] == {"same": 0, "known": len(every), "differences": 0}
+
+
+def test_watching_compares_each_start_once(nvidia: Product, tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    with by_cdi(nvidia, tmp_path / "first") as live:
+        second = tmp_path / "second/bundle/state"
+        second.mkdir(parents=True)
+        words = ["--watch", "--interval", "0.1", "--record", str(file), *nvidia.node.options]
+        roots = [*live.roots, "--state-root", str(second)]
+        command = [str(nvidia.bindir / "gpuhook"), "compare", *words, *roots]
+        with subprocess.Popen(command, env=live.env, stdout=subprocess.PIPE, text=True) as watch:
+            try:
+                eventually(lambda: live.id in _text(file))
+                with by_cdi(nvidia, tmp_path / "second") as other:
+                    eventually(lambda: other.id in _text(file))
+            finally:
+                watch.terminate()
+            told = watch.stdout.read() if watch.stdout is not None else ""
+    lines = [json.loads(line) for line in _text(file).splitlines()]
+    ours = [line["container"] for line in lines if line["container"] in (live.id, other.id)]
+    assert ours == [live.id, other.id]
+    assert f"{live.id}, given by nvidia-cdi" in told
+    assert " with GPUs: " in told.splitlines()[-1]
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8") if file.exists() else ""
 
 
 def test_records_of_days(nvidia: Product, tmp_path: Path) -> None:
