@@ -14,11 +14,13 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gpuhook.cdi import spec
 from tests.contract.kept import CHECKOUT
 from tests.contract.live import Live, eventually, sleeping, started
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
+from tests.simulated.node import make_node
 
 SCHEMAS = CHECKOUT / "gpuhook/schemas"
 GPU = 2
@@ -40,6 +42,17 @@ def nvidia(node8: Product, tmp_path: Path) -> Product:
     return mine
 
 
+@pytest.fixture
+def mig(node8: Product, tmp_path: Path) -> Product:
+    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
+    node = make_node(tmp_path / "node", "a100-mig")
+    mine = Product(tmp_path / "mig", node8.bindir, node)
+    mine.specs.mkdir(parents=True)
+    mine.configure()
+    nvidia_stack.programs(mine.place / "bin")
+    return mine
+
+
 @contextmanager
 def by_cdi(
     product: Product,
@@ -49,11 +62,12 @@ def by_cdi(
     engine: str = "runc",
     cgroup: str = "host",
     env: list[str] | None = None,
+    name: str = str(GPU),
 ) -> Iterator[Live]:
     """Give a container as NVIDIA's runtime makes it in its CDI modes, its config.json changed."""
-    made = sleeping(place, kind, env=asks(str(GPU)) if env is None else env)
-    spec = nvidia_stack.cdi_spec(product.node, product.place / "bin")
-    config = nvidia_stack.cdi_edited(made.config(), spec, [str(GPU)])
+    made = sleeping(place, kind, env=asks(name) if env is None else env)
+    described = nvidia_stack.cdi_spec(product.node, product.place / "bin")
+    config = nvidia_stack.cdi_edited(made.config(), described, [name])
     if change is not None:
         change(config)
     made.write(config)
@@ -68,16 +82,17 @@ def by_legacy(
     change: Change | None = None,
     kind: str = "debian",
     capabilities: str | None = None,
+    name: str = str(GPU),
 ) -> Iterator[Live]:
     """Give a container to which NVIDIA's legacy hook gives its GPUs, its plan changed."""
     if not (CGROUPS / "devices").is_dir():
         pytest.skip("the simulated hook writes a v1 cgroup's file")
-    made = sleeping(place, kind, env=asks(str(GPU), capabilities))
+    made = sleeping(place, kind, env=asks(name, capabilities))
     graphical = product.node if "graphics" in (capabilities or "") else None
     hooks = product.place / "bin"
     made.write(nvidia_stack.legacy_edited(made.config(), hooks, graphical))
     words = [capabilities] if capabilities else []
-    plan = nvidia_stack.legacy_plan(product.node, made.root, [str(GPU)], *words)
+    plan = nvidia_stack.legacy_plan(product.node, made.root, [name], *words)
     if change is not None:
         change(plan)
     nvidia_stack.write_plan(made.path, plan)
@@ -103,13 +118,13 @@ def _counted(one: dict[str, Any]) -> list[dict[str, Any]]:
     return [i for i in one["items"] if i["verdict"] != "same" and not i["reason"]]
 
 
-def unchanged(live: Live, by: str) -> dict[str, Any]:
+def unchanged(live: Live, by: str, name: str = str(GPU)) -> dict[str, Any]:
     """Return the comparison of a container in which nothing was planted."""
     told = document(live, rc=0)
     (one,) = told["containers"]
     assert _counted(one) == []
     assert one["givenBy"] == by
-    assert one["request"]["names"] == [str(GPU)]
+    assert one["request"]["names"] == [name]
     kinds = {i["kind"] for i in one["items"] if i["verdict"] == "same"}
     assert kinds >= {"node", "access", "mount", "library"}
     return dict(one)
@@ -134,6 +149,27 @@ def test_other_runtimes_and_cgroups(
 ) -> None:
     with by_cdi(nvidia, tmp_path, engine=engine, cgroup=cgroup) as live:
         unchanged(live, "nvidia-cdi")
+
+
+@pytest.mark.parametrize("by", ["nvidia-cdi", "nvidia-legacy"])
+def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Product, tmp_path: Path) -> None:
+    """It has its GPU's node and the two of its capabilities, and no other instance's."""
+    made = by_cdi if by == "nvidia-cdi" else by_legacy
+    with made(mig, tmp_path, name="0:1") as live:
+        one = unchanged(live, by, "0:1")
+    nodes = [i["name"] for i in one["items"] if i["kind"] == "node"]
+    assert len([path for path in nodes if "/nvidia-caps/" in path]) == 2
+
+
+def test_the_simulated_spec_is_one(nvidia: Product) -> None:
+    """It is valid CDI, of the kind and with the devices that nvidia-ctk writes."""
+    found = spec.read(str(nvidia.specs / "nvidia.yaml"))
+    names = [device["name"] for device in found["devices"]]
+    gpus = nvidia.node.node.gpus
+    assert sorted(names) == sorted(["all", *(n for g in gpus for n in (str(g.index), str(g.uuid)))])
+    verbs = [hook["args"][1] for hook in found["containerEdits"]["hooks"]]
+    assert verbs[0] == "create-symlinks"
+    assert verbs[2] == "update-ldcache"
 
 
 def _number(product: Product, index: int) -> tuple[str, int]:
@@ -385,8 +421,8 @@ def test_a_privileged_container_has_what_its_engine_gives(nvidia: Product, tmp_p
     made = sleeping(tmp_path)
     config = made.config()
     config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
-    spec = nvidia_stack.cdi_spec(nvidia.node, nvidia.place / "bin")
-    every = nvidia_stack.cdi_edited(config, spec, ["all"])["linux"]["devices"]
+    described = nvidia_stack.cdi_spec(nvidia.node, nvidia.place / "bin")
+    every = nvidia_stack.cdi_edited(config, described, ["all"])["linux"]["devices"]
     config["linux"]["devices"] = every
     made.write(config)
     with started(made, nvidia) as live:

@@ -57,8 +57,8 @@ class Files:
     links: tuple[tuple[str, str], ...]
 
     def host(self, path: str) -> str:
-        """Return where the host has a file."""
-        return self.root.rstrip("/") + path
+        """Return where the host has a file, links followed inside the root."""
+        return self.root.rstrip("/") + _real(self.root, path)
 
 
 def find(root: str, version: str) -> Files:
@@ -72,7 +72,8 @@ def find(root: str, version: str) -> Files:
         wanted = ("nvidia_drv.so", f"libglxserver_nvidia.so.{version}")
         libraries += _below(root, below, lambda name, wanted=wanted: name in wanted)
     real = [path for path in libraries if not Path(root + path).is_symlink()]
-    binaries = [f"/usr/bin/{n}" for n in _BINARIES if Path(f"{root}/usr/bin/{n}").is_file()]
+    programs = [f"/usr/bin/{name}" for name in _BINARIES]
+    binaries = [path for path in programs if Path(root + _real(root, path)).is_file()]
     firmware = _below(root, f"/lib/firmware/nvidia/{version}", lambda n: n.startswith("gsp"))
     return Files(
         root,
@@ -85,6 +86,14 @@ def find(root: str, version: str) -> Files:
         tuple(path for path in _SOCKETS if Path(root + path).is_socket()),
         tuple(_links(root, directory, version, real)),
     )
+
+
+def _real(root: str, path: str) -> str:
+    """Return what a path leads to for who has `root` as its root: Debian's alternatives do."""
+    place = Path(f"{root.rstrip('/')}{path}")
+    if not place.is_symlink():
+        return path
+    return _real(root, os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(place))))
 
 
 def _is_library(name: str, version: str) -> bool:

@@ -2,7 +2,7 @@
 """Comparisons collected over days: a line of JSON for each container that was started.
 
 A line is appended whole under a lock, so that several writers and a crash leave no more than one
-line that cannot be read, which is passed over. A container is in the file once for each life.
+line that cannot be read, which is passed over. One writer notes a container once for each life.
 """
 
 from __future__ import annotations
