@@ -21,6 +21,7 @@ from gpuhook.programs.wording import unforeseen, worded
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
     "cdi": "gpuhook.cli.cdi:cdi",
+    "compare": "gpuhook.cli.compare:compare",
     "completion": "gpuhook.cli.completion:completion",
     "config": "gpuhook.cli.config:config",
     "detach": "gpuhook.cli.detach:detach",

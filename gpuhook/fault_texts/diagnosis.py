@@ -94,6 +94,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has no pod and no workload with a pod template in it: {kinds}",
         "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
     ),
+    "GH1940": (
+        FileError,
+        "{path} cannot be used as a record of comparisons: {reason}",
+        "name a file that `gpuhook compare --record` has written, or one that is not there yet",
+    ),
     "GH1950": (
         DriverError,
         "the driver has not answered within {seconds} seconds who uses the GPUs",
