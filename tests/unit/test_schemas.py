@@ -22,7 +22,8 @@ NAME = re.compile(r"\"(gpuhook/[a-z-]+/v\d+)\"")
 SCHEMAS = {
     path.stem: json.loads(path.read_text("utf-8")) for path in PACKAGE.glob("schemas/*.json")
 }
-NOT_PRINTED = {"gpuhook/ledger/v1"}  # files of the state directory
+# Files of the state directory, and of support bundles.
+NOT_PRINTED = {"gpuhook/ledger/v1", "gpuhook/bundle-tree/v1"}
 
 
 def _known() -> set[str]:

@@ -102,7 +102,7 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
     missing, is_repairable = _missing(held, grants)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):
-        missing.insert(0, fault(_DENIED, container=held.found.id, nodes=", ".join(denied)))
+        missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
         is_repairable = False
     if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
         return {}
