@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.node import asking, collectors, daemons, readings, versions
+from gpuhook.container import find
+from gpuhook.container.runtime_state import Found
+from gpuhook.diagnose.node import asking, collectors, containers, daemons, readings, versions
 from gpuhook.diagnose.node.collectors import Place
 from gpuhook.diagnose.node.containers import injectors
 from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import fault
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service
@@ -170,3 +173,34 @@ def test_who_gave_a_container_its_gpus(
 def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
     path = program(tmp_path / "nvidia-container-runtime-hook", "# gpuhook-prestart: the OCI hook")
     assert injectors({"hooks": {"prestart": [{"path": path}]}}, {}) == ["gpuhook"]
+
+
+def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, after its time; the others are looked at all the same."""
+
+    def look(looker: containers._Looker, number: int) -> dict[str, Any]:
+        if looker._living[number].id == "slow":
+            time.sleep(600)
+        if looker._living[number].id == "broken":
+            raise fault("GH1732", pid=7)
+        return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
+
+    monkeypatch.setattr(containers, "_PATIENCE", 0.3)
+    monkeypatch.setattr(containers._Looker, "look", look)
+    living = [Found(name) for name in ("first", "slow", "plain", "broken", "last")]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    found = containers.looked_at()
+    assert [one["id"] for one in found["containers"]] == ["first", "last"]
+    assert [(one["where"], one["code"]) for one in found["trouble"]] == [
+        ("slow", "GH1760"), ("broken", "GH1732"),
+    ]  # fmt: skip
+    assert found["looked_at"] == 5
+
+
+def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
+    living = [Found(str(number)) for number in range(6)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    codes = [one["code"] for one in containers.looked_at()["trouble"]]
+    assert codes == ["GH1760"] * 4 + ["GH1904"] * 2

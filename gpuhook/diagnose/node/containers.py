@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
 _PATIENCE = 5.0  # seconds for one container
 _GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_OURS = ("gpuhook-prestart", "gpuhook-hook")
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _LATE = ("GH1256", "GH1257")
+_OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
 
@@ -61,7 +63,7 @@ def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str
     for number, found in enumerate(living):
         try:
             if late >= _GAVE_UP:
-                raise fault("GH1760", container=found.id, seconds=0)
+                raise fault("GH1904", container=found.id, count=late)
             if looker is None:
                 looker = Apart(lambda: _Looker(living), _PATIENCE)
             one = looker.call("look", number)
@@ -102,7 +104,7 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
     missing, is_repairable = _missing(held, grants)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):
-        missing.insert(0, fault(_DENIED, container=held.found.id, nodes=", ".join(denied)))
+        missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
         is_repairable = False
     if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
         return {}
@@ -119,11 +121,16 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
 
 
 def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
-    """Return what the container lacks of what it was granted, and whether repair brings it back."""
+    """Return what the container lacks of what it was granted, and whether repair brings it back.
+
+    Where this node's specs do not tell what it is to have, it lacks nothing that is known.
+    """
     try:
         plan = repair.missing(held, grants)
     except GpuhookError as error:
-        return [error], False
+        if error.code.startswith(_OF_CONTAINERS):
+            raise
+        return [], False
     found = differences.findings(held.found.id, plan)
     return found, bool(found)
 
@@ -157,7 +164,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
         entry.get("route")
         or record.ANNOTATION in (spec.get("annotations") or {})
         or granting.our_hooks(spec)
-        or "gpuhook-prestart" in prestart
+        or any(name in _OURS for name in prestart)
         or any(map(is_ours, foreign))
     ):
         found.append(GPUHOOK)
