@@ -204,3 +204,26 @@ def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
     codes = [one["code"] for one in containers.looked_at()["trouble"]]
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
+
+
+@pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
+def test_containers_seen_from_inside_one(
+    is_mounted: bool, has_pids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's files in another directory: its containers are in its /run, by its pids."""
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_bytes(Path("/proc/sys/kernel/random/boot_id").read_bytes())
+    if is_mounted:
+        (tmp_path / "run").symlink_to("/run")
+    else:
+        (tmp_path / "run").mkdir()
+    pids = os.stat("/proc/self/ns/pid").st_ino
+    monkeypatch.setattr(collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
+    monkeypatch.setattr(containers, "looked_at", lambda roots: {"looked_at": len(roots)})
+    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
+    found = taken.of(readings.CONTAINERS)
+    if is_mounted and has_pids:
+        assert found.document == {"looked_at": 2}
+    else:
+        assert (found.document, "hostPID" in found.trouble) == (None, True)
