@@ -199,11 +199,20 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(containers, "_AT_ONCE", 2)
     monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
     living = [Found(str(number)) for number in range(6)]
     monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
     codes = [one["code"] for one in containers.looked_at()["trouble"]]
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
+
+
+def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_AT_ONCE", 3)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: {"id": number})
+    living = [Found(str(number)) for number in range(10)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    assert [one["id"] for one in containers.looked_at()["containers"]] == list(range(10))
 
 
 @pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
