@@ -30,6 +30,7 @@ Examples:
   gpuhook doctor
   gpuhook doctor --checks driver,devices.uvm
   gpuhook doctor --root /mnt/node -o json
+  gpuhook doctor --from gpuhook-bundle-node7.tar.gz
   gpuhook doctor --fix --dry-run
 """
 
@@ -86,6 +87,13 @@ def _unknown(word: str) -> str:
     "(kubectl debug node/NAME has it in /host).",
 )
 @click.option(
+    "--from",
+    "bundle",
+    metavar="BUNDLE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Look at the node that `gpuhook support-bundle` has put into this file, as it was then.",
+)
+@click.option(
     "--fix",
     "is_fix",
     is_flag=True,
@@ -107,6 +115,7 @@ def doctor(
     chosen: tuple[str, ...] | None,
     is_list: bool,
     root: str | None,
+    bundle: str | None,
     is_fix: bool,
     is_dry: bool,
     quiet: bool,
@@ -128,9 +137,13 @@ def doctor(
     if is_list:
         _print_list(chosen, output, no_headers=no_headers)
         return
-    _require_sense(root, is_fix=is_fix, is_dry=is_dry)
+    _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
     where = Place(host_root=host_root, **place)
-    node = examined.of_options(root, where, state_roots)
+    node = (
+        examined.of_bundle(bundle)
+        if bundle is not None
+        else examined.of_options(root, where, state_roots)
+    )
 
     def look() -> Examination:
         return examine(node.look(), checks(), chosen)
@@ -142,7 +155,7 @@ def doctor(
         found = look()
         mended = mending.shown(found) if is_fix else None
     if output in (printing.JSON, printing.YAML):
-        told = document.of(found, root or host_root, is_live=node.is_live, mended=mended)
+        told = document.of(found, bundle or root or host_root, is_live=node.is_live, mended=mended)
         printing.document(told, output)
     else:
         _print(
@@ -151,12 +164,14 @@ def doctor(
     ctx.exit(0 if found.is_well else 1)
 
 
-def _require_sense(root: str | None, *, is_fix: bool, is_dry: bool) -> None:
+def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry: bool) -> None:
     """Raise a usage error for options that contradict each other; GH1903 for a tree's --fix."""
     if is_dry and not is_fix:
         raise click.UsageError("--dry-run says what --fix would do: name both")
-    if is_fix and root is not None:
-        raise fault("GH1903", path=root)
+    if bundle is not None and root is not None:
+        raise click.UsageError("--from and --root each name a node: name one")
+    if is_fix and (bundle or root):
+        raise fault("GH1903", path=bundle or root)
 
 
 def _print(

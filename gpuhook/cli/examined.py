@@ -63,6 +63,18 @@ def of_options(
     return Examined(look, is_live)
 
 
+def of_bundle(path: str) -> Examined:
+    """Return the node of a support bundle. Raises GH1906, GH1907 and OSError."""
+    from gpuhook.diagnose import bundle
+
+    node = bundle.examined(path)
+
+    def look() -> Node:
+        return Node(node.tree, node.readings, node.driver_root, node.dev_root)
+
+    return Examined(look, is_live=False)
+
+
 def _below(root: str, place: Place) -> Place:
     def placed(path: str) -> str:
         return os.path.normpath(root + "/" + path)

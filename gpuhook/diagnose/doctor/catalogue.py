@@ -3,7 +3,35 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.doctor.checks import containers, installation, launchers, state
+from gpuhook.diagnose.doctor.checks import (
+    cgroups,
+    cluster_node,
+    containerd,
+    containerd_runtimes,
+    containers,
+    crio,
+    device_links,
+    devices,
+    docker,
+    driver,
+    driver_files,
+    gpus,
+    graphics,
+    installation,
+    kubelet,
+    launchers,
+    nvidia_toolkit,
+    plugin,
+    plugin_config,
+    podman,
+    rootless,
+    runtime_class,
+    security,
+    spec_devices,
+    spec_files,
+    specs,
+    state,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +41,29 @@ if TYPE_CHECKING:
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
     return (
+        *driver.CHECKS,
+        *driver_files.CHECKS,
+        *devices.CHECKS,
+        *device_links.CHECKS,
+        *gpus.CHECKS,
+        *spec_files.CHECKS,
+        *specs.CHECKS,
+        *spec_devices.CHECKS,
+        *graphics.CHECKS,
+        *cgroups.CHECKS,
+        *security.CHECKS,
+        *rootless.CHECKS,
+        *nvidia_toolkit.CHECKS,
+        *containerd.CHECKS,
+        *containerd_runtimes.CHECKS,
+        *docker.CHECKS,
+        *crio.CHECKS,
+        *podman.CHECKS,
+        *kubelet.CHECKS,
+        *runtime_class.CHECKS,
+        *plugin.CHECKS,
+        *plugin_config.CHECKS,
+        *cluster_node.CHECKS,
         *launchers.CHECKS,
         *installation.CHECKS,
         *state.CHECKS,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import gpuhook
-from gpuhook.diagnose.node import containers, daemons, readings, versions
+from gpuhook.diagnose.node import containers, daemons, kubernetes_reading, readings, versions
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.memory import patience
 
@@ -57,6 +57,7 @@ def live(
         readings.PROGRAMS: partial(versions.programs, tree),
         readings.CONTAINERD: lambda: versions.containerd(tree, taken.document(readings.PROCESSES)),
         readings.CONTAINERS: partial(_containers, tree, state_roots),
+        readings.API: kubernetes_reading.collect,
         readings.SELF: itself,
         **(more or {}),
     }

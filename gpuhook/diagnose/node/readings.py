@@ -36,7 +36,7 @@ CONTAINERS = "containers"
 PROGRAMS = "programs"
 # {"config": the text of `containerd config dump`, "command": the command that printed it}
 CONTAINERD = "containerd"
-# {"runtimeClasses": [...], "node": {...}} as far as the API server tells
+# What the API server tells, as far as it does: kubernetes_reading.collect() has the shape.
 API = "kubernetes"
 # {"version", "python", "executable", "package"} of the gpuhook that looks
 SELF = "gpuhook"
