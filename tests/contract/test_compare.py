@@ -396,6 +396,18 @@ def test_a_container_of_gpuhooks_own(node8: Product, tmp_path: Path) -> None:
     assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
 
 
+def test_what_attach_and_detach_changed_is_known(node8: Product, tmp_path: Path) -> None:
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks(str(GPU)))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        live.attach("5")
+        live.detach(str(GPU))
+        (one,) = document(live, rc=0)["containers"]
+    known = {i["name"]: i["reason"] for i in one["items"] if i["reason"] and i["kind"] == "node"}
+    assert "attach" in known[mine.device(5)]
+    assert "detach" in known[mine.device(GPU)]
+
+
 def test_gpus_that_config_json_asks_for_nowhere(nvidia: Product, tmp_path: Path) -> None:
     """An engine that was told by the kubelet leaves devices alone: these are the request."""
     with by_cdi(nvidia, tmp_path, env=[]) as live:

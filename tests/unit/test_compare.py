@@ -78,6 +78,23 @@ def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
     assert len(spec["process"]["env"]) == 4
 
 
+def test_a_pods_own_void_is_what_it_asks_for() -> None:
+    """A device plugin says it where the devices come by CDI, in the middle of the variables."""
+    plain = config("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_DRIVER_CAPABILITIES=all", "B=2")
+    assert asked.before(plain) == asked.Before(plain)
+    added = ["NVIDIA_CTK_LIBCUDA_DIR=/x", "NVIDIA_VISIBLE_DEVICES=void", "MINE=1"]
+    before = asked.before(config(*plain["process"]["env"], *added))
+    assert before.spec == plain
+    assert before.added == tuple(added[:2])
+
+
+def test_specs_of_older_toolkits_append_void_alone() -> None:
+    void = "NVIDIA_VISIBLE_DEVICES=void"
+    for own in (["A=1"], ["NVIDIA_VISIBLE_DEVICES=all", "A=1"]):
+        before = asked.before(config(*own, void))
+        assert (before.spec["process"]["env"], before.added) == (own, (void,))
+
+
 @pytest.mark.parametrize("spec", [{}, {"process": None}, {"process": {"env": 3}}, config()])
 def test_a_config_without_variables(spec: dict[str, Any]) -> None:
     assert asked.before(spec) == asked.Before(spec)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gpuhook.container import record
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import seen, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ def before(spec: dict[str, Any]) -> Before:
     own = _own(env)
     if len(own) < len(env):
         kept["process"]["env"] = own
-    return Before(kept, tuple(env[len(own) :]))
+    return Before(kept, tuple(entry for entry in env[len(own) :] if _is_vendors(entry)))
+
+
+def _is_vendors(entry: str) -> bool:
+    return entry.startswith((*seen.VARIABLES, *_ADDED))
 
 
 def variables(spec: dict[str, Any]) -> list[str]:
@@ -57,11 +61,19 @@ def variables(spec: dict[str, Any]) -> list[str]:
 
 
 def _own(env: list[str]) -> list[str]:
-    """Return the variables in front of the first that a CDI spec of NVIDIA's appends."""
-    void = f"{words.VOCABULARY.devices_env}=void"
+    """Return the variables in front of the first that a CDI spec of NVIDIA's appends.
+
+    `void` is that only behind another value, or at the very end: a pod may say it itself, and a
+    device plugin does.
+    """
+    name = words.VOCABULARY.devices_env + "="
+    is_asked = False
     for number, entry in enumerate(env):
-        if entry == void or entry.startswith(_ADDED):
+        if entry.startswith(_ADDED):
             return env[:number]
+        if entry == name + "void" and (is_asked or number == len(env) - 1):
+            return env[:number]
+        is_asked = is_asked or entry.startswith(name)
     return env
 
 

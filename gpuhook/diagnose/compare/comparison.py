@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.container import ledger
 from gpuhook.diagnose import inspection
@@ -77,8 +77,21 @@ def of(target: Target, grants: Granting, log: Heard) -> Comparison | None:
     if wanted.refusal is not None:
         compared.items = [_refused(by, wanted)]
     else:
-        compared.items = _items(target, facts, before, by, wanted)
+        found = _items(target, facts, before, by, wanted)
+        compared.items = [_as_changed(one, target) for one in found]
     return compared
+
+
+def _as_changed(one: Item, target: Target) -> Item:
+    """Return an item with the reason that `gpuhook attach` or `detach` is, while it lives."""
+    if one.verdict == item.SAME or one.reason or one.kind not in (item.NODE, item.ACCESS):
+        return one
+    if one.name in target.withdrawn:
+        return replace(one, reason="`gpuhook detach` took it away")
+    given = {node["path"] for node in target.given.get("deviceNodes") or ()}
+    if one.verdict == item.THERE and one.name in given:
+        return replace(one, reason="`gpuhook attach` gave it")
+    return one
 
 
 def _items(
