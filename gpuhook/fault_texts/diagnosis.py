@@ -26,6 +26,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} is a tree of files: --fix mends the node that it runs on, and no other",
         "run `gpuhook doctor --fix` on the node itself",
     ),
+    "GH1904": (
+        HostError,
+        "{container} was not looked at: {count} containers before it have not answered in time",
+        "see what they wait for: FUSE or NFS that is mounted in them, most often",
+    ),
     "GH1905": (
         HostError,
         "the API server of the cluster cannot be asked: {reason}",

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.node import asking, collectors, daemons, readings, versions
+from gpuhook.container import find
+from gpuhook.container.runtime_state import Found
+from gpuhook.diagnose.node import asking, collectors, containers, daemons, readings, versions
 from gpuhook.diagnose.node.collectors import Place
 from gpuhook.diagnose.node.containers import injectors
 from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import fault
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service
@@ -170,3 +173,66 @@ def test_who_gave_a_container_its_gpus(
 def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
     path = program(tmp_path / "nvidia-container-runtime-hook", "# gpuhook-prestart: the OCI hook")
     assert injectors({"hooks": {"prestart": [{"path": path}]}}, {}) == ["gpuhook"]
+
+
+def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, after its time; the others are looked at all the same."""
+
+    def look(looker: containers._Looker, number: int) -> dict[str, Any]:
+        if looker._living[number].id == "slow":
+            time.sleep(600)
+        if looker._living[number].id == "broken":
+            raise fault("GH1732", pid=7)
+        return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
+
+    monkeypatch.setattr(containers, "_PATIENCE", 0.3)
+    monkeypatch.setattr(containers._Looker, "look", look)
+    living = [Found(name) for name in ("first", "slow", "plain", "broken", "last")]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    found = containers.looked_at()
+    assert [one["id"] for one in found["containers"]] == ["first", "last"]
+    assert [(one["where"], one["code"]) for one in found["trouble"]] == [
+        ("slow", "GH1760"), ("broken", "GH1732"),
+    ]  # fmt: skip
+    assert found["looked_at"] == 5
+
+
+def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(containers, "_AT_ONCE", 2)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
+    living = [Found(str(number)) for number in range(6)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    codes = [one["code"] for one in containers.looked_at()["trouble"]]
+    assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
+
+
+def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_AT_ONCE", 3)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: {"id": number})
+    living = [Found(str(number)) for number in range(10)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    assert [one["id"] for one in containers.looked_at()["containers"]] == list(range(10))
+
+
+@pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
+def test_containers_seen_from_inside_one(
+    is_mounted: bool, has_pids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's files in another directory: its containers are in its /run, by its pids."""
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_bytes(Path("/proc/sys/kernel/random/boot_id").read_bytes())
+    if is_mounted:
+        (tmp_path / "run").symlink_to("/run")
+    else:
+        (tmp_path / "run").mkdir()
+    pids = os.stat("/proc/self/ns/pid").st_ino
+    monkeypatch.setattr(collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
+    monkeypatch.setattr(containers, "looked_at", lambda roots: {"looked_at": len(roots)})
+    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
+    found = taken.of(readings.CONTAINERS)
+    if is_mounted and has_pids:
+        assert found.document == {"looked_at": 2}
+    else:
+        assert (found.document, "hostPID" in found.trouble) == (None, True)

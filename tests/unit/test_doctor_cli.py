@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import doctor as command
-from gpuhook.cli import main
+from gpuhook.cli import doctor_text, main
 from gpuhook.diagnose.doctor.check import (
     DEVICES,
     DRIVER,
@@ -29,6 +30,9 @@ from gpuhook.diagnose.doctor.check import (
     absent,
     ok,
 )
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
 
 SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 
@@ -51,8 +55,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the command know these checks alone."""
+def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
+    """Have the command know these checks alone, and give them."""
 
     def missing(node: Node) -> Iterable[Finding]:
         if node.tree.status("/dev/there") is not None:
@@ -81,6 +85,7 @@ def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Check("containerd.slow", ENGINES, "It is quick", warns),
     )
     monkeypatch.setattr(command, "checks", lambda: made)
+    return made
 
 
 @pytest.fixture
@@ -223,3 +228,22 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("gpuhook.diagnose.node.asking.Asked", asked)
     monkeypatch.setattr("gpuhook.programs.memory.patience.answered", asked)
+
+
+def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
+    """The words stay what they are: colour tells nothing that they do not."""
+    found = examine(Node(DirectoryTree(str(tree)), Readings({})), catalogue)
+    plain, coloured = (
+        "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
+    )
+    assert "\x1b[1;31mFAILED  \x1b[0m devices.there" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
+    check = Check("gpus.all", DRIVER, "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
+    found = examine(Node(DirectoryTree(str(tree)), Readings({})), [check])
+    assert [line.strip() for line in doctor_text.lines(found)[1:]] == [
+        "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
+    ]  # fmt: skip
+    assert len(doctor_text.lines(found, is_wide=True)) == 10

@@ -6,6 +6,7 @@ readings.py says what each document is.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _DRIVER_PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
 _LATE = "GH1256"
+_INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -46,11 +48,7 @@ def live(
     state_roots: Sequence[str] = (),
     more: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Readings:
-    """Return the readings of a node that runs, whose files are `tree`; `more` by their names.
-
-    Containers are looked at on this machine itself, so not where the tree is this machine's seen
-    from inside another container.
-    """
+    """Return the readings of a node that runs, whose files are `tree`; `more` by their names."""
     taken: Readings
     collectors: dict[str, Callable[[], Any]] = {
         readings.INVENTORY: partial(inventory, place),
@@ -58,12 +56,11 @@ def live(
         readings.PROCESSES: partial(daemons.processes, tree),
         readings.PROGRAMS: partial(versions.programs, tree),
         readings.CONTAINERD: lambda: versions.containerd(tree, taken.document(readings.PROCESSES)),
+        readings.CONTAINERS: partial(_containers, tree, state_roots),
         readings.API: kubernetes_reading.collect,
         readings.SELF: itself,
         **(more or {}),
     }
-    if not is_seen_from_inside(tree):
-        collectors[readings.CONTAINERS] = partial(containers.looked_at, state_roots)
     taken = readings.Readings(collectors)
     return taken
 
@@ -72,11 +69,6 @@ def is_this_machine(tree: Tree) -> bool:
     """Return whether the files are of the node that runs here: its kernel was booted once."""
     with open(_BOOT, "rb") as file:
         return tree.read(_BOOT) == file.read()
-
-
-def is_seen_from_inside(tree: Tree) -> bool:
-    """Return whether the files are this machine's, mounted somewhere in a container of its."""
-    return tree.root != "/" and is_this_machine(tree)
 
 
 def inventory(place: Place) -> dict[str, Any]:
@@ -110,6 +102,20 @@ def _units(tree: Tree) -> dict[str, dict[str, str]]:
     if not tree.status(daemons.SYSTEMD):
         raise fault("GH1902", path=daemons.SYSTEMD)
     return daemons.units(tree.root)
+
+
+def _containers(tree: Tree, state_roots: Sequence[str]) -> dict[str, Any]:
+    """Return the running containers of this machine.
+
+    Raises OSError in a container that sees its node's files elsewhere, and neither the state of
+    the runtimes in /run nor the processes.
+    """
+    if tree.root != "/" and is_this_machine(tree):
+        pids = os.stat("/proc/self/ns/pid").st_ino
+        if not os.path.samefile("/run", tree.root + "/run") or pids != _INITIAL_PIDS:
+            told = "the containers of the node are seen with its /run in /run and its pids alone"
+            raise OSError(errno.EOPNOTSUPP, f"{told}: mount it, and set hostPID")
+    return containers.looked_at(state_roots)
 
 
 def itself() -> dict[str, str]:

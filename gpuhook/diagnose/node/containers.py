@@ -8,6 +8,7 @@ container answer when they like.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 
 GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
 _PATIENCE = 5.0  # seconds for one container
+_AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_OURS = ("gpuhook-prestart", "gpuhook-hook")
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _LATE = ("GH1256", "GH1257")
+_OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
 
@@ -54,27 +58,57 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    told: list[dict[str, Any]] = []
-    trouble: list[dict[str, str]] = []
-    looker: Apart | None = None
-    late = 0
-    for number, found in enumerate(living):
-        try:
-            if late >= _GAVE_UP:
-                raise fault("GH1760", container=found.id, seconds=0)
-            if looker is None:
-                looker = Apart(lambda: _Looker(living), _PATIENCE)
-            one = looker.call("look", number)
-            told += [one] if one else []
-        except GpuhookError as error:
-            if error.code in _LATE and looker is not None:
-                looker.close()
-                looker, late = None, late + 1
-                error = fault("GH1760", container=found.id, seconds=f"{_PATIENCE:g}")
-            trouble.append(_trouble(found.id, error))
-    if looker is not None:
-        looker.close()
-    return told, trouble
+    """Look at all, several at a time; in the order of `living`.
+
+    A process that hangs is given up, and the containers that it was to look at yet go to others.
+    All processes are started before the threads that wait for them.
+    """
+    told: dict[int, dict[str, Any]] = {}
+    trouble: dict[int, GpuhookError] = {}
+    rest, late = list(range(len(living))), 0
+    while rest and late < _GAVE_UP:
+        parts = [part for part in (rest[start::_AT_ONCE] for start in range(_AT_ONCE)) if part]
+        turns = [_Turn(living, part) for part in parts]
+        with ThreadPoolExecutor(len(turns)) as threads:
+            list(threads.map(_Turn.run, turns))
+        rest = sorted(number for turn in turns for number in turn.rest)
+        late += sum(turn.is_late for turn in turns)
+        for turn in turns:
+            told |= turn.told
+            trouble |= turn.trouble
+    for number in rest:
+        trouble[number] = fault("GH1904", container=living[number].id, count=late)
+    wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
+    return [told[number] for number in sorted(told) if told[number]], wrong
+
+
+class _Turn:
+    """Some of the containers, looked at one after the other until one does not answer."""
+
+    def __init__(self, living: list[Found], numbers: list[int]) -> None:
+        self._living = living
+        self.rest = numbers
+        self.told: dict[int, dict[str, Any]] = {}
+        self.trouble: dict[int, GpuhookError] = {}
+        self.is_late = False
+        self._looker = Apart(lambda: _Looker(living), _PATIENCE)
+
+    def run(self) -> None:
+        """Look at them, and let go of the process."""
+        with self._looker as looker:
+            while self.rest and not self.is_late:
+                number, self.rest = self.rest[0], self.rest[1:]
+                try:
+                    self.told[number] = looker.call("look", number)
+                except GpuhookError as error:
+                    self.trouble[number] = self._worded(number, error)
+
+    def _worded(self, number: int, error: GpuhookError) -> GpuhookError:
+        if error.code not in _LATE:
+            return error
+        self.is_late = True
+        identity = self._living[number].id
+        return fault("GH1760", container=identity, seconds=f"{_PATIENCE:g}")
 
 
 class _Looker:
@@ -102,7 +136,7 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
     missing, is_repairable = _missing(held, grants)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):
-        missing.insert(0, fault(_DENIED, container=held.found.id, nodes=", ".join(denied)))
+        missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
         is_repairable = False
     if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
         return {}
@@ -119,11 +153,16 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
 
 
 def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
-    """Return what the container lacks of what it was granted, and whether repair brings it back."""
+    """Return what the container lacks of what it was granted, and whether repair brings it back.
+
+    Where this node's specs do not tell what it is to have, it lacks nothing that is known.
+    """
     try:
         plan = repair.missing(held, grants)
     except GpuhookError as error:
-        return [error], False
+        if error.code.startswith(_OF_CONTAINERS):
+            raise
+        return [], False
     found = differences.findings(held.found.id, plan)
     return found, bool(found)
 
@@ -157,7 +196,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
         entry.get("route")
         or record.ANNOTATION in (spec.get("annotations") or {})
         or granting.our_hooks(spec)
-        or "gpuhook-prestart" in prestart
+        or any(name in _OURS for name in prestart)
         or any(map(is_ours, foreign))
     ):
         found.append(GPUHOOK)
