@@ -227,6 +227,11 @@ TREE = {
     "errors": [],
 }
 
+STATUS = {
+    **dict.fromkeys(("mode", "uid", "gid", "major", "minor", "size", "mtime"), 0),
+    "target": "",
+}
+
 
 @pytest.mark.parametrize(
     ("name", "spoil"),
@@ -240,6 +245,9 @@ TREE = {
         ("tree.json", lambda found: {**found, "names": {"/a": "bc", "/b": [1]}}),
         ("tree.json", lambda found: {**found, "status": {"/a": {"mode": "x"}}}),
         ("tree.json", lambda found: {**found, "errors": [["look", "/a", 1]]}),
+        ("tree.json", lambda found: {**found, "errors": [["read", "/a", 1 << 70]]}),
+        ("tree.json", lambda found: {**found, "lstat": {"/a": {**STATUS, "mode": 1 << 70}}}),
+        ("tree.json", lambda found: {**found, "lstat": {"/a": {**STATUS, "size": float("inf")}}}),
         ("tree.json", lambda found: {**found, "real": {"//a": "/"}}),
         ("readings.json", lambda _: {"units": {"document": 1}}),
         ("readings.json", lambda _: {"units": 3}),
@@ -280,3 +288,37 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     made = contents.gathered(node, {}, {})
     assert made.members["files/proc/7/environ"] == b""
     assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)
+
+
+def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
+    (node / "etc/cdi").mkdir(parents=True)
+    (node / "etc/cdi" / name).write_text("here", encoding="utf-8")
+    seen = contents.recorded(Node(DirectoryTree(str(node)), Readings({})))
+    made = contents.gathered(seen, {}, {})
+    path = str(tmp_path / "b.tar.gz")
+    archive.write(path, made.members, made.made)
+    tree, _ = bundle.opened(path)
+    assert tree.names("/etc/cdi") == [name]
+    assert tree.read(f"/etc/cdi/{name}") == b"here"
+
+
+def test_a_link_in_the_place_of_the_file_is_replaced_itself(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("mine", encoding="utf-8")
+    path = tmp_path / "b.tar.gz"
+    path.symlink_to(kept)
+    archive.write(str(path), {"a": b"b"}, 1.0)
+    assert kept.read_text(encoding="utf-8") == "mine"
+    assert not path.is_symlink()
+    assert [one.name for one in tmp_path.iterdir() if one not in (kept, path)] == []
+
+
+def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None:
+    known = records.Records(
+        contents={"/a": b"1", "/a/b": b"2", f"/{'n' * 300}": b"3", "/d": b"4"},
+        names={"/d": [], "/a/b/c": []},
+    )
+    root = Path(RecordedTree(known).root)
+    assert root.parent.is_dir()

@@ -119,7 +119,7 @@ def test_a_node_that_runs_is_asked_for_its_inventory(node: Path, tmp_path: Path)
 def test_a_place_that_cannot_be_written_is_a_failure(node: Path, tmp_path: Path) -> None:
     shown = _run("support-bundle", "--root", str(node), "--file", str(tmp_path / "no/b.tar.gz"))
     assert shown.exit_code == 1
-    assert f"{tmp_path}/no: No such file" in shown.stderr
+    assert f"{tmp_path}/no/b.tar.gz: No such file" in shown.stderr
 
 
 def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path) -> None:

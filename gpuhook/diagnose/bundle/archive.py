@@ -12,6 +12,7 @@ import io
 import os
 import tarfile
 import zlib
+from contextlib import suppress
 
 from gpuhook import files
 from gpuhook.errors import GpuhookError, fault
@@ -43,7 +44,30 @@ def write(path: str, members: Mapping[str, bytes], made: float) -> None:
             member = tarfile.TarInfo(_TOP + name)
             member.size, member.mtime, member.mode = len(content), int(made), MODE
             tar.addfile(member, io.BytesIO(content))
-    files.replace(path, packed.getvalue(), mode=MODE)
+    _place(path, packed.getvalue())
+
+
+def _place(path: str, content: bytes) -> None:
+    """Put a new file of ours at `path`; a link that somebody has put there is replaced itself."""
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory or ".", files.temporary_name(name))
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)  # left by a killed process that had our pid
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(temporary, flags, MODE)
+    except OSError as error:
+        error.filename = path  # the name that was given, and not ours
+        raise
+    try:
+        try:
+            files.write_whole(fd, content)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def read(path: str) -> dict[str, bytes]:

@@ -7,7 +7,6 @@ that a directory whose names are known does not have others.
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import asdict, dataclass, field
 
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/bundle-tree/v1"
 MOST_PATHS = 200_000
 READ, NAMES, STATUS, LSTAT, REAL = QUESTIONS = ("read", "names", "status", "lstat", "real")
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
+_MOST_ERRNO = 4095
+_WORD = (1 << 32) - 1
+_MOST = {**dict.fromkeys(("mode", "uid", "gid", "major", "minor"), _WORD), "size": (1 << 63) - 1}
 
 
 class ShapeError(ValueError):
@@ -70,7 +71,7 @@ def parsed(found: object, contents: dict[str, bytes]) -> Records:
     """Return the records of a document; raises ShapeError for anything else."""
     try:
         records = _parsed(found, contents)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ShapeError(f"{type(error).__name__}: {error}") from error
     paths = {
         *records.contents,
@@ -105,7 +106,7 @@ def _parsed(found: Any, contents: dict[str, bytes]) -> Records:
             _text(path): None if one is None else _text(one) for path, one in found["real"].items()
         },
         errors={
-            (_question(question), _text(path)): int(code)
+            (_question(question), _text(path)): _number(code, _MOST_ERRNO)
             for question, path, code in found["errors"]
         },
     )
@@ -118,8 +119,14 @@ def _status(found: Status | None) -> dict[str, Any] | None:
 def _read_status(found: dict[str, Any] | None) -> Status | None:
     if found is None:
         return None
-    numbers = {name: int(found[name]) for name in ("mode", "uid", "gid", "major", "minor", "size")}
+    numbers = {name: _number(found[name], most) for name, most in _MOST.items()}
     return Status(**numbers, mtime=float(found["mtime"]), target=_text(found["target"]))
+
+
+def _number(value: object, most: int) -> int:
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise ShapeError(f"{value!r} is no number up to {most}")
+    return value
 
 
 def _text(value: object) -> str:

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from contextlib import suppress
 
 from gpuhook.diagnose.bundle.recording import plain
 from gpuhook.diagnose.bundle.records import LSTAT, NAMES, READ, REAL, STATUS
@@ -92,14 +93,15 @@ class RecordedTree:
 
 def _write(records: Records, root: str) -> None:
     """Write the known contents below `root`; what is file and directory at once is the latter."""
+    # Records of somebody's making may contradict each other: then the first counts. A name that
+    # this file system does not take is in the records alone.
     for path in records.names:
-        os.makedirs(root + path, exist_ok=True)
+        with suppress(OSError):
+            os.makedirs(root + path, exist_ok=True)
     for path, content in sorted(records.contents.items()):
         if content is None or os.path.isdir(root + path):
             continue
-        try:
+        with suppress(OSError):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
             with open(root + path, "xb") as file:
                 file.write(content)
-        except (FileExistsError, NotADirectoryError, IsADirectoryError):
-            continue  # records that contradict each other: the first counts

@@ -148,7 +148,9 @@ def no_gpus(node: Node) -> str:
     """Return why there is nothing that a plugin could offer, "" where there is."""
     known = node.once(inventory)
     if known is None:
-        return ""  # whether there are any is not known: what is looked at tells
+        asked = node.readings.of(readings.INVENTORY)
+        # Without a code nobody could be asked: what is looked at tells whether there are any.
+        return f"the driver does not answer ({asked.code})" if asked.code else ""
     if not known.gpus or all(gpu.lost for gpu in known.gpus):
         return "the driver shows no GPU that a device plugin could offer"
     return ""

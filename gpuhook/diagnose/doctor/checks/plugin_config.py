@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VALID = "plugin.config"
 _MOST = 3  # findings of a file that are told
-_EXCLUSIVE = ("exclusive-process", "exclusive-thread", "prohibited")
+_EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
 def _valid(node: Node) -> Iterator[Finding]:
