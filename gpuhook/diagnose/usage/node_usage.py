@@ -243,10 +243,14 @@ def _device(device: Device, users: Users) -> dict[str, Any]:
 
 
 def _unattributed(device: Device, users: Users) -> int | None:
-    """Return the bytes in use that no process known by name has, None where that is not told."""
-    if device.is_split or device.processes is None or device.used is None:
+    """Return the bytes in use that no process known by name has, None where that is not told.
+
+    An old driver counts what it has for itself as used, and some do not tell it of processes.
+    """
+    if device.is_split or device.processes is None or None in {device.used, device.reserved}:
+        return None
+    if any(use.memory_bytes is None for use in device.processes):
         return None
     strange = attribution.strangers(users, device.uuid)
     known = sum(use.memory_bytes or 0 for use in device.processes if use.pid not in strange)
-    # Without `reserved`, the driver's own part is in `used`: nobody's in particular.
-    return max(0, device.used - known)
+    return max(0, (device.used or 0) - known)
