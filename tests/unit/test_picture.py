@@ -96,7 +96,7 @@ def test_a_gpu_of_one_and_of_several() -> None:
     alone = picture([gpu()], [holder("one")])
     assert cells(alone) == [("", "one", model.HELD, 1.0)]
     shared = picture([gpu()], [holder("one"), holder("two")])
-    assert [cell[:2] for cell in cells(shared)] == [("one of 2", "one"), ("one of 2", "two")]
+    assert [cell[:2] for cell in cells(shared)] == [("1/2", "one"), ("2/2", "two")]
     assert cells(picture([gpu()])) == [("", "", model.FREE, 1.0)]
     lost = picture([gpu(lost="GPU is lost", used=None, total=None)])
     assert cells(lost) == [("GPU is lost", "", model.LOST, 1.0)]
