@@ -288,6 +288,27 @@ def test_pids_of_another_namespace_are_nobodys(
     assert rows(ps(node))["(unknown)"][4:6] == ["-", "0Mi/15Gi"]
 
 
+def test_memory_that_a_driver_does_not_tell(node: SimulatedNode, running: Running) -> None:
+    """A process without an amount is none of 0 bytes, and the rest is nobody's in particular."""
+    pid = running.start("one", ["/dev/nvidia0"])
+    stub_events.say(node, uuid(node), f"used {900 * MIB}", f"process compute {pid} -")
+    found = document(node)
+    assert found["containers"][0]["usage"][0]["used"] is None
+    assert found["gpus"][0]["unattributed"] is None
+    assert rows(ps(node))["one"][5:7] == ["-", "-"]
+    assert "(unknown)" not in rows(ps(node))
+
+
+def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: Running) -> None:
+    pid = running.start("one", ["/dev/nvidia0"], pod=("a\x1b[31mb", "ns\r\n", "c"))
+    running.start("two", ["/dev/nvidia0"], env=["NVIDIA_VISIBLE_DEVICES=\x07"])
+    stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
+    for words in ((), ("-o", "wide"), ("--isolation",), ("-o", "name")):
+        shown = ps(node, *words).stdout
+        assert all(line.isprintable() for line in shown.splitlines()), words
+    assert "a\\x1b[31mb" in ps(node).stdout
+
+
 def test_shares() -> None:
     container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
     units = ["GPU-1::0", "GPU-1::1"]

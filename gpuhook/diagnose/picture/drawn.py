@@ -131,9 +131,11 @@ def _cells(
         return _replicas(device, holders, sorted(known, key=_number), part)
     if not holders:
         return [Cell(part, FREE, size=total)]
-    each = part / len(holders)
-    label = f"one of {len(holders)}" if len(holders) > 1 else ""
-    return [_cell(one, uuid, each, label, total) for one in holders]
+    each, many = part / len(holders), len(holders)
+    labels = [f"{number}/{many}" if many > 1 else "" for number in range(1, many + 1)]
+    return [
+        _cell(one, uuid, each, label, total) for one, label in zip(holders, labels, strict=True)
+    ]
 
 
 def _replicas(

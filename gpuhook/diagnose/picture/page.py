@@ -33,12 +33,14 @@ th, td { text-align: left; padding: 7px 14px; vertical-align: top;
   border-top: 1px solid var(--line); }
 thead th { border-top: 0; color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 600; white-space: nowrap; } tr { break-inside: avoid; }
-td.id { font-family: ui-monospace, Menlo, monospace; font-size: 12px; overflow-wrap: anywhere; }
+td.id { font-family: ui-monospace, Menlo, monospace; font-size: 12px; white-space: nowrap; }
+td { overflow-wrap: anywhere; }
 td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
 tr.over td, tr.over th { background: var(--overcell); }
 @page { margin: 14mm; }
-@media print { main { max-width: none; padding: 0; } figure svg { min-width: 0; } thead {
-  display: table-header-group; } .table { overflow: visible; } figure { overflow: visible; } }
+@media print { main { max-width: none; padding: 0; } figure svg { min-width: 0; }
+  table { font-size: 11.5px; } h2 { break-after: avoid; } thead { display: table-header-group; }
+  .table, figure { overflow: visible; } }
 """
 _NOTHING = "-"
 _ID = 12  # characters of a container's id, by which gpuhook's commands take it, too
@@ -99,7 +101,7 @@ def _row(bar: Bar, cell: Cell) -> str:
     memory = f"{cell.memory}, above its share" if is_over else cell.memory
     busy = f"{cell.percent}%" if cell.percent is not None else _NOTHING
     return (
-        f'<tr{" class=over" if is_over else ""}><th scope="row">GPU {shown(bar.index)}</th>'
+        f'<tr class="{cell.state}"><th scope="row">GPU {shown(bar.index)}</th>'
         f"<td>{shown(cell.label) or 'whole'}</td><td>{shown(cell.holder)}</td>"
         f'<td class="id" title="{shown(cell.container)}">{shown(cell.container[:_ID])}</td>'
         f'<td class="number">{shown(memory) or _NOTHING}</td>'

@@ -155,18 +155,28 @@ def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
     name = next((name for name in names if _long(name, 13.5) <= room), names[-1])
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
     under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable upon the hatching
-    yield _text(style + under, left + 10, _BAR_TOP + 23, _cut(name, room, 13.5))
+    yield _text(style + under, left + 10, _BAR_TOP + 21, _cut(name, room, 13.5))
     busy = f"busy {cell.percent}%" if cell.percent is not None and cell.holder else ""
-    facts = [fact for fact in (label, cell.memory, busy) if fact]
-    while len(facts) > 1 and _long(" · ".join(facts), 12) > room:
-        facts.pop(0 if len(facts) == 3 or not busy else -1)
-    yield _text("small" + under, left + 10, _BAR_TOP + 42, _cut(" · ".join(facts), room, 12))
+    for number, words in enumerate(_wrapped((label, cell.memory, busy), room)):
+        yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
+
+
+def _wrapped(facts: Sequence[str], room: float) -> list[str]:
+    """Return facts as the two lines of text that a cell has room for; what is too much is cut."""
+    lines: list[str] = []
+    for fact in filter(None, facts):
+        whole = f"{lines[-1]} · {fact}" if lines else fact
+        if lines and _long(whole, 12) <= room:
+            lines[-1] = whole
+        elif len(lines) < 2:
+            lines.append(_cut(fact, room, 12))
+    return lines
 
 
 def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
     """Yield the line that fills up with the memory in use."""
     side = 10 if width >= _WORDED else min(5.0, width / 6)
-    start, long, top = left + side, width - 2 * side, _BAR_TOP + _BAR_HEIGHT - 20
+    start, long, top = left + side, width - 2 * side, _BAR_TOP + _BAR_HEIGHT - 19
     yield _box(f"{cell.state}-rest", start, top, long, 10, 3)
     if cell.used:
         yield _box(f"{cell.state}-full", start, top, max(2.0, long * cell.level), 10, 3)

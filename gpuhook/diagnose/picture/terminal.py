@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NARROWEST = 40  # columns of a terminal
 _READABLE = 11  # columns of a cell with words in it
+_NARROWEST_CELL = 2  # columns of a cell with its line
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MAX_TEXT = 300
 _COLOURS = {FREE: "2", HELD: "36", OVER: "1;31", UNCUT: "2", LOST: "31"}
@@ -70,7 +71,7 @@ class _Drawing:
         head = self._paint(self._between(name, bar.usage), _BOLD)
         widths = _widths([cell.part for cell in bar.cells], self._width - 1)
         is_readable = all(map(_is_readable, bar.cells, widths))
-        body = self._worded(bar, widths) if is_readable else self._lettered(bar, widths)
+        body = self._worded(bar, widths) if is_readable else self._lettered(bar)
         notes = [self._cut(f"  {note}", self._width) for note in bar.notes]
         return [head, *body, *(self._paint(note, _DIM) for note in notes)]
 
@@ -102,26 +103,31 @@ class _Drawing:
         """Return the line that fills up with the memory in use: empty for nobody's."""
         if not cell.holder:
             return " " * width
-        filled = round(cell.level * width) or (1 if cell.used else 0)
+        filled = min(width, round(cell.level * width) or (1 if cell.used else 0))
         return self._signs.full * filled + self._signs.empty * (width - filled)
 
-    def _lettered(self, bar: Bar, widths: Sequence[int]) -> list[str]:
-        """Return a bar of one line, with a letter for each holder, and what the letters mean."""
-        letters = iter(_LETTERS)
-        shown, told = [], []
-        for cell, width in zip(bar.cells, widths, strict=True):
-            letter = next(letters, "*") if cell.holder or cell.state == LOST else " "
-            line = letter + self._level(cell, max(0, width - 2)) if width > 1 else ""
-            shown.append(self._paint(line, _COLOURS[cell.state]))
-            if letter != " ":
-                words = self._cut(f"  {letter} {_short_words(cell)}", self._width)
-                told.append(self._paint(words, _COLOURS[cell.state] if cell.state != HELD else ""))
-        down = self._signs.down
+    def _lettered(self, bar: Bar) -> list[str]:
+        """Return rows of a letter for each holder, and what the letters mean."""
+        letters, down = iter(_LETTERS), self._signs.down
+        lines, told = [], []
+        most = (self._width - 1) // _NARROWEST_CELL
+        for start in range(0, len(bar.cells), most):
+            cells = bar.cells[start : start + most]
+            widths = _widths([cell.part for cell in cells], self._width - 1)
+            named = [(cell, next(letters, "*") if _is_told(cell) else " ") for cell in cells]
+            row = [
+                self._paint(letter + self._level(cell, width - 2), _COLOURS[cell.state])
+                for (cell, letter), width in zip(named, widths, strict=True)
+            ]
+            lines += [self._edge(widths, top=True), down + down.join(row) + down]
+            lines.append(self._edge(widths, top=False))
+            told += [self._told(cell, letter) for cell, letter in named if letter != " "]
         free = sum(1 for cell in bar.cells if cell.state == FREE)
-        if free:
-            told.append(self._paint(f"  {free} free", _DIM))
-        line = down + down.join(shown) + down
-        return [self._edge(widths, top=True), line, self._edge(widths, top=False), *told]
+        return [*lines, *told, *([self._paint(f"  {free} free", _DIM)] if free else [])]
+
+    def _told(self, cell: Cell, letter: str) -> str:
+        words = self._cut(f"  {letter} {_short_words(cell)}", self._width)
+        return self._paint(words, "" if cell.state == HELD else _COLOURS[cell.state])
 
     def _edge(self, widths: Sequence[int], *, top: bool) -> str:
         first, last = self._signs.corners[:2] if top else self._signs.corners[2:]
@@ -171,15 +177,22 @@ def _short(uuid: str) -> str:
     return "-".join(uuid.split("-")[:2]) if uuid.count("-") == 5 else uuid
 
 
+def _is_told(cell: Cell) -> bool:
+    return bool(cell.holder) or cell.state == LOST
+
+
 def _widths(parts: Sequence[float], width: int) -> list[int]:
     """Return the columns of each part, its line to the right with it; they add up to `width`.
 
-    >>> _widths([0.5, 0.25, 0.25], 79)
-    [40, 19, 20]
+    None has fewer than the narrowest cell, for which there must be room.
+
+    >>> _widths([0.5, 0.25, 0.25], 80), _widths([0.98, 0.01, 0.01], 20)
+    ([39, 21, 20], [16, 2, 2])
     """
     whole = sum(parts) or 1.0
+    room = width - _NARROWEST_CELL * len(parts)
     ends, reached = [], 0.0
     for part in parts:
         reached += part
-        ends.append(round(width * reached / whole))
-    return [end - start for start, end in zip([0, *ends], ends)]
+        ends.append(round(max(0, room) * reached / whole))
+    return [_NARROWEST_CELL + end - start for start, end in zip([0, *ends], ends)]

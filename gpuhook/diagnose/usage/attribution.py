@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.usage.processes import Members
 
 _REASONS = {
-    processes.ENDED: "it has ended meanwhile, or is in no namespace of ours",
+    processes.ENDED: "it has ended meanwhile",
     processes.HIDDEN: "it may not be looked at",
     processes.STRANGE: "it is in a container that no runtime's state tells of",
 }

@@ -74,7 +74,9 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     devices = driver.devices or known_devices.noted()
     users = attribution.of(devices, members)
     by_node = known_devices.by_node(devices, known_node.uuids())
-    others = [] if wanted.only_recorded else _others(running, entries, users.containers)
+    others = []
+    if not wanted.only_recorded:
+        others = _others(running, entries, users.containers, by_node)
     whole = [*entries, *(_with_units(entry, told) for entry in others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
     containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
@@ -106,9 +108,15 @@ def empty(devices: Iterable[Device]) -> dict[str, Any]:
 
 
 def _others(
-    running: Iterable[Found], entries: Iterable[dict[str, Any]], users: Mapping[str, list[str]]
+    running: Iterable[Found],
+    entries: Iterable[dict[str, Any]],
+    users: Mapping[str, list[str]],
+    by_node: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return entries for the containers that hold or use a GPU and have none in the ledger."""
+    """Return entries for the containers that hold or use a GPU and have none in the ledger.
+
+    Where nobody tells which devices their nodes are of, they stand under the nodes.
+    """
     known = {(_real(entry["root"]), entry["id"]) for entry in entries}
     pids = {entry.get("pid") for entry in entries if not entry["root"]}
     found = []
@@ -124,6 +132,8 @@ def _others(
         entry = unrecorded.entry(one, spec, has)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
+        elif not any(node in by_node for node in has.nodes):
+            entry["devices"] = list(has.nodes)
         found.append(entry)
     return found
 
@@ -233,10 +243,14 @@ def _device(device: Device, users: Users) -> dict[str, Any]:
 
 
 def _unattributed(device: Device, users: Users) -> int | None:
-    """Return the bytes in use that no process known by name has, None where that is not told."""
-    if device.is_split or device.processes is None or device.used is None:
+    """Return the bytes in use that no process known by name has, None where that is not told.
+
+    An old driver counts what it has for itself as used, and some do not tell it of processes.
+    """
+    if device.is_split or device.processes is None or None in {device.used, device.reserved}:
+        return None
+    if any(use.memory_bytes is None for use in device.processes):
         return None
     strange = attribution.strangers(users, device.uuid)
     known = sum(use.memory_bytes or 0 for use in device.processes if use.pid not in strange)
-    # Without `reserved`, the driver's own part is in `used`: nobody's in particular.
-    return max(0, device.used - known)
+    return max(0, (device.used or 0) - known)

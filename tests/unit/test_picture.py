@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a node: what it shows of a document, in a terminal, as SVG and as a page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuhook.diagnose.picture import drawn, model, page, svg, terminal
+from gpuhook.diagnose.picture.model import Bar, Cell, Picture
+from gpuhook.diagnose.usage import devices, node_usage
+from gpuhook.vendors.nvidia import dump_file
+
+GIB = 1 << 30
+GPU = "GPU-0aaaaaaa-0000-0000-0000-000000000000"
+
+
+def gpu(uuid: str = GPU, index: str = "0", **facts: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "gpu": uuid,
+        "index": index,
+        "of": uuid,
+        "name": "Tesla T4",
+        "profile": None,
+    }
+    told |= {"split": False, "total": 16 * GIB, "used": 4 * GIB, "reserved": 0, "percent": 40}
+    return {**told, "unattributed": 0, "lost": None, **facts}
+
+
+def holder(
+    identity: str, *held: str, gpus: tuple[str, ...] = (GPU,), used: int = GIB, size: int = 4 * GIB
+) -> dict[str, Any]:
+    """Return a container that holds replicas, and uses some memory of each of its devices."""
+    usage = [
+        {
+            "gpu": one,
+            "held": True,
+            "used": used,
+            "total": 16 * GIB,
+            "share": {"bytes": size, "by": "replicas"},
+            "over": used > size,
+            "percent": 7,
+            "processes": [],
+        }
+        for one in gpus
+    ]
+    names = {"id": identity, "pod": None, "namespace": None, "container": None, "route": "cdi"}
+    return {**names, "gpus": list(gpus), "replicas": list(held), "usage": usage}
+
+
+def picture(
+    gpus: list[dict[str, Any]],
+    containers: list[dict[str, Any]] | None = None,
+    units: dict[str, tuple[str, ...]] | None = None,
+    processes: list[dict[str, Any]] | None = None,
+) -> Picture:
+    document = {"gpus": gpus, "containers": containers or [], "processes": processes or []}
+    return drawn.picture("node-1", document, units or {})
+
+
+def cells(found: Picture) -> list[tuple[str, str, str, float]]:
+    return [(c.label, c.holder, c.state, round(c.part, 3)) for c in found.bars[0].cells]
+
+
+REPLICAS = tuple(f"{GPU}::{number}" for number in range(4))
+
+
+def test_replicas() -> None:
+    """Those of one container are one cell; one above its share says so; the rest is free."""
+    containers = [holder("one", REPLICAS[0]), holder("two", *REPLICAS[1:3], used=9 * GIB)]
+    found = picture([gpu()], containers, {GPU: REPLICAS})
+    assert cells(found) == [
+        ("::0", "one", model.HELD, 0.25),
+        ("::1 ::2", "two", model.OVER, 0.5),
+        ("::3", "", model.FREE, 0.25),
+    ]
+    assert found.bars[0].cells[2].size == 4 * GIB
+    wanted = "1 GPU · 2 of 3 parts held · 1 above its share · 4 GiB of 16 GiB in use"
+    assert found.summary == wanted
+
+
+def test_whoever_has_no_replica_stands_beside() -> None:
+    found = picture([gpu()], [holder("one", REPLICAS[0]), holder("other")], {GPU: REPLICAS[:1]})
+    assert cells(found) == [
+        ("::0", "one", model.HELD, 0.5),
+        ("no replica", "other", model.HELD, 0.5),
+    ]
+
+
+def test_a_gpu_of_one_and_of_several() -> None:
+    alone = picture([gpu()], [holder("one")])
+    assert cells(alone) == [("", "one", model.HELD, 1.0)]
+    shared = picture([gpu()], [holder("one"), holder("two")])
+    assert [cell[:2] for cell in cells(shared)] == [("1/2", "one"), ("2/2", "two")]
+    assert cells(picture([gpu()])) == [("", "", model.FREE, 1.0)]
+    lost = picture([gpu(lost="GPU is lost", used=None, total=None)])
+    assert cells(lost) == [("GPU is lost", "", model.LOST, 1.0)]
+
+
+def test_mig_instances() -> None:
+    """They are as wide as their memory; the rest is in no instance."""
+    instances = [
+        gpu(f"MIG-{n}", f"0:{n}", of=GPU, profile=profile, total=size * GIB)
+        for n, (profile, size) in enumerate((("3g.8gb", 8), ("1g.2gb", 2)))
+    ]
+    found = picture(
+        [gpu(split=True), *instances],
+        [holder("one", "MIG-0::1", gpus=("MIG-0",))],
+        {"MIG-0": ("MIG-0::0", "MIG-0::1")},
+    )
+    assert cells(found) == [
+        ("3g.8gb ::0", "", model.FREE, 0.25),
+        ("3g.8gb ::1", "one", model.HELD, 0.25),
+        ("1g.2gb", "", model.FREE, 0.125),
+        ("no instance", "", model.UNCUT, 0.375),
+    ]
+
+
+def test_what_no_cell_shows_is_noted() -> None:
+    host = {"gpu": GPU, "host": True, "name": "Xorg", "pid": 1, "used": 200 << 20}
+    found = picture([gpu(unattributed=3 * GIB)], processes=[host])
+    assert found.bars[0].notes == (
+        "processes of the host use 200 MiB (Xorg)",
+        "3 GiB are in use by nobody that can be seen",
+    )
+    for text in (terminal.text(found, 100), svg.text(found), page.text(found)):
+        assert all(note in text for note in found.bars[0].notes)
+
+
+def test_devices_that_only_holders_tell_of() -> None:
+    """Without a driver and without notes of generate-cdi there still is somebody to be shown."""
+    found = picture([], [holder("one", gpus=("0",))])
+    assert [(bar.uuid, bar.cells[0].holder) for bar in found.bars] == [("0", "one")]
+    assert "one" in terminal.text(found, 80)
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100-mig", "h100x8", "lost-gpu"])
+def test_a_node_that_one_does_not_have(profile: str) -> None:
+    node = dump_file.load(profile)
+    document = node_usage.empty(devices.of_node(node))
+    found = drawn.picture(profile, document, {})
+    assert len(found.bars) == len(node.gpus)
+    text = terminal.text(found, 120)
+    assert all(f"GPU {gpu_.index} " in text for gpu_ in node.gpus)
+    whole = page.text(found)
+    assert all((one.profile or "") in whole for gpu_ in node.gpus for one in gpu_.instances)
+
+
+HOSTILE = "</title><script>alert(1)</script>\x1b[31m\x07\u202e&\"'"
+texts = st.text(max_size=30) | st.just(HOSTILE)
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> Picture:
+    """Return any picture."""
+    states = st.sampled_from(sorted(model.WORDS))
+    sizes = st.none() | st.integers(0, 200 * GIB)
+    percents = st.none() | st.integers(0, 100)
+
+    def cell() -> Cell:
+        label, holder, container, route = (draw(texts) for _ in range(4))
+        size, used, percent = draw(sizes), draw(sizes), draw(percents)
+        part, state = draw(st.floats(0.001, 1)), draw(states)
+        return Cell(part, state, label, holder, container, route, size, used, percent)
+
+    def bar(index: int) -> Bar:
+        some = [cell() for _ in range(draw(st.integers(1, 4)))]
+        many = tuple(some * draw(st.sampled_from([1, 1, 15])))
+        notes = tuple(draw(st.lists(texts, max_size=2)))
+        numbers = draw(sizes), draw(sizes), draw(percents)
+        return Bar(str(index), draw(texts), draw(texts), many, *numbers, notes)
+
+    bars = tuple(bar(index) for index in range(draw(st.integers(0, 2))))
+    return Picture(
+        draw(texts), bars, draw(texts), draw(texts), tuple(draw(st.lists(texts, max_size=2)))
+    )
+
+
+@settings(max_examples=60)
+@given(pictures(), st.integers(20, 200), st.booleans())
+def test_a_terminal_is_never_too_narrow_and_never_commanded(
+    found: Picture, width: int, is_ascii: bool
+) -> None:
+    signs = terminal.ASCII if is_ascii else terminal.FINE
+    plain = terminal.text(found, width, signs=signs)
+    assert all(len(line) <= max(terminal.NARROWEST, width) for line in plain.splitlines())
+    assert all(line.isprintable() for line in plain.splitlines())
+    assert plain.isascii() or not is_ascii
+    coloured = terminal.text(found, width, signs=signs, has_colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+@settings(max_examples=60)
+@given(pictures())
+def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
+    """No word of a pod becomes an element, and nothing is loaded from elsewhere."""
+    for text in (svg.text(found), page.text(found).partition("<body>")[2].partition("</body>")[0]):
+        root = ET.fromstring(text if text.startswith("<svg") else f"<r>{text}</r>")
+        names = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert "script" not in names
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "") or "http" in str(found)
+        assert sum(1 for one in root.iter() if "card" in one.get("class", "")) == len(found.bars)
+
+
+def test_widths_add_up() -> None:
+    """The narrowest part has a column and a line, also beside one that has nearly all."""
+    for parts in ([0.1] * 39, [0.98, 0.01, 0.01], [1.0]):
+        widths = terminal._widths(parts, 79)
+        assert sum(widths) == 79
+        assert min(widths) >= 2
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_each_holder_is_named_in_a_terminal_however_many_there_are(width: int) -> None:
+    """Cells that are too narrow have letters, and lines that tell whose they are."""
+    units = tuple(f"{GPU}::{number}" for number in range(24))
+    found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])
+    text = terminal.text(found, width)
+    assert all(re.search(rf"::{n}  job-{n}  1 of 4 GiB", text) for n in range(24))
+    assert "GPU-0aaaaaaa" in text or width < 60
