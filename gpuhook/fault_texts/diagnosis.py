@@ -47,4 +47,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "there is no fault {name}",
         "codes of faults are GH and four digits, as in `Error GH1102`",
     ),
+    "GH1930": (
+        FileError,
+        "{place}: this is no manifest that can be read: {reason}",
+        "mend the text at that place; `kubectl apply --dry-run=client -f FILE` reads it too",
+    ),
+    "GH1931": (
+        RequestError,
+        "{path} has no pod and no workload with a pod template in it: {kinds}",
+        "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
+    ),
 }
