@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RequestError
+from gpuhook.errors import DriverError, FileError, GpuhookError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
@@ -38,11 +38,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "look for processes in state D and XID errors; nvidia-smi will hang too, then reboot",
     ),
     "GH1914": (
-        HostError,
-        "{where} is a manifest of Kubernetes, which this installation of gpuhook cannot read",
-        "install gpuhook as a whole: its package gpuhook.diagnose.pods is missing",
-    ),
-    "GH1915": (
         RequestError,
         "there is no fault {name}",
         "codes of faults are GH and four digits, as in `Error GH1102`",

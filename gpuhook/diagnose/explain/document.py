@@ -9,7 +9,9 @@ from gpuhook.diagnose.explain import answer as answers
 from gpuhook.diagnose.explain import ignored, manifests, parts, required, shares
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
+from gpuhook.diagnose.pods.asked import REFUSED as REFUSED_BY_KUBERNETES
 from gpuhook.grant import request
+from gpuhook.programs import told_replicas
 from gpuhook.programs.create import ENGINE, WRAPPER
 from gpuhook.vendors.nvidia import words
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.explain.ground import Ground
 
 SCHEMA = "gpuhook/explain/v1"
+NOT_CREATED, PENDING = "not-created", "pending"  # of pods
 GETS, STARTS_WITHOUT, REFUSED, NOTHING = "gets", "starts-without", "refused", "nothing"
 _ROUTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
@@ -54,6 +57,12 @@ def _node(ground: Ground) -> dict[str, Any]:
     }
 
 
+def is_well(told: dict[str, Any]) -> bool:
+    """Return whether every container of a document starts."""
+    bad = (REFUSED, NOT_CREATED, PENDING)
+    return all(container["result"] not in bad for container in told["containers"])
+
+
 def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
     granting, chosen = ground.granting, answer.verdict.chosen
     environment = request.environment(answer.asked)
@@ -64,6 +73,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
     nodes = [path for one in devices for path in one["nodes"]]
     memory = shares.limits(answer.edited)
     gpus = shares.gpus(grant, ground.node)
+    replicas = grant.replicas or told_replicas.of(
+        answer.asked, grant.devices, lambda: granting.covered(nodes)
+    )
     is_pod = answer.question.kind == kinds.POD
     return {
         "kind": answer.question.kind,
@@ -81,9 +93,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
         "devices": devices,
         "specs": parts.of_specs(grant, capabilities),
         "changes": _changes(answer),
-        "replicas": grant.replicas,
+        "replicas": replicas,
         "memory": memory,
-        "isolation": shares.isolated(answer.asked, gpus, grant.replicas, memory, is_pod=is_pod),
+        "isolation": shares.isolated(answer.asked, gpus, replicas, memory, is_pod=is_pod),
         "route": _route(answer),
         "ignored": ignored.of(answer.asked, devices),
         "warnings": [parts.fault_of(warning) for warning in answer.warnings],
@@ -92,6 +104,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
 
 
 def _result(answer: Answer) -> str:
+    outcome = manifests.outcome(answer.question)
+    if outcome:
+        return NOT_CREATED if outcome == REFUSED_BY_KUBERNETES else PENDING
     if answer.fault is not None:
         return REFUSED
     if answer.edited.route:
