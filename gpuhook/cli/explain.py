@@ -182,7 +182,8 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     load = partial(node_options.load_node, **node, require_nodes=False)
     others = ("inventory", "driver_root", "dev_root", "host_root", "nvml_library")
     sources = {name: ctx.get_parameter_source(name) for name in others}
-    told = [name for name in others if sources[name] is not click.core.ParameterSource.DEFAULT]
+    # In the environment they say where this node's own parts are.
+    told = [name for name in others if sources[name] is click.core.ParameterSource.COMMANDLINE]
     chosen, trouble = settings.Settings(), None
     if node["inventory"] is not None:
         return ground.of_node(load(), chosen, node["inventory"])

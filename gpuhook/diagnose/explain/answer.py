@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -131,8 +132,9 @@ def _shown(question: Question) -> str:
 
 
 def _launcher() -> str:
-    """Return the path of our runtime where it is installed, or would be."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
+    """Return the path of our runtime where it is installed, or would be: beside us first."""
+    own = os.path.dirname(os.path.realpath(sys.argv[0]))
+    path = os.pathsep.join([own, os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
     return shutil.which(LAUNCHER, path=path) or f"/usr/bin/{LAUNCHER}"
 
 
