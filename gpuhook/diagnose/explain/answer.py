@@ -108,6 +108,8 @@ def _edited(
         except OSError as error:  # as gpuhook-runtime says it
             where = error.filename or error.filename2 or "the host"
             trouble = fault("GH1490", where=where, reason=error.strerror or str(error))
+        except Exception as error:  # as gpuhook-runtime takes it
+            trouble = runtime.unforeseen(error)
     if root is None:
         spec.pop("root", None)
     else:

@@ -144,13 +144,14 @@ def _changes(answer: Answer) -> dict[str, Any]:
 def _env(spec: dict[str, Any]) -> list[str]:
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
-    return [entry for entry in env or () if isinstance(entry, str)] if env else []
+    return [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
 
 
 def _paths(spec: dict[str, Any], key: str) -> list[str]:
     linux = spec.get("linux")
     held = linux.get(key) if isinstance(linux, dict) else None
-    return [str(one.get("path")) for one in held or () if isinstance(one, dict)] if held else []
+    found = held if isinstance(held, list) else []
+    return [str(one.get("path")) for one in found if isinstance(one, dict)]
 
 
 def _mounts(spec: dict[str, Any]) -> list[str]:
