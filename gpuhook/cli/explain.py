@@ -109,7 +109,7 @@ def explain(
     plugin_config: str | None,
     **node: Any,
 ) -> None:
-    r"""Tell what a container asks for, what it would get, and why, step by step.
+    """Tell what a container asks for, what it would get, and why, step by step.
 
     WHAT is a bundle's directory, a config.json, an image's configuration (docker image inspect,
     skopeo inspect --config), a manifest of Kubernetes (a pod, a deployment, kubectl get -o yaml),
@@ -131,7 +131,7 @@ def explain(
       gpuhook explain GH1102
 
     Exit status 1 where a container would be refused.
-    """
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     if what is not None and codes.CODE.fullmatch(what):
         _print_code(codes.explained(what), output)
         return
