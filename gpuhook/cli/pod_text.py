@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.pods.asked import CONTAINER
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.allocation.allocation import Allocation
 
 _LONGEST = 2000
+_USUAL = "container"  # of Asked.kind: there is nothing to say about it
 _MOST_UNITS = 8
 _MOST_MOUNTS = 12
 
@@ -31,7 +31,7 @@ def lines(asked: Asked, allocated: Allocated | None = None) -> list[str]:
 
 
 def _title(asked: Asked) -> str:
-    kind = "container" if asked.kind == CONTAINER else f"{asked.kind} container"
+    kind = "container" if asked.kind == _USUAL else f"{asked.kind} container"
     workload = asked.workload or f"Pod/{asked.pod}"
     return f"{workload} in {asked.namespace}, {kind} {asked.container} ({asked.where})"
 

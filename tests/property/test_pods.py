@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.cli import pod_text
-from gpuhook.diagnose.pods import answers, container_spec, documents, manifests
-from gpuhook.diagnose.pods.asked import Asked
+from gpuhook.diagnose import pods
+from gpuhook.diagnose.pods import Asked
 from gpuhook.diagnose.pods.quantities import quantity
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.config.configuration import Configuration
@@ -105,7 +105,7 @@ PODS = st.fixed_dictionaries(
 
 def _read(text: str) -> tuple[Asked, ...]:
     try:
-        return manifests.read(text, "pod.yaml")
+        return pods.read(text, "pod.yaml")
     except GpuhookError as error:
         if error.code not in ("GH1930", "GH1931"):
             raise
@@ -115,10 +115,10 @@ def _read(text: str) -> tuple[Asked, ...]:
 @given(st.one_of(st.text(), ANYTHING.map(yaml.safe_dump), PODS.map(yaml.safe_dump)))
 def test_whatever_is_read_can_be_told(text: str) -> None:
     found = _read(text)
-    for asked, allocated in zip(found, answers.of_pods(found, H100, Configuration()), strict=True):
-        jsonschema.validate(json.loads(json.dumps(documents.document(asked, allocated))), SCHEMA)
+    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
+        jsonschema.validate(json.loads(json.dumps(pods.document(asked, allocated))), SCHEMA)
         assert all(line.isprintable() for line in pod_text.lines(asked, allocated))
-        container_spec.as_spec(asked, allocated.allocation, H100)
+        pods.as_spec(asked, allocated, H100)
 
 
 @given(PODS)
@@ -142,7 +142,7 @@ def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
 def test_no_unit_is_given_twice_but_from_an_init_container(pod: dict[str, object]) -> None:
     found = _read(yaml.safe_dump(pod, sort_keys=False))
     held: set[str] = set()
-    for asked, allocated in zip(found, answers.of_pods(found, H100, Configuration()), strict=True):
+    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
         units = set(allocated.units)
         assert len(units) == sum(len(answer.units) for answer in allocated.answers)
         if asked.kind != "init":

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpuhook.diagnose.pods.answers import Allocated
     from gpuhook.diagnose.pods.asked import Asked
     from gpuhook.kubernetes.allocation.allocation import Allocation
     from gpuhook.vendors.nvidia.inventory import DeviceNode, Node
@@ -43,19 +44,20 @@ _CDI_PREFIX = "cdi.k8s.io/"
 
 def as_spec(
     asked: Asked,
-    given: Allocation | None = None,
+    allocated: Allocated | None = None,
     node: Node | None = None,
     *,
     image_env: Sequence[str] = (),
     pod_annotations: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the config.json for `asked`, to which a device plugin has `given` something.
+    """Return the config.json for `asked`, to which a device plugin has `allocated` something.
 
     The image's variables ("NAME=value") count least, then the plugin's, then the pod's.
     `pod_annotations` are the patterns of that name in containerd's configuration of the runtime:
     without them a runtime sees no annotation of the pod. The numbers of device nodes are those of
     `node`; a node that it does not know is left out.
     """
+    given = allocated.allocation if allocated else None
     env = dict(entry.partition("=")[::2] for entry in image_env)
     env.update(given.envs if given else {})
     env.update(asked.env)
@@ -72,8 +74,9 @@ def as_spec(
     }
 
 
-def cdi_devices(given: Allocation) -> tuple[str, ...]:
-    """Return the qualified names of the CDI devices that containerd adds for an allocation."""
+def cdi_devices(allocated: Allocated) -> tuple[str, ...]:
+    """Return the qualified names of the CDI devices that containerd adds to the container."""
+    given = allocated.allocation
     named = dict.fromkeys(given.cdi_devices)
     for key, value in given.annotations.items():
         if key.startswith(_CDI_PREFIX):

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation import context as allocation_context
-from gpuhook.kubernetes.allocation import spec_upkeep
 from gpuhook.kubernetes.allocation.allocation import Allocation
 from gpuhook.kubernetes.allocation.context import CDI_STRATEGIES, Specs
 from gpuhook.kubernetes.answering import Answering, Known
 from gpuhook.kubernetes.config.source import ConfigSource, load
 from gpuhook.kubernetes.mps import plan as mps
 from gpuhook.kubernetes.offer import memory_bounds, resources, sharing_words
-from gpuhook.vendors.nvidia.spec import HOOKS
-from gpuhook.vendors.nvidia.topology import Topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +40,13 @@ class Offering:
     told: tuple[Told, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
+
+
+class _Unlinked:
+    """Links of GPUs that nobody was asked for."""
+
+    def score(self, _first: str, _second: str, /) -> int:
+        return 0
 
 
 def configuration(path: str | None) -> Configuration:
@@ -69,7 +73,7 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
     known = Known(
-        Topology(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
+        _Unlinked(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
     )
     guard = chosen.own.guard.ends_processes
     bounds = {
@@ -90,6 +94,9 @@ def _specs(node: Node, chosen: Configuration) -> Specs:
     """Return what the plugin's CDI specs would describe; none is written."""
     if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
         return Specs()
+    from gpuhook.kubernetes.allocation import spec_upkeep  # with all that makes specs
+    from gpuhook.vendors.nvidia.spec import HOOKS
+
     hook = spec_upkeep.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path)
     return spec_upkeep.update(node, (), hook, directory=None)
 
