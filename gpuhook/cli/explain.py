@@ -15,7 +15,6 @@ from gpuhook.cli import (
     explain_text,
     node_options,
     parameters,
-    pod_text,
     printing,
 )
 from gpuhook.diagnose.explain import (
@@ -29,7 +28,6 @@ from gpuhook.diagnose.explain import (
     manifests,
     question,
 )
-from gpuhook.diagnose.pods import offering
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import request
 from gpuhook.vendors.nvidia import requirements
@@ -140,8 +138,7 @@ def explain(
     if any(one.asked or requirements.asked(request.environment(one.spec)) for one in asked):
         base = ground.with_facts(base, partial(node_options.load_node, **node, require_nodes=False))
     image_env = [f"{name}={value}" for name, value in env.items()]
-    plugin = offering.configuration(plugin_config)
-    asked = manifests.allotted(asked, base.node, plugin, image_env)
+    asked = manifests.allotted(asked, base.node, plugin_config, image_env)
     asked = [
         question.with_options(
             one,
@@ -198,7 +195,11 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
 
 def _pod(asked: Question) -> list[str]:
     """Return the lines on what a manifest says, none for what is in no manifest."""
-    return pod_text.lines(asked.asked, asked.allocated) if asked.asked else []
+    if asked.asked is None:
+        return []
+    from gpuhook.cli import pod_text  # it loads what reads manifests
+
+    return pod_text.lines(asked.asked, asked.allocated)
 
 
 def _print(told: dict[str, Any], pods: list[list[str]], output: str) -> None:

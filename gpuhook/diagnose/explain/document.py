@@ -9,7 +9,6 @@ from gpuhook.diagnose.explain import answer as answers
 from gpuhook.diagnose.explain import ignored, manifests, parts, required, shares
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
-from gpuhook.diagnose.pods.asked import REFUSED as REFUSED_BY_KUBERNETES
 from gpuhook.grant import request
 from gpuhook.programs import told_replicas
 from gpuhook.programs.create import ENGINE, WRAPPER
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.explain.ground import Ground
 
 SCHEMA = "gpuhook/explain/v1"
-NOT_CREATED, PENDING = "not-created", "pending"  # of pods
 GETS, STARTS_WITHOUT, REFUSED, NOTHING = "gets", "starts-without", "refused", "nothing"
 _ROUTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
@@ -59,7 +57,7 @@ def _node(ground: Ground) -> dict[str, Any]:
 
 def is_well(told: dict[str, Any]) -> bool:
     """Return whether every container of a document starts."""
-    bad = (REFUSED, NOT_CREATED, PENDING)
+    bad = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
     return all(container["result"] not in bad for container in told["containers"])
 
 
@@ -106,7 +104,7 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
 def _result(answer: Answer) -> str:
     outcome = manifests.outcome(answer.question)
     if outcome:
-        return NOT_CREATED if outcome == REFUSED_BY_KUBERNETES else PENDING
+        return outcome
     if answer.fault is not None:
         return REFUSED
     if answer.edited.route:

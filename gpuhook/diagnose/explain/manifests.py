@@ -8,8 +8,6 @@ from typing import Any
 
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.question import Question
-from gpuhook.diagnose.pods import answers, container_spec, documents, manifests
-from gpuhook.diagnose.pods.asked import PENDING, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +15,9 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.pods.answers import Allocated
     from gpuhook.diagnose.pods.asked import Asked
-    from gpuhook.kubernetes.config.configuration import Configuration
     from gpuhook.vendors.nvidia.inventory import Node
 
+NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"
 _IMAGE = "what its image says is not in a manifest: give the image's variables with --env"
 
 
@@ -28,34 +26,42 @@ def questions(text: str, where: str) -> list[Question]:
 
     What a device plugin adds is not in them: allotted() adds it. Raises GH1930, GH1931.
     """
+    from gpuhook.diagnose import pods
+
     return [
         Question(
             kinds.POD,
             f"{one.workload or 'Pod/' + one.pod}, container {one.container} ({one.where})",
-            container_spec.as_spec(one),
+            pods.as_spec(one),
             notes=(_IMAGE,),
             asked=one,
         )
-        for one in manifests.read(text, where)
+        for one in pods.read(text, where)
     ]
 
 
 def allotted(
     found: Sequence[Question],
     node: Node | None,
-    configuration: Configuration,
+    plugin_config: str | None,
     image_env: Sequence[str] = (),
 ) -> list[Question]:
     """Return the questions with what our device plugin would answer for their containers.
 
-    `image_env` are the variables of their image. Each pod is taken to be alone on the node. Where
+    `plugin_config` is the path of the plugin's configuration, None for its defaults; `image_env`
+    are the variables of the containers' image. Each pod is taken to be alone on the node. Where
     the node's facts are not known, no plugin answers; others than pods stay as they are. Raises
-    what answers.of_pods() does.
+    what pods.configuration() and pods.of_pods() do.
     """
     asked = [one.asked for one in found if one.asked is not None]
+    if not asked:
+        return list(found)
+    from gpuhook.diagnose import pods
+
     given: list[Allocated | None] = [None] * len(asked)
-    if node is not None and asked:
-        given = list(answers.of_pods(asked, node, configuration))
+    chosen = pods.configuration(plugin_config)
+    if node is not None:
+        given = list(pods.of_pods(asked, node, chosen))
     rest = zip(asked, given, strict=True)
     return [one if one.asked is None else _with(one, *next(rest), node, image_env) for one in found]
 
@@ -67,10 +73,11 @@ def _with(
     node: Node | None,
     image_env: Sequence[str],
 ) -> Question:
-    allocation = given.allocation if given else None
-    spec = container_spec.as_spec(asked, allocation, node, image_env=image_env)
+    from gpuhook.diagnose import pods
+
+    spec = pods.as_spec(asked, given, node, image_env=image_env)
     notes = () if image_env else question.notes
-    named = container_spec.cdi_devices(allocation) if allocation else ()
+    named = pods.cdi_devices(given) if given else ()
     if named:
         notes += (f"the engine adds what its CDI specs have of {', '.join(named)}: not shown here",)
     return replace(question, spec=spec, notes=notes, allocated=given)
@@ -80,14 +87,22 @@ def document(question: Question) -> dict[str, Any] | None:
     """Return what the manifest says of the container, None for a question of another kind."""
     if question.asked is None:
         return None
-    return dict(documents.document(question.asked, question.allocated))
+    from gpuhook.diagnose import pods
+
+    return dict(pods.document(question.asked, question.allocated))
 
 
 def outcome(question: Question) -> str:
-    """Return what Kubernetes makes of the container: REFUSED, PENDING, or "" where it runs."""
-    own = question.asked.objections if question.asked else ()
+    """Return what Kubernetes makes of the container, "" where it runs."""
+    if question.asked is None:
+        return ""
+    from gpuhook.diagnose.pods.asked import PENDING, REFUSED
+
+    own = question.asked.objections
     found = {one.result for one in (*own, *(_of_node(question)))}
-    return next((result for result in (REFUSED, PENDING) if result in found), "")
+    if REFUSED in found:
+        return NOT_CREATED
+    return NEVER_SCHEDULED if PENDING in found else ""
 
 
 def _of_node(question: Question) -> tuple[Any, ...]:
