@@ -10,7 +10,13 @@ from typing import Any
 import click
 
 from gpuhook import settings
-from gpuhook.cli import container_options, explain_text, node_options, parameters, printing
+from gpuhook.cli import (
+    container_options,
+    explain_text,
+    node_options,
+    parameters,
+    printing,
+)
 from gpuhook.diagnose.explain import (
     answer,
     codes,
@@ -23,6 +29,8 @@ from gpuhook.diagnose.explain import (
     question,
 )
 from gpuhook.errors import GpuhookError
+from gpuhook.grant import request
+from gpuhook.vendors.nvidia import requirements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     multiple=True,
     callback=_pairs,
     help="A variable of the container, as of `docker run -e`; repeatable. Goes before what WHAT "
-    "says, and needs no WHAT.",
+    "says, and needs no WHAT. For a pod, a variable of its image.",
 )
 @click.option(
     "--annotation",
@@ -74,6 +82,13 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 @parameters.output(TEXT, printing.JSON, printing.YAML, help="A trace for people, or a document.")
 @click.option("--diff", "form", flag_value=DIFF, help="Print config.json before and after only.")
 @click.option("--dot", "form", flag_value=DOT, help="Print a graph for Graphviz's dot only.")
+@click.option(
+    "--plugin-config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The device plugin's configuration, which says what a pod's resources are; its defaults"
+    " without it.",
+)
 @container_options.state_root
 @node_options.node_options
 @click.pass_context
@@ -89,9 +104,10 @@ def explain(
     output: str,
     form: str | None,
     state_roots: tuple[str, ...],
+    plugin_config: str | None,
     **node: Any,
 ) -> None:
-    r"""Tell what a container asks for, what it would get, and why, step by step.
+    """Tell what a container asks for, what it would get, and why, step by step.
 
     WHAT is a bundle's directory, a config.json, an image's configuration (docker image inspect,
     skopeo inspect --config), a manifest of Kubernetes (a pod, a deployment, kubectl get -o yaml),
@@ -113,29 +129,37 @@ def explain(
       gpuhook explain GH1102
 
     Exit status 1 where a container would be refused.
-    """
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     if what is not None and codes.CODE.fullmatch(what):
         _print_code(codes.explained(what), output)
         return
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     base = _ground(ctx, node)
-    asked = [manifests.allotted(one, base.node, None) for one in asked]
+    if any(one.asked or requirements.asked(request.environment(one.spec)) for one in asked):
+        base = ground.with_facts(base, partial(node_options.load_node, **node, require_nodes=False))
+    image_env = [f"{name}={value}" for name, value in env.items()]
+    asked = manifests.allotted(asked, base.node, plugin_config, image_env)
     asked = [
         question.with_options(
-            one, env=env, annotations=annotations, mounts=mounts, privileged=privileged
+            one,
+            env={} if one.asked else env,
+            annotations=annotations,
+            mounts=mounts,
+            privileged=privileged,
         )
         if env or annotations or mounts or privileged
         else one
         for one in asked
     ]
     found = [answer.given(one, base) for one in asked]
+    told = document.of(found, base)
     if form == DIFF:
         for one in found:
             for line in difference.lines(one):
                 click.echo(line)
     else:
-        _print(document.of(found, base), DOT if form == DOT else output)
-    ctx.exit(1 if any(one.fault for one in found) else 0)
+        _print(told, [_pod(one) for one in asked], DOT if form == DOT else output)
+    ctx.exit(0 if document.is_well(told) else 1)
 
 
 def _questions(
@@ -155,7 +179,8 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     load = partial(node_options.load_node, **node, require_nodes=False)
     others = ("inventory", "driver_root", "dev_root", "host_root", "nvml_library")
     sources = {name: ctx.get_parameter_source(name) for name in others}
-    told = [name for name in others if sources[name] is not click.core.ParameterSource.DEFAULT]
+    # In the environment they say where this node's own parts are.
+    told = [name for name in others if sources[name] is click.core.ParameterSource.COMMANDLINE]
     chosen, trouble = settings.Settings(), None
     if node["inventory"] is not None:
         return ground.of_node(load(), chosen, node["inventory"])
@@ -168,12 +193,21 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     return ground.here(chosen, trouble, load)
 
 
-def _print(told: dict[str, Any], output: str) -> None:
+def _pod(asked: Question) -> list[str]:
+    """Return the lines on what a manifest says, none for what is in no manifest."""
+    if asked.asked is None:
+        return []
+    from gpuhook.cli import pod_text  # it loads what reads manifests
+
+    return pod_text.lines(asked.asked, asked.allocated)
+
+
+def _print(told: dict[str, Any], pods: list[list[str]], output: str) -> None:
     if output == DOT:
         for line in graph.lines(told):
             click.echo(line)
     elif output == TEXT:
-        for line in explain_text.lines(told):
+        for line in explain_text.lines(told, pods):
             click.echo(line)
     else:
         printing.document(told, output)

@@ -18,6 +18,8 @@ _RESULTS = {
     "gets": "it gets its GPUs",
     "starts-without": "it starts without a GPU",
     "refused": "it does not start",
+    "not-created": "Kubernetes does not create it",
+    "pending": "Kubernetes never schedules it",
     "nothing": "it asks for nothing, and gets nothing",
 }
 _BY = {
@@ -29,9 +31,10 @@ _BY = {
 }
 
 
-def lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the trace."""
-    for line in (*_node(document["node"]), *_containers(document["containers"])):
+def lines(document: dict[str, Any], pods: list[list[str]]) -> Iterator[str]:
+    """Yield the lines of the trace; `pods` has for each container what its manifest says."""
+    found = zip(document["containers"], pods, strict=True)
+    for line in (*_node(document["node"]), *_containers(found)):
         yield printable(line, _MAX_LINE)
 
 
@@ -52,16 +55,15 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
         yield f"  broken spec: {one['message']}"
 
 
-def _containers(containers: list[dict[str, Any]]) -> Iterator[str]:
-    for container in containers:
+def _containers(found: Iterable[tuple[dict[str, Any], list[str]]]) -> Iterator[str]:
+    for container, pod in found:
         yield ""
         yield f"Container: {container['where']}: {_RESULTS[container['result']]}"
-        for title, found in _sections(container):
-            if found:
+        for title, told in (("Kubernetes", pod), *_sections(container)):
+            if told:
                 yield ""
                 yield title
-                for line in found:
-                    yield f"  {line}"
+                yield from (f"  {line}" for line in told)
 
 
 def _sections(container: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -75,7 +77,8 @@ def _sections(container: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "config.json", list(_config(container["changes"]))
     yield "Root file system", list(_root(container["changes"]))
     yield "Memory", list(_memory(container["memory"]))
-    yield "Isolation", list(_isolation(container["isolation"]))
+    if not container["pod"]:  # what a manifest's container shares is told there
+        yield "Isolation", list(_isolation(container["isolation"]))
     yield "Route", [container["route"]["note"]]
     yield "Ignored", container["ignored"]
     yield "Warnings", [f"{one['code']}: {one['message']}" for one in container["warnings"]]

@@ -45,7 +45,7 @@ def main() -> None:
         log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
         status = REFUSED
     except Exception as error:  # no mistake of ours may stop who asks for no GPU
-        log.failure(_of_our_own(error))
+        log.failure(unforeseen(error))
         status = UNDECIDED
     else:
         os.write(1, os.fsencode(low_level) + b"\n")
@@ -85,7 +85,7 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
             raise
         except Exception as error:
             if any(prefix in raw for prefix in prefixes):
-                raise _of_our_own(error) from error  # the launcher does not know these prefixes
+                raise unforeseen(error) from error  # the launcher does not know these prefixes
             raise
     return low_level
 
@@ -106,7 +106,7 @@ def _settings(compiler: cold.Compiler) -> tuple[settings.Settings, GpuhookError 
         return settings.Settings(), fault("GH1530", path=settings.path(), reason=reason)
 
 
-def _of_our_own(error: Exception) -> GpuhookError:
+def unforeseen(error: Exception) -> GpuhookError:
     """Return GH1491 for an exception that nobody foresaw, with the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -17,9 +17,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from gpuhook import settings
-from gpuhook.cli import container_options
+from gpuhook.cli import container_options, explain_text
 from gpuhook.container.rootfs import Root
-from gpuhook.diagnose.explain import answer, ground, inputs
+from gpuhook.diagnose.explain import answer, graph, ground, inputs
+from gpuhook.diagnose.explain import document as documents
 from gpuhook.diagnose.node.described import Heard
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import oci_command, runtime
@@ -321,3 +322,37 @@ def test_explain_agrees_with_the_wrapper(
     assert told.after == json.loads(path.read_text(encoding="utf-8"))
     if trouble is None:
         assert _changed(told, bundle / "rootfs") == _difference(before, _tree(bundle / "rootfs"))
+
+
+KEYS = ["ociVersion", "process", "env", "Env", "Config", "config", "HostConfig", "hooks", "mounts"]
+KEYS += ["linux", "devices", "annotations", "root", "path", "prestart", "args", "destination"]
+KEYS += ["DeviceRequests", "Capabilities", "Count", "namespaces", "capabilities", "bounding"]
+WORDS = [
+    "NVIDIA_VISIBLE_DEVICES=0",
+    "NVIDIA_VISIBLE_DEVICES",
+    "/etc",
+    "gpuhook-hook",
+    "apply",
+    "gpu",
+]
+ANY = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-2, 99), st.sampled_from(WORDS)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+
+
+@given(document=st.one_of(ANY, st.dictionaries(st.sampled_from(KEYS), ANY, min_size=1)))
+@examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
+    _configure(node, {})
+    base = ground.here(container_options.node_settings(), None, _no_driver_to_ask)
+    try:
+        asked = inputs.of_text(json.dumps(document).encode(), "standard input")
+    except GpuhookError:
+        return
+    told = documents.of([answer.given(one, base) for one in asked], base)
+    list(graph.lines(told))
+    list(explain_text.lines(told, [[] for _ in asked]))

@@ -214,3 +214,52 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 def test_usage() -> None:
     assert run().exit_code == 2
     assert run("--env", "NVIDIA_VISIBLE_DEVICES").exit_code == 2
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: train}
+spec:
+  runtimeClassName: nvidia
+  containers:
+  - {name: good, image: cuda, resources: {limits: {nvidia.com/gpu: 2}}}
+  - {name: bad, image: cuda, resources: {requests: {nvidia.com/gpu: 1}}}
+  - {name: many, image: cuda, resources: {limits: {nvidia.com/gpu: 7}}}
+"""
+REPLICAS = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+
+
+def of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
+    document = json.loads(run(str(path), "--inventory=h100x8", "-o", "json", *options).stdout)
+    VALIDATOR.validate(document)
+    schema = json.loads((SCHEMAS / "pod.json").read_text(encoding="utf-8"))
+    for container in document["containers"]:
+        jsonschema.Draft202012Validator(schema).validate(container["pod"])
+    found: list[dict[str, Any]] = document["containers"]
+    return found
+
+
+def test_a_pod_gets_what_the_device_plugin_answers(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD, encoding="utf-8")
+    good, bad, many = of_pod(path)
+    assert (good["result"], bad["result"], many["result"]) == ("gets", "not-created", "pending")
+    assert good["sources"][0]["names"] == [
+        device["uuid"] for device in good["pod"]["allocation"]["resources"][0]["devices"]
+    ]
+    assert [one["sharing"] for one in good["isolation"]] == ["none", "none"]
+    done = run(str(path), "--inventory=h100x8")
+    assert done.exit_code == 1
+    assert "nvidia.com/gpu" in done.stdout
+
+
+def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
+    path, plugin = tmp_path / "pod.json", tmp_path / "plugin.yaml"
+    pod = yaml.safe_load(POD)
+    del pod["spec"]["containers"][1:]
+    path.write_text(json.dumps(pod), encoding="utf-8")
+    plugin.write_text(f"version: v1\n{REPLICAS}\n", encoding="utf-8")
+    (good,) = of_pod(path, f"--plugin-config={plugin}")
+    assert len(good["replicas"]) == 2
+    assert {one["sharing"] for one in good["isolation"]} == {"time-slicing"}

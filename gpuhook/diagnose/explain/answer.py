@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -107,6 +108,8 @@ def _edited(
         except OSError as error:  # as gpuhook-runtime says it
             where = error.filename or error.filename2 or "the host"
             trouble = fault("GH1490", where=where, reason=error.strerror or str(error))
+        except Exception as error:  # as gpuhook-runtime takes it
+            trouble = runtime.unforeseen(error)
     if root is None:
         spec.pop("root", None)
     else:
@@ -131,8 +134,9 @@ def _shown(question: Question) -> str:
 
 
 def _launcher() -> str:
-    """Return the path of our runtime where it is installed, or would be."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
+    """Return the path of our runtime where it is installed, or would be: beside us first."""
+    own = os.path.dirname(os.path.realpath(sys.argv[0]))
+    path = os.pathsep.join([own, os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
     return shutil.which(LAUNCHER, path=path) or f"/usr/bin/{LAUNCHER}"
 
 

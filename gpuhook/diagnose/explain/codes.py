@@ -28,12 +28,12 @@ _ABOUT: dict[type[GpuhookError], str] = {
 
 
 def explained(code: str) -> dict[str, Any]:
-    """Return the fault of a code: what it is about, its sentence and its hint; GH1915 for none.
+    """Return the fault of a code: what it is about, its sentence and its hint; GH1914 for none.
 
     What stands in braces in these is filled in where the fault is met.
     """
     try:
         kind, message, hint = text_of(code)
     except KeyError as error:
-        raise fault("GH1915", name=code) from error
+        raise fault("GH1914", name=code) from error
     return {"code": code, "about": _ABOUT[kind], "message": message, "hint": hint}

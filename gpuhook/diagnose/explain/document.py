@@ -10,6 +10,7 @@ from gpuhook.diagnose.explain import ignored, manifests, parts, required, shares
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
 from gpuhook.grant import request
+from gpuhook.programs import told_replicas
 from gpuhook.programs.create import ENGINE, WRAPPER
 from gpuhook.vendors.nvidia import words
 
@@ -54,6 +55,12 @@ def _node(ground: Ground) -> dict[str, Any]:
     }
 
 
+def is_well(told: dict[str, Any]) -> bool:
+    """Return whether every container of a document starts."""
+    bad = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
+    return all(container["result"] not in bad for container in told["containers"])
+
+
 def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
     granting, chosen = ground.granting, answer.verdict.chosen
     environment = request.environment(answer.asked)
@@ -64,6 +71,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
     nodes = [path for one in devices for path in one["nodes"]]
     memory = shares.limits(answer.edited)
     gpus = shares.gpus(grant, ground.node)
+    replicas = grant.replicas or told_replicas.of(
+        answer.asked, grant.devices, lambda: granting.covered(nodes)
+    )
     is_pod = answer.question.kind == kinds.POD
     return {
         "kind": answer.question.kind,
@@ -81,9 +91,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
         "devices": devices,
         "specs": parts.of_specs(grant, capabilities),
         "changes": _changes(answer),
-        "replicas": grant.replicas,
+        "replicas": replicas,
         "memory": memory,
-        "isolation": shares.isolated(answer.asked, gpus, grant.replicas, memory, is_pod=is_pod),
+        "isolation": shares.isolated(answer.asked, gpus, replicas, memory, is_pod=is_pod),
         "route": _route(answer),
         "ignored": ignored.of(answer.asked, devices),
         "warnings": [parts.fault_of(warning) for warning in answer.warnings],
@@ -92,6 +102,9 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
 
 
 def _result(answer: Answer) -> str:
+    outcome = manifests.outcome(answer.question)
+    if outcome:
+        return outcome
     if answer.fault is not None:
         return REFUSED
     if answer.edited.route:
@@ -129,13 +142,14 @@ def _changes(answer: Answer) -> dict[str, Any]:
 def _env(spec: dict[str, Any]) -> list[str]:
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
-    return [entry for entry in env or () if isinstance(entry, str)] if env else []
+    return [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
 
 
 def _paths(spec: dict[str, Any], key: str) -> list[str]:
     linux = spec.get("linux")
     held = linux.get(key) if isinstance(linux, dict) else None
-    return [str(one.get("path")) for one in held or () if isinstance(one, dict)] if held else []
+    found = held if isinstance(held, list) else []
+    return [str(one.get("path")) for one in found if isinstance(one, dict)]
 
 
 def _mounts(spec: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ neither is asked now, and described in memory as generate-cdi would describe it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuhook import fastjson, files
@@ -78,6 +78,17 @@ def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Nod
     dirs = ", ".join(settings.spec_dirs)
     note = f"no spec of {granting.default_kind()} in {dirs}: explained is {NAME}"
     return Ground(described, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+
+
+def with_facts(ground: Ground, ask: Callable[[], Node]) -> Ground:
+    """Return the ground with the facts of its GPUs, which `ask` asks for if nobody noted them."""
+    if ground.node is not None or ground.source != SPECS:
+        return ground
+    try:
+        return replace(ground, node=asked(ask))
+    except GpuhookError as error:
+        note = f"what its GPUs are nobody tells: {error.code}: {error.message}"
+        return replace(ground, notes=(*ground.notes, note))
 
 
 def asked_of(

@@ -45,7 +45,7 @@ def _question(image: Any, where: str) -> Question:
 def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Question:
     """Return the question of a container of Docker's; --gpus sets the devices' variable."""
     notes = [f"its runtime is {host.get('Runtime') or 'the default one'}"]
-    for request in host.get("DeviceRequests") or ():
+    for request in _items(host.get("DeviceRequests")):
         names = _requested(request)
         if names:
             variables = [e for e in variables if not e.startswith("NVIDIA_VISIBLE_DEVICES=")]
@@ -57,14 +57,18 @@ def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Questi
     )
 
 
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _requested(request: Any) -> str:
     """Return what one of Docker's DeviceRequests names, "" where it is not about GPUs."""
     if not isinstance(request, dict):
         return ""
-    named = request.get("DeviceIDs") or ()
+    named = _items(request.get("DeviceIDs"))
     if named:
         return ",".join(str(name) for name in named)
-    words = [word for group in request.get("Capabilities") or () for word in group or ()]
+    words = [word for group in _items(request.get("Capabilities")) for word in _items(group)]
     count = request.get("Count")
     if "gpu" not in words or not isinstance(count, int):
         return ""

@@ -93,8 +93,12 @@ def hook(one: Any) -> dict[str, Any]:
     return {
         "stage": str(one.get("hookName") or ""),
         "path": str(one.get("path")),
-        "args": [str(word) for word in one.get("args") or ()],
+        "args": [str(word) for word in _items(one.get("args"))],
     }
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _device(

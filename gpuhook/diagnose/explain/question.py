@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from gpuhook.diagnose.pods.answers import Allocated
+    from gpuhook.diagnose.pods.asked import Asked
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"
@@ -32,7 +35,8 @@ class Question:
     has_root: bool = False
     raw: bytes = b""
     notes: tuple[str, ...] = ()
-    pod: Any = field(default=None)  # the container of a manifest that it is
+    asked: Asked | None = None  # the container of a manifest that it is
+    allocated: Allocated | None = None  # what a device plugin gives to that
 
 
 def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str] = ()) -> Question:
