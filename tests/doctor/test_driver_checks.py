@@ -56,6 +56,14 @@ def troubles(examination: Examination) -> list[tuple[str, str]]:
     return [(result.check.id, result.finding.said) for result in bad]
 
 
+def test_checks_are_named_after_their_section_and_need_others_that_there_are() -> None:
+    known = [check.id for check in checks()]
+    assert len(known) == len(set(known))
+    for check in checks():
+        assert check.section not in _OURS or check.id.startswith(check.section + ".")
+        assert set(check.needs) <= set(known), check.id
+
+
 def test_a_machine_without_a_gpu_has_nothing_to_mend(tmp_path: Path) -> None:
     assert troubles(looked(bare(tmp_path))) == []
 
@@ -204,6 +212,24 @@ def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Sce
         finding.mend.apply()
         assert os.stat(path).st_rdev == os.makedev(242, 0)
         assert os.stat(path).st_mode & 0o777 == 0o666
+
+
+def test_a_fabric_manager_that_runs_is_of_the_right_version(
+    fresh: Callable[[str], Scene],
+) -> None:
+    scene = fresh("h100x8")
+    scene.write(
+        "/var/lib/dpkg/status",
+        "Package: nvidia-fabricmanager-575\nStatus: install ok installed\nVersion: 575.57.08-1\n",
+    )
+    assert found(scene.examined(), "gpus.fabric-version")[0].status == OK
+    scene.readings[readings.UNITS] = {}
+    scene.readings[readings.PROCESSES] = [
+        {"pid": 7, "name": "nv-fabricmanage", "argv": ["/usr/bin/nv-fabricmanager"], "started": 1}
+    ]
+    assert found(scene.examined(), "gpus.fabric")[0].status == OK
+    scene.readings[readings.PROCESSES] = []
+    assert found(scene.examined(), "gpus.fabric-version")[0].status == FAILED
 
 
 def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Scene]) -> None:
