@@ -158,6 +158,12 @@ BROKEN = [
     Broken("no-libraries-of-the-driver", "driver.libraries", _no_libraries),
     Broken("no-libnvidia-ml", "driver.libraries", _no_nvml),
     Broken("libcuda-without-its-link", "driver.libraries", _unlinked),
+    Broken(
+        "no-cache-of-the-loader",
+        "driver.cache",
+        lambda s: s.remove("/etc/ld.so.cache"),
+        is_warning=True,
+    ),
     Broken("two-drivers-installed", "driver.files", _two_drivers, is_warning=True),
     Broken("no-gsp-firmware-for-the-open-module", "driver.firmware", _no_firmware),
     Broken("nvml-fails", "gpus.nvml", _nvml_fails),
