@@ -278,6 +278,10 @@ def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Sc
     scene.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
     [finding] = found(scene.examined(), "devices.links")
     assert finding.status == WARNING
+    assert finding.command == "nvidia-ctk system create-dev-char-symlinks --create-all"
+    for path in ("/usr/bin/nvidia-ctk", "/usr/local/bin/nvidia-ctk"):
+        scene.path(path).unlink(missing_ok=True)
+    [finding] = found(scene.examined(), "devices.links")
     assert finding.command == "ln -sfn ../nvidia0 /dev/char/195:0"
 
 

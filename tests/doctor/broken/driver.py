@@ -203,6 +203,9 @@ BROKEN = [
     ),
     Broken("compute-prohibited", "gpus.compute-mode", partial(_mode, number=2)),
     Broken(
-        "compute-mode-exclusive", "gpus.compute-mode", partial(_mode, number=3), is_warning=True
+        # The healthy node shares its GPU: in this mode the second process fails.
+        "compute-mode-exclusive",
+        "plugin.compute-mode",
+        partial(_mode, number=3),
     ),
 ]
