@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.diagnose.doctor import device_facts
 from gpuhook.diagnose.doctor.catalogue import checks
 from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.diagnose.doctor.checks import device_links
 from gpuhook.diagnose.doctor.examination import examine
 from gpuhook.diagnose.node import readings
 from gpuhook.diagnose.node.readings import Readings
 from gpuhook.diagnose.node.tree import DirectoryTree
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import dump
+from tests.doctor.broken.specs import hidden_with_a_lost_hook
 from tests.doctor.parts import driver
 from tests.doctor.scene import Scene, is_root
 from tests.simulated.node import make_node
@@ -54,6 +58,14 @@ def troubles(examination: Examination) -> list[tuple[str, str]]:
     """Return all that is not well."""
     bad = [*examination.of(FAILED), *examination.of(WARNING)]
     return [(result.check.id, result.finding.said) for result in bad]
+
+
+def test_checks_are_named_after_their_section_and_need_others_that_there_are() -> None:
+    known = [check.id for check in checks()]
+    assert len(known) == len(set(known))
+    for check in checks():
+        assert check.section not in _OURS or check.id.startswith(check.section + ".")
+        assert set(check.needs) <= set(known), check.id
 
 
 def test_a_machine_without_a_gpu_has_nothing_to_mend(tmp_path: Path) -> None:
@@ -204,6 +216,55 @@ def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Sce
         finding.mend.apply()
         assert os.stat(path).st_rdev == os.makedev(242, 0)
         assert os.stat(path).st_mode & 0o777 == 0o666
+
+
+def test_a_node_with_other_numbers_is_made_anew(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    path = scene.path("/dev/nvidia-uvm")
+    path.unlink()
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    live = Node(LiveTree(scene.root), Readings({}), dev_root=str(scene.root))
+    wanted = device_facts.control()[device_facts.UVM]
+    mend = device_facts.mend(live, wanted, is_there=True)
+    assert mend is not None
+    for _ in range(2):
+        mend.apply()
+        assert os.stat(path).st_rdev == os.makedev(242, 0)
+
+
+def test_a_link_is_made_in_the_place_of_another(tmp_path: Path) -> None:
+    link = tmp_path / "195:0"
+    link.symlink_to("../nvidia7")
+    for _ in range(2):
+        device_links.make(str(link), "../nvidia0")
+        assert os.readlink(link) == "../nvidia0"
+
+
+def test_what_is_wrong_with_a_hidden_spec_is_mended_by_removing_it(
+    fresh: Callable[[str], Scene],
+) -> None:
+    scene = fresh("t4")
+    hidden_with_a_lost_hook(scene)
+    warnings = [one for one in found(scene.examined(), "specs.hooks") if one.status == WARNING]
+    assert [one.command for one in warnings] == ["rm /etc/cdi/nvidia.json"]
+
+
+def test_a_fabric_manager_that_runs_is_of_the_right_version(
+    fresh: Callable[[str], Scene],
+) -> None:
+    scene = fresh("h100x8")
+    scene.write(
+        "/var/lib/dpkg/status",
+        "Package: nvidia-fabricmanager-575\nStatus: install ok installed\nVersion: 575.57.08-1\n",
+    )
+    assert found(scene.examined(), "gpus.fabric-version")[0].status == OK
+    scene.readings[readings.UNITS] = {}
+    scene.readings[readings.PROCESSES] = [
+        {"pid": 7, "name": "nv-fabricmanage", "argv": ["/usr/bin/nv-fabricmanager"], "started": 1}
+    ]
+    assert found(scene.examined(), "gpus.fabric")[0].status == OK
+    scene.readings[readings.PROCESSES] = []
+    assert found(scene.examined(), "gpus.fabric-version")[0].status == FAILED
 
 
 def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Scene]) -> None:

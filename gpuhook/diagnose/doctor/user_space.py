@@ -18,6 +18,8 @@ CUDA, ML = "libcuda.so", "libnvidia-ml.so"
 # Where a driver is that is not installed into the root: in the driver container of NVIDIA's GPU
 # operator, and on GKE.
 OTHER_ROOTS = ("/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
+CACHE = "/etc/ld.so.cache"
+_32_BIT = ("/usr/lib32/", "/usr/lib/i386-", "/lib/i386-", "/lib32/")
 _CACHE_LIMIT = 16 << 20
 
 
@@ -85,14 +87,18 @@ def _take(node: Node, found: UserSpace, directory: str) -> None:
 
 def _cached(node: Node, root: str) -> list[str]:
     """Return the directories that the root's loader cache has libcuda.so.1 in."""
-    content = node.tree.read(at(root, "/etc/ld.so.cache"), _CACHE_LIMIT)
+    return [posixpath.dirname(path) for path in in_cache(node, root) or ()]
+
+
+def in_cache(node: Node, root: str) -> list[str] | None:
+    """Return the 64-bit libcuda.so.1 of the root's loader cache; None without a readable cache."""
+    content = node.tree.read(at(root, CACHE), _CACHE_LIMIT)
     try:
-        entries = cache.parse(content) if content else []
+        entries = None if content is None else cache.parse(content)
     except GpuhookError:
-        return []
-    paths = [
-        entry.path.decode("utf-8", "replace")
-        for entry in entries
-        if entry.soname == b"libcuda.so.1"
-    ]
-    return [posixpath.dirname(path) for path in paths if "/i386" not in path]
+        entries = None
+    if entries is None:
+        return None
+    names = [entry.path for entry in entries if entry.soname == b"libcuda.so.1"]
+    paths = [name.decode("utf-8", "replace") for name in names]
+    return [path for path in paths if not path.startswith(_32_BIT)]

@@ -139,7 +139,9 @@ class DirectoryTree:
             if fd is None:
                 return None
             place = os.readlink(f"/proc/self/fd/{fd}")
-        return "/" + os.path.relpath(place, self.root) if self.root != "/" else place
+        if self.root == "/":
+            return place
+        return os.path.normpath("/" + os.path.relpath(place, self.root))
 
     @contextmanager
     def _opened(self, path: str, flags: int) -> Iterator[int | None]:

@@ -131,6 +131,17 @@ def _stop(scene: Scene, name: str) -> None:
     scene.readings[readings.UNITS][name] = driver.unit("inactive")
 
 
+def _old_fabric_manager(scene: Scene) -> None:
+    """Have the package of another driver: its daemon stops at once."""
+    scene.write(
+        "/var/lib/dpkg/status",
+        "Package: nvidia-driver-580\nStatus: install ok installed\nVersion: 580.95.05-1\n\n"
+        "Package: nvidia-fabricmanager-575\nStatus: install ok installed\n"
+        "Version: 575.57.08-1\n",
+    )
+    _stop(scene, "nvidia-fabricmanager.service")
+
+
 def _mode(scene: Scene, number: int) -> None:
     """Have the driver answer with another compute mode."""
     with Path(scene.node.nvml_profile).open("a", encoding="utf-8") as profile:
@@ -147,6 +158,12 @@ BROKEN = [
     Broken("no-libraries-of-the-driver", "driver.libraries", _no_libraries),
     Broken("no-libnvidia-ml", "driver.libraries", _no_nvml),
     Broken("libcuda-without-its-link", "driver.libraries", _unlinked),
+    Broken(
+        "no-cache-of-the-loader",
+        "driver.cache",
+        lambda s: s.remove("/etc/ld.so.cache"),
+        is_warning=True,
+    ),
     Broken("two-drivers-installed", "driver.files", _two_drivers, is_warning=True),
     Broken("no-gsp-firmware-for-the-open-module", "driver.firmware", _no_firmware),
     Broken("nvml-fails", "gpus.nvml", _nvml_fails),
@@ -173,6 +190,9 @@ BROKEN = [
         "gpus.fabric",
         partial(_stop, name="nvidia-fabricmanager.service"),
         "h100x8",
+    ),
+    Broken(
+        "fabric-manager-of-another-driver", "gpus.fabric-version", _old_fabric_manager, "h100x8"
     ),
     Broken(
         "persistence-daemon-stopped",

@@ -108,6 +108,15 @@ def _stale_and_hidden(scene: Scene) -> None:
     scene.write("/etc/cdi/nvidia.json", json.dumps(document))
 
 
+def hidden_with_a_lost_hook(scene: Scene) -> None:
+    """Have a spec whose hook is gone below one that counts instead."""
+    document = driver.toolkit_spec(scene)
+    document["containerEdits"]["hooks"][0]["path"] = "/usr/bin/nvidia-ctk-of-old"
+    scene.write("/var/run/cdi/nvidia.yaml", scene.path(SPEC).read_text(encoding="utf-8"))
+    scene.remove(SPEC)
+    scene.write("/etc/cdi/nvidia.json", json.dumps(document))
+
+
 def _misnamed(scene: Scene) -> None:
     scene.path(SPEC).rename(scene.path("/etc/cdi/nvidia.yml"))
 
@@ -165,6 +174,7 @@ BROKEN = [
     Broken("spec-named-yml", "specs.names", _misnamed, is_warning=True),
     Broken("two-specs-in-conflict", "specs.conflicts", _twice),
     Broken("stale-spec-hidden-by-another", "specs.driver", _stale_and_hidden, is_warning=True),
+    Broken("hook-lost-in-a-hidden-spec", "specs.hooks", hidden_with_a_lost_hook, is_warning=True),
     Broken("spec-that-anybody-may-write", "specs.owners", _anybodys, is_warning=True),
     Broken("specs-of-another-user", "specs.owners", _foreign, is_warning=True),
     Broken("spec-too-new-for-podman", "specs.engines", _for_old_podman),

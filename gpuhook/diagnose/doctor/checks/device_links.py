@@ -77,11 +77,12 @@ def _link(node: Node, path: str, status: Status, why: str) -> Iterable[Finding]:
         if specs.has_toolkit(node)
         else f"ln -sfn {target} {link}",
         looked_at=(link, path, why),
-        mend=Mend(f"link {link} to {target}", partial(_make, link, target)) if is_live else None,
+        mend=Mend(f"link {link} to {target}", partial(make, link, target)) if is_live else None,
     )
 
 
-def _make(link: str, target: str) -> None:
+def make(link: str, target: str) -> None:
+    """Make a symbolic link in the place of another one, if there is one; raises OSError."""
     if os.path.islink(link):
         os.unlink(link)
     os.symlink(target, link)

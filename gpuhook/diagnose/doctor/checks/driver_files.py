@@ -120,6 +120,32 @@ def _dangling(space: user_space.UserSpace) -> Iterable[Finding]:
         )
 
 
+def _cache(node: Node) -> Iterable[Finding]:
+    space = user_space.of(node)
+    place = user_space.at(space.root, user_space.CACHE)
+    if space.root == user_space.OTHER_ROOTS[1]:
+        return [absent(f"{space.root} has no loader of its own")]
+    if not space.version:
+        return [absent("there are no libraries of the driver")]
+    known = user_space.in_cache(node, space.root)
+    if known:
+        return [ok(f"the loader's cache has {', '.join(known)}", place)]
+    what = "cannot be read, or is not there" if known is None else "has no libcuda.so.1"
+    there = ", ".join(space.versions[user_space.CUDA].values())
+    return [
+        Finding(
+            WARNING,
+            f"{place} {what}, and the driver has {there}",
+            subject=place,
+            meaning="NVIDIA's legacy mode looks the driver's libraries up in this cache, and gives "
+            'containers none that is not in it: "load library failed: libnvidia-ml.so.1: cannot '
+            'open shared object file"; gpuhook and CDI do without',
+            command="ldconfig" if space.root == "/" else f"chroot {space.root} ldconfig",
+            looked_at=(place,),
+        )
+    ]
+
+
 def _firmware(node: Node) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
@@ -202,6 +228,13 @@ CHECKS: tuple[Check, ...] = (
         DRIVER,
         "The driver's user space is complete, and there is only one",
         _files,
+        needs=("driver.libraries", "driver.version"),
+    ),
+    Check(
+        "driver.cache",
+        DRIVER,
+        "The loader's cache has the driver's libraries",
+        _cache,
         needs=("driver.libraries", "driver.version"),
     ),
     Check(

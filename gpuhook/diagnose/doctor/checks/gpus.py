@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _NO_PERMISSION = "GH1205"
 _UNASKED = "what NVML knows cannot be told from files alone"
-_SOCKET = "/run/nvidia-fabricmanager/socket"
 # GPUs that go to sleep between programs, and take seconds to wake, matter where jobs come and go.
 _DATA_CENTRE = ("Tesla", "A10", "A16", "A2", "A30", "A40", "A100", "A800", "B100", "B200", "B300",
                 "GB200", "GB300", "GH200", "H100", "H200", "H800", "H20", "L2", "L4", "L20", "L40",
@@ -184,33 +183,6 @@ def _persistence(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _fabric(node: Node) -> Iterable[Finding]:
-    switches = facts.switches(node)
-    if not switches:
-        return [absent("this machine has no NVSwitch", facts.SWITCHES, facts.PCI)]
-    runs = services.runs(node, "nvidia-fabricmanager.service", "nv-fabricmanager")
-    if runs is None:
-        said = "whether the fabric manager runs cannot be told from files alone"
-        return [absent(said, _SOCKET)]
-    if runs:
-        return [ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)]
-    version = facts.module_version(node)
-    branch = version.partition(".")[0]
-    debian = f"nvidia-fabricmanager-{branch}={version}-1"
-    other = facts.install(node, debian, f"nvidia-fabricmanager-{version}")
-    return [
-        Finding(
-            FAILED,
-            f"the fabric manager does not run, on a machine with NVSwitches ({len(switches)})",
-            meaning='nvidia-smi works, and CUDA does not: "system not yet initialized" '
-            "(CUDA_ERROR_SYSTEM_NOT_READY, 802) in cuInit",
-            command="systemctl enable --now nvidia-fabricmanager.service  # where it stops, it is "
-            f"not of the driver's version: {other}",
-            looked_at=("nvidia-fabricmanager.service", facts.SWITCHES),
-        )
-    ]
-
-
 _NEEDS = ("driver.module", "driver.version", "driver.libraries")
 _ANSWERS = ("gpus.nvml",)
 
@@ -238,12 +210,5 @@ CHECKS: tuple[Check, ...] = (
         "The driver keeps the GPUs initialised between programs",
         _persistence,
         needs=("driver.module",),
-    ),
-    Check(
-        "gpus.fabric",
-        GPUS,
-        "The fabric manager runs where GPUs are joined by NVSwitches",
-        _fabric,
-        needs=("driver.module", "driver.version"),
     ),
 )

@@ -35,7 +35,7 @@ def each(
         if not files:
             return [absent(NONE)]
         return [
-            softened(finding) if specs.hidden(node, one) else finding
+            softened(finding, one.path) if specs.hidden(node, one) else finding
             for one in files
             for finding in look(node, one)
         ]
@@ -43,8 +43,8 @@ def each(
     return of_all
 
 
-def softened(finding: Finding) -> Finding:
-    """Return a finding about a spec whose devices another one of higher priority has."""
+def softened(finding: Finding, path: str) -> Finding:
+    """Return a finding about the spec `path`, whose devices another of higher priority has."""
     if finding.status != FAILED:
         return finding
     return Finding(
@@ -52,7 +52,7 @@ def softened(finding: Finding) -> Finding:
         f"{finding.said}; a spec in a later directory counts instead of it",
         finding.subject,
         f"as soon as that one is gone: {finding.meaning}",
-        f"rm {finding.subject}",
+        f"rm {path}",
         finding.looked_at,
     )
 
