@@ -153,3 +153,15 @@ def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Pa
     assert runtime["name"] == read.default
     if read.default in read.runtimes:
         assert runtime["path"] in read.runtimes[read.default].options["paths"]
+
+
+def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
+    etc = tmp_path / "etc/containers"
+    shutil.copytree("/etc/containers", etc)
+    (etc / "containers.conf").write_text("[engine]\nruntime = crun\n")
+    script = f"mount --bind {etc} /etc/containers && podman info"
+    words = ["unshare", "--mount", "sh", "-c", script]
+    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
+    assert said.returncode != 0
+    fatal = podman.read(DirectoryTree(str(tmp_path))).configuration.fatal
+    assert [str(one.where) for one in fatal] == [f"{podman.PATH}:2"]
