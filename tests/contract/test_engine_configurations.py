@@ -46,6 +46,10 @@ FILES = {
         "config.toml": f'version = 2\nimports = ["one.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
         "one.toml": f"[{CRI}.runtimes.b]\n{RUNTIME}\n",
     },
+    "a relative pattern is looked up from the working directory": {
+        "config.toml": f'version = 2\nimports = ["conf.d/*.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
+        "conf.d/b.toml": f"version = 2\n[{CRI}.runtimes.b]\n{RUNTIME}\n",
+    },
     "the key of a later version is not read": {
         "config.toml": "version = 2\n"
         f'[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n{RUNTIME}\n'
@@ -86,7 +90,7 @@ def _write(place: Path, files: dict[str, str]) -> str:
 
 def _dump(path: str) -> subprocess.CompletedProcess[str]:
     words = ["containerd", "--config", path, "config", "dump"]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, cwd="/")
 
 
 def _engine(document: dict[str, Any]) -> dict[str, Any]:

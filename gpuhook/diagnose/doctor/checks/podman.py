@@ -32,7 +32,9 @@ def config(node: Node) -> Iterable[Finding]:
     if here is None:
         yield absent(NOT_HERE, reader.PATH)
         return
-    meaning = f'no podman command works: reading system config "{reader.PATH}": decode configuration'
+    meaning = (
+        f'no podman command works: reading system config "{reader.PATH}": decode configuration'
+    )
     found = refused(here.configuration, meaning, "podman info")
     files = here.configuration.files
     yield from all_is_well(found, f"podman reads {', '.join(files) or 'its defaults'}", *files)
