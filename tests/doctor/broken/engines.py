@@ -12,7 +12,6 @@ from tests.doctor.parts.engines import (
     NVIDIA,
     RUNC,
     TOOLKIT,
-    install,
     programs,
     run,
 )
@@ -184,8 +183,9 @@ def _no_cgroups(scene: Scene) -> None:
 
 
 def _runtimes_in_a_row(scene: Scene) -> None:
-    install(scene, "gpuhook-runtime")
-    _settings(scene, '["runc", "crun"]', '["/usr/bin/gpuhook-runtime"]')
+    path = "/usr/local/sbin/gpuhook-runtime"
+    scene.write(path, "#!/bin/sh\n", 0o755)
+    _settings(scene, '["runc", "crun"]', f'["{path}"]')
 
 
 def _default_of_all(scene: Scene) -> None:
@@ -232,9 +232,7 @@ BROKEN = [
     Broken("toolkit-hook-not-there", "nvidia-toolkit.programs", _no_hook),
     Broken("toolkit-root-not-there", "nvidia-toolkit.programs", _no_root),
     Broken("toolkit-no-cgroups", "nvidia-toolkit.no-cgroups", _no_cgroups),
-    Broken(
-        "two-runtimes-in-a-row", "nvidia-toolkit.two-stacks", _runtimes_in_a_row, is_warning=True
-    ),
+    Broken("runtimes-in-a-row", "nvidia-toolkit.two-stacks", _runtimes_in_a_row, is_warning=True),
     Broken("images-take-all-gpus", "nvidia-toolkit.images", _default_of_all, is_warning=True),
     Broken("legacy-mode-with-systemd", "host.daemon-reload", _legacy, is_warning=True),
 ]
