@@ -183,7 +183,7 @@ def _no_cgroups(scene: Scene) -> None:
 
 
 def _runtimes_in_a_row(scene: Scene) -> None:
-    path = "/opt/gpuhook/bin/gpuhook-runtime"
+    path = "/srv/gpuhook-runtime"
     scene.write(path, "#!/bin/sh\n", 0o755)
     _settings(scene, '["runc", "crun"]', f'["{path}"]')
 
