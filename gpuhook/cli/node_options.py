@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpuhook.cli import progress
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,9 +80,19 @@ _LIBRARY_OPTIONS = (
 )
 
 
+inventory = _OPTIONS[0]
+
+
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def place_options(command: F) -> F:
+    """Add the node options that say where a node's parts are: all but --inventory."""
+    for option in reversed(_OPTIONS[1:]):
         command = option(command)
     return command
 
@@ -135,13 +147,14 @@ def load_node(
     else:
         from gpuhook.vendors.nvidia import gather
 
-        node = gather.node(
-            gather.roots(driver_root, dev_root, host_root),
-            nvml_library_path=nvml_library,
-            library_search_paths=library_search_path,
-            require_nodes=require_nodes,
-            create_nodes=create_nodes,
-        )
+        with progress.telling("asking the driver"):
+            node = gather.node(
+                gather.roots(driver_root, dev_root, host_root),
+                nvml_library_path=nvml_library,
+                library_search_paths=library_search_path,
+                require_nodes=require_nodes,
+                create_nodes=create_nodes,
+            )
     _log(node, inventory or driver_root)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:

@@ -56,31 +56,43 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     return _one(text, begun or search.of_pod(text), search)
 
 
-def everything(roots: Sequence[str] = ()) -> tuple[list[Found], dict[str, GpuhookError]]:
+def everything(
+    roots: Sequence[str] = (), *, is_swept: bool = True
+) -> tuple[list[Found], dict[str, GpuhookError]]:
     """Return all containers that have processes, sorted by id, and why others cannot be told.
 
     Those are ours, and their state cannot be read: GH1739 by the directory of the state. Also
     looks into the roots given. Raises GH1746 where we may not look: who must look at all of them
-    must know.
+    must know. Unless `is_swept` is False, entries of the ledger are removed that are of containers
+    that are gone.
+    """
+    search = _Search(roots, is_swept=is_swept)
+    living = search.in_order()
+    denied = search.denied()
+    if denied is not None:
+        raise denied
+    return living, search.broken
+
+
+def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
+    """Return the containers that have processes and that we may see, sorted by id.
+
+    And GH1746 where there may be others, for those who show what they can. Also looks into the
+    roots given.
     """
     search = _Search(roots)
-    living = sorted(search.living(), key=lambda found: (found.id, found.state_root))
-    denied = [root for root, reason in search.trouble.items() if reason == _DENIED]
-    if denied:
-        places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")
-        raise fault("GH1746", places=places)
-    return living, search.broken
+    return search.in_order(), search.denied()
 
 
 class _Search:
     """What the state directories hold: (state root, id), and why some of it could not be read."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], *, is_swept: bool = True) -> None:
         self.trouble: dict[str, str] = {}
         self.looked: list[str] = []
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
-        self._entries = ledger.living()
+        self._entries = ledger.living(is_swept=is_swept)
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
         for root in [
@@ -136,6 +148,18 @@ class _Search:
     def living(self) -> list[Found]:
         """Return all containers that have processes."""
         return _each_once([found for found in self.named(lambda _: True) if found.pid])
+
+    def in_order(self) -> list[Found]:
+        """Return all containers that have processes, sorted by id."""
+        return sorted(self.living(), key=lambda found: (found.id, found.state_root))
+
+    def denied(self) -> GpuhookError | None:
+        """Return GH1746 if there are directories that we may not look into."""
+        denied = [root for root, reason in self.trouble.items() if reason == _DENIED]
+        if not denied:
+            return None
+        places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")
+        return fault("GH1746", places=places)
 
     def of_pod(self, text: str) -> list[Found]:
         """Return the containers whose annotations name this pod, but for the pod's sandbox."""

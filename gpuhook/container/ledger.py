@@ -122,8 +122,11 @@ def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | Non
     return None
 
 
-def living() -> list[dict[str, Any]]:
-    """Return the entries of containers that exist, oldest first; entries of others are removed."""
+def living(*, is_swept: bool = True) -> list[dict[str, Any]]:
+    """Return the entries of containers that exist, oldest first; those of others are removed.
+
+    Unless `is_swept` is False: who only looks changes nothing.
+    """
     held = directory()
     entries = []
     try:
@@ -138,7 +141,7 @@ def living() -> list[dict[str, Any]]:
             continue
         if is_alive(entry):
             entries.append(entry)
-        else:
+        elif is_swept:
             remove(path)
     return sorted(entries, key=lambda entry: (entry["since"], entry["id"]))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.cdi.edits import merged
-from gpuhook.cli.settings_file import load
 from gpuhook.container import oci
+from gpuhook.diagnose.settings_file import load
 from gpuhook.grant.memory import MIB, MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.words import VOCABULARY
 from tests.contract.bundles import Bundle

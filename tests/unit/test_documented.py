@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuhook import settings
-from gpuhook.cli import settings_file
+from gpuhook.diagnose import settings_file
 from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read

@@ -5,15 +5,33 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.checks import (
     cgroups,
+    cluster_node,
     containerd,
     containerd_runtimes,
+    containers,
     crio,
+    device_links,
+    devices,
     docker,
+    driver,
+    driver_files,
     gpu_access,
+    gpus,
+    graphics,
+    installation,
+    kubelet,
+    launchers,
     nvidia_toolkit,
+    plugin,
+    plugin_config,
     podman,
     rootless,
+    runtime_class,
     security,
+    spec_devices,
+    spec_files,
+    specs,
+    state,
 )
 
 TYPE_CHECKING = False
@@ -24,6 +42,15 @@ if TYPE_CHECKING:
 def checks() -> tuple[Check, ...]:
     """Return every check of doctor."""
     return (
+        *driver.CHECKS,
+        *driver_files.CHECKS,
+        *devices.CHECKS,
+        *device_links.CHECKS,
+        *gpus.CHECKS,
+        *spec_files.CHECKS,
+        *specs.CHECKS,
+        *spec_devices.CHECKS,
+        *graphics.CHECKS,
         *cgroups.CHECKS,
         *security.CHECKS,
         *rootless.CHECKS,
@@ -34,4 +61,13 @@ def checks() -> tuple[Check, ...]:
         *docker.CHECKS,
         *crio.CHECKS,
         *podman.CHECKS,
+        *kubelet.CHECKS,
+        *runtime_class.CHECKS,
+        *plugin.CHECKS,
+        *plugin_config.CHECKS,
+        *cluster_node.CHECKS,
+        *launchers.CHECKS,
+        *installation.CHECKS,
+        *state.CHECKS,
+        *containers.CHECKS,
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from gpuhook.diagnose.doctor.check import (
@@ -80,6 +81,9 @@ def _looked(node: Node, check: Check, causes: list[str]) -> list[Finding]:
         said = f"{error.filename or 'the node'} may not be looked at by this user: run as root"
         return [Finding(NOT_APPLICABLE, said, looked_at=(str(error.filename or ""),))]
     except OSError as error:
+        if error.errno == errno.ENODATA:  # a bundle, made by a doctor that did not ask for it
+            said = f"{error.filename}: {error.strerror}"
+            return [Finding(NOT_APPLICABLE, said, looked_at=(str(error.filename),))]
         said = f"{error.filename or 'the node'} cannot be read: {error.strerror or error}"
         return [Finding(WARNING, said, looked_at=(str(error.filename or ""),))]
 

@@ -16,15 +16,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# What each collector returns is described where it is registered: collectors.py.
-INVENTORY = "inventory"  # the dump of `gpuhook inventory -o json`
-UNITS = "units"  # {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}
-PROCESSES = "processes"  # [{"pid", "name", "argv", "started", "exe"}] of engines and daemons
-CONTAINERS = "containers"  # running containers with what they lack: containers.py
-PROGRAMS = "programs"  # {"runc": {"path", "version"}}: low-level runtimes, engines, NVIDIA's tools
-CONTAINERD = "containerd"  # {"config": the text of `containerd config dump`}
-API = "kubernetes"  # {"runtimeClasses": [...], "node": {...}} as far as the API server tells
-SELF = "gpuhook"  # {"version", "python", "executable", "package"}
+# The dump of `gpuhook inventory -o json`.
+INVENTORY = "inventory"
+# {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}, as systemd words them:
+# LoadState, ActiveState, Result, UnitFileState. The load of one that is not there is "not-found".
+UNITS = "units"
+# [{"pid", "name", "argv", "started", "exe"}] of engines and daemons (daemons.PROGRAMS), by pid;
+# `started` in seconds of the epoch.
+PROCESSES = "processes"
+# {"looked_at": number of running containers, "trouble": [{"where", "code", "message", "hint"}],
+#  "containers": those with GPUs, or that ask for some: [{"id", "engine", "runtime", "pod",
+#    "namespace", "container" (null where unknown), "missing" and "findings": [{"code", "message",
+#    "hint"}], "injected_by": list of "gpuhook", "nvidia-legacy", "nvidia-cdi"; [] for unknown,
+#    "recorded": whether the ledger has an entry, "repairable": whether `gpuhook repair` brings
+#    back what is missing}]}
+CONTAINERS = "containers"
+# {"runc": {"path", "version", "trouble"}}: low-level runtimes, engines, NVIDIA's tools, as far as
+# they are installed; `version` is "" where `trouble` says why it is not known.
+PROGRAMS = "programs"
+# {"config": the text of `containerd config dump`, "command": the command that printed it}
+CONTAINERD = "containerd"
+# What the API server tells, as far as it does: kubernetes_reading.collect() has the shape.
+API = "kubernetes"
+# {"version", "python", "executable", "package"} of the gpuhook that looks
+SELF = "gpuhook"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class Tree(Protocol):
     for this machine itself. Every method raises OSError with the node's path.
     """
 
-    root: str
+    @property
+    def root(self) -> str:
+        """The directory."""
 
     def read(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         """Return the content of a file, cut after `limit` bytes; None if it is not there."""

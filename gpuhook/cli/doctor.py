@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook doctor`: what is wrong with a node, what it means, and what mends it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import click
+
+from gpuhook.cli import container_options, doctor_text, examined, node_options, parameters, printing
+from gpuhook.diagnose.doctor import document, mending
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import SECTIONS
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.collectors import Place
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.diagnose.doctor.check import Check
+    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.diagnose.doctor.mending import Mended
+
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook doctor
+  gpuhook doctor --checks driver,devices.uvm
+  gpuhook doctor --root /mnt/node -o json
+  gpuhook doctor --from gpuhook-bundle-node7.tar.gz
+  gpuhook doctor --fix --dry-run
+"""
+
+
+def _chosen(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return the ids that --checks means, None without it: ids, their first halves, sections."""
+    if not values:
+        return None
+    words = [word.strip() for value in values for word in value.split(",")]
+    words = [word for word in dict.fromkeys(words) if word]
+    found: list[str] = []
+    for word in words:
+        meant = [
+            check.id
+            for check in checks()
+            if word in (check.id, check.section, check.id.partition(".")[0])
+        ]
+        if not meant:
+            raise click.BadParameter(_unknown(word), ctx, param)
+        found += meant
+    if not found:
+        raise click.BadParameter("it names no check", ctx, param)
+    return tuple(dict.fromkeys(found))
+
+
+def _unknown(word: str) -> str:
+    known = [*(check.id for check in checks()), *SECTIONS]
+    near = difflib.get_close_matches(word, known, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no check {word}{meant} `gpuhook doctor --list` lists them"
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--checks",
+    "chosen",
+    metavar="ID,...",
+    multiple=True,
+    callback=_chosen,
+    envvar="GPUHOOK_DOCTOR_CHECKS",
+    show_envvar=True,
+    help="Look at these only, and at what they need: ids, or sections such as driver; repeatable.",
+)
+@click.option("--list", "is_list", is_flag=True, help="List the checks, and look at nothing.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    show_envvar=True,
+    help="Look at the files of a node that lie in DIR. --driver-root and --dev-root are then its "
+    "own paths. Nothing is asked of such a node, unless it is this one, seen from a container "
+    "(kubectl debug node/NAME has it in /host).",
+)
+@click.option(
+    "--from",
+    "bundle",
+    metavar="BUNDLE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Look at the node that `gpuhook support-bundle` has put into this file, as it was then.",
+)
+@click.option(
+    "--fix",
+    "is_fix",
+    is_flag=True,
+    help="Mend what can be mended safely, after saying what, and look again.",
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="With --fix: say what it would do.")
+@click.option("-q", "--quiet", is_flag=True, help="Print what failed and what is warned of only.")
+@parameters.output(
+    "table", "wide", "json", "yaml", help="wide also says what was looked at, and what is left out."
+)
+@parameters.no_headers
+@container_options.state_root
+@node_options.place_options
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    *,
+    chosen: tuple[str, ...] | None,
+    is_list: bool,
+    root: str | None,
+    bundle: str | None,
+    is_fix: bool,
+    is_dry: bool,
+    quiet: bool,
+    output: str,
+    no_headers: bool,
+    state_roots: tuple[str, ...],
+    host_root: str,
+    **place: Any,
+) -> None:
+    """Look for what keeps containers from their GPUs: each fault, its meaning, what mends it.
+
+    Driver, device nodes, GPUs, CDI specs, engines, Kubernetes, gpuhook's own installation, and the
+    containers that run. It works beside NVIDIA's stack, with nothing of gpuhook configured, and
+    changes nothing without --fix. Run it as root: to others much of a node is hidden.
+
+    A fault that is told first explains those below: what follows from it is not looked at before
+    it is mended. Exit status 1 where a check has failed, 0 with warnings only.
+    """
+    if is_list:
+        _print_list(chosen, output, no_headers=no_headers)
+        return
+    _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
+    where = Place(host_root=host_root, **place)
+    node = (
+        examined.of_bundle(bundle)
+        if bundle is not None
+        else examined.of_options(root, where, state_roots)
+    )
+
+    def look() -> Examination:
+        return examine(node.look(), checks(), chosen)
+
+    mended: list[Mended] | None = None
+    if is_fix and not is_dry:
+        found, mended = mending.mend(look, printing.say)
+    else:
+        found = look()
+        mended = mending.shown(found) if is_fix else None
+    if output in (printing.JSON, printing.YAML):
+        told = document.of(found, bundle or root or host_root, is_live=node.is_live, mended=mended)
+        printing.document(told, output)
+    else:
+        _print(
+            found, mended, is_wide=output == printing.WIDE, is_quiet=quiet or printing.is_quiet()
+        )
+    ctx.exit(0 if found.is_well else 1)
+
+
+def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry: bool) -> None:
+    """Raise a usage error for options that contradict each other; GH1903 for a tree's --fix."""
+    if is_dry and not is_fix:
+        raise click.UsageError("--dry-run says what --fix would do: name both")
+    if bundle is not None and root is not None:
+        raise click.UsageError("--from and --root each name a node: name one")
+    if is_fix and (bundle or root):
+        raise fault("GH1903", path=bundle or root)
+
+
+def _print(
+    found: Examination, mended: Sequence[Mended] | None, *, is_wide: bool, is_quiet: bool
+) -> None:
+    has_colour = printing.has_colour()
+    lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
+    for line in [*lines, *doctor_text.mended(mended)]:
+        click.echo(line)
+    printing.say(doctor_text.summary(found))
+
+
+def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) -> None:
+    listed: list[Check] = [one for one in checks() if chosen is None or one.id in chosen]
+    listed.sort(key=lambda check: SECTIONS.index(check.section))
+    if output in (printing.JSON, printing.YAML):
+        printing.document(document.listing(listed), output)
+        return
+    lines = [[check.id, check.section, check.title] for check in listed]
+    headers = ["CHECK", "SECTION", "MAKES SURE THAT"]
+    if output == printing.WIDE:
+        headers.append("NEEDS")
+        lines = [
+            [*line, ",".join(check.needs) or "-"] for line, check in zip(lines, listed, strict=True)
+        ]
+    printing.rows(headers, lines, no_headers=no_headers)

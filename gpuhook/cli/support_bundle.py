@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook support-bundle`: a node in one file, without its secrets, for who is to help."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import click
+
+from gpuhook.cli import container_options, examined, node_options, parameters, printing
+from gpuhook.diagnose.bundle import archive, contents, log_lines
+from gpuhook.diagnose.doctor import document
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node.collectors import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.diagnose.bundle.contents import Bundle
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.doctor.examination import Examination
+
+SCHEMA = "gpuhook/support-bundle-report/v1"
+_PATIENCE = 20.0  # seconds for a command of ours
+_MOST_INSPECTED = 32
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook support-bundle
+  gpuhook support-bundle --file /tmp/node7.tar.gz --no-logs
+  kubectl debug node/NAME ... -- gpuhook support-bundle --root /host --file /host/tmp/b.tar.gz
+  gpuhook doctor --from /tmp/node7.tar.gz
+"""
+
+
+@click.command(name="support-bundle", epilog=_EXAMPLES)
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Where to write it. Default: gpuhook-bundle-NODE-TIME.tar.gz in this directory.",
+)
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    show_envvar=True,
+    help="Look at the files of a node that lie in DIR, as `gpuhook doctor --root`.",
+)
+@click.option("--no-logs", is_flag=True, help="Leave out the lines of logs.")
+@parameters.output(
+    "table", "json", "yaml", "name", help="What is printed of it; name is the file's alone."
+)
+@parameters.no_headers
+@container_options.state_root
+@node_options.place_options
+def support_bundle(
+    *,
+    path: str | None,
+    root: str | None,
+    no_logs: bool,
+    output: str,
+    no_headers: bool,
+    state_roots: tuple[str, ...],
+    host_root: str,
+    **place: Any,
+) -> None:
+    """Collect what somebody needs to find out what is wrong with this node, in one file.
+
+    All that doctor looks at: files of driver, CDI specs, engines, kubelet; the inventory, versions,
+    units, processes, what the cluster says of the node. What doctor, ps and inspect find, and the
+    last lines of the logs of engines, kubelet, device plugins and of the driver in the kernel's.
+
+    Secrets are taken out: tokens, passwords, keys, certificates, credentials in URLs, Secrets of
+    Kubernetes, and the values of environment variables that have nothing to do with GPUs. What was
+    removed is listed, here and in the bundle. The file is readable by its owner alone. Look into
+    it before it is sent: tar -tzf FILE.
+
+    `gpuhook doctor --from FILE` looks at the node again, anywhere. Run it as root: to others much
+    of a node is hidden. Nothing on the node is changed.
+    """
+    where = Place(host_root=host_root, **place)
+    node = examined.of_options(root, where, state_roots)
+    printing.say("looking at the node; this can take a minute ...")
+    looked = node.look()
+    seen = contents.recorded(looked)
+    found = examine(seen, checks())
+    documents: dict[str, Any] = {
+        "doctor.json": document.of(found, root or host_root, is_live=node.is_live)
+    }
+    left_out: list[tuple[str, str]] = []
+    if node.is_live and root is None:
+        _add_commands(looked, documents, left_out)
+    texts: dict[str, str] = {}
+    if not no_logs:
+        texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
+        left_out += silent
+    bundle = contents.gathered(seen, documents, texts, left_out)
+    path = path or _name(bundle)
+    archive.write(path, bundle.members, bundle.made)
+    _print(path, bundle, found, output, no_headers=no_headers)
+
+
+def _add_commands(node: Node, documents: dict[str, Any], left_out: list[tuple[str, str]]) -> None:
+    """Add what commands of gpuhook say: each in a process of its own, with a limit of time."""
+    commands = {"ps.json": ["ps", "-o", "json"]}
+    for identity in _containers(node)[:_MOST_INSPECTED]:
+        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]
+        commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", "--", identity]
+    for name, words in commands.items():
+        try:
+            documents[name] = _said(words)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            left_out.append((name, str(error) or type(error).__name__))
+
+
+def _containers(node: Node) -> list[str]:
+    known = node.readings.document(readings.CONTAINERS)
+    listed = known.get("containers") if isinstance(known, dict) else None
+    return [
+        one["id"]
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("id"), str)
+    ]
+
+
+def _said(words: list[str]) -> Any:
+    """Return the document that a command of ours prints; ValueError with its words if it fails."""
+    library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    start = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from gpuhook.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", start, library, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_PATIENCE,
+        check=False,
+    )
+    if done.returncode and not done.stdout:
+        raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:400])
+    return json.loads(done.stdout)
+
+
+def _name(bundle: Bundle) -> str:
+    node = "".join(c if c.isalnum() or c in "-." else "-" for c in os.uname().nodename)
+    return (
+        f"gpuhook-bundle-{node}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(bundle.made))}.tar.gz"
+    )
+
+
+def _print(path: str, bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
+    if output == printing.NAME:
+        printing.names([path])
+    elif output in (printing.JSON, printing.YAML):
+        printing.document(_report(path, bundle, found), output)
+    else:
+        lines = [[str(one["count"]), str(one["what"]), str(one["where"])] for one in bundle.removed]
+        if lines:
+            printing.rows(["REMOVED", "WHAT", "WHERE"], lines, no_headers=no_headers)
+    for one in bundle.left_out:
+        printing.say(f"left out: {one['what']}: {one['why']}")
+    removed = sum(one["count"] for one in bundle.removed)
+    size = os.stat(path).st_size >> 10
+    printing.say(f"{path}: {len(bundle.members)} files, {size} KiB; secrets removed: {removed}")
+    failed, doubtful = len(found.of(FAILED)), len(found.of(WARNING))
+    printing.say(f"doctor: {failed} failed, {doubtful} warnings")
+
+
+def _report(path: str, bundle: Bundle, found: Examination) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "file": path,
+        "bytes": os.stat(path).st_size,
+        "members": list(bundle.members),
+        "removed": bundle.removed,
+        "left_out": bundle.left_out,
+        "failed": [one.check.id for one in found.of(FAILED)],
+    }

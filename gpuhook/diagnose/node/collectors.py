@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings of a node that runs: each is asked for with a limit of time, and changes nothing.
+
+readings.py says what each document is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gpuhook
+from gpuhook.diagnose.node import containers, daemons, kubernetes_reading, readings, versions
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.memory import patience
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpuhook.diagnose.node.readings import Readings
+    from gpuhook.diagnose.node.tree import Tree
+
+_DRIVER_PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
+_LATE = "GH1256"
+_INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the parts of the node are, as paths of this machine; as the node options say."""
+
+    driver_root: str = "/"
+    dev_root: str | None = None
+    host_root: str = "/"
+    nvml_library: str | None = None
+    library_search_path: tuple[str, ...] = ()
+
+
+def live(
+    tree: Tree,
+    place: Place,
+    state_roots: Sequence[str] = (),
+    more: Mapping[str, Callable[[], Any]] | None = None,
+) -> Readings:
+    """Return the readings of a node that runs, whose files are `tree`; `more` by their names."""
+    taken: Readings
+    collectors: dict[str, Callable[[], Any]] = {
+        readings.INVENTORY: partial(inventory, place),
+        readings.UNITS: partial(_units, tree),
+        readings.PROCESSES: partial(daemons.processes, tree),
+        readings.PROGRAMS: partial(versions.programs, tree),
+        readings.CONTAINERD: lambda: versions.containerd(tree, taken.document(readings.PROCESSES)),
+        readings.CONTAINERS: partial(_containers, tree, state_roots),
+        readings.API: kubernetes_reading.collect,
+        readings.SELF: itself,
+        **(more or {}),
+    }
+    taken = readings.Readings(collectors)
+    return taken
+
+
+def is_this_machine(tree: Tree) -> bool:
+    """Return whether the files are of the node that runs here: its kernel was booted once."""
+    with open(_BOOT, "rb") as file:
+        return tree.read(_BOOT) == file.read()
+
+
+def inventory(place: Place) -> dict[str, Any]:
+    """Return the dump of the node's driver and GPUs.
+
+    It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
+    where NVML does not answer, GH1257 where it ends the process.
+    """
+    try:
+        return patience.answered(partial(_dump, place), _DRIVER_PATIENCE)
+    except GpuhookError as error:
+        if error.code != _LATE:
+            raise
+        raise fault("GH1901", seconds=f"{_DRIVER_PATIENCE:g}") from error
+
+
+def _dump(place: Place) -> dict[str, Any]:
+    from gpuhook.vendors.nvidia import dump, gather
+
+    node = gather.node(
+        gather.roots(place.driver_root, place.dev_root, place.host_root),
+        nvml_library_path=place.nvml_library,
+        library_search_paths=place.library_search_path,
+        require_nodes=False,
+        require_files=False,
+    )
+    return dump.as_dict(node)
+
+
+def _units(tree: Tree) -> dict[str, dict[str, str]]:
+    if not tree.status(daemons.SYSTEMD):
+        raise fault("GH1902", path=daemons.SYSTEMD)
+    return daemons.units(tree.root)
+
+
+def _containers(tree: Tree, state_roots: Sequence[str]) -> dict[str, Any]:
+    """Return the running containers of this machine.
+
+    Raises OSError in a container that sees its node's files elsewhere, and neither the state of
+    the runtimes in /run nor the processes.
+    """
+    if tree.root != "/" and is_this_machine(tree):
+        pids = os.stat("/proc/self/ns/pid").st_ino
+        if not os.path.samefile("/run", tree.root + "/run") or pids != _INITIAL_PIDS:
+            told = "the containers of the node are seen with its /run in /run and its pids alone"
+            raise OSError(errno.EOPNOTSUPP, f"{told}: mount it, and set hostPID")
+    return containers.looked_at(state_roots)
+
+
+def itself() -> dict[str, str]:
+    """Return what this gpuhook is: its version, its Python's, its interpreter, its directory."""
+    return {
+        "version": gpuhook.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "package": os.path.dirname(os.path.abspath(gpuhook.__file__)),
+    }

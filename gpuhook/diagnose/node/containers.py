@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running containers that have to do with GPUs: what they lack, and who gave them theirs.
+
+Each is looked at by a process of its own and for a few seconds only: the file systems of a
+container answer when they like.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from gpuhook import files
+from gpuhook.container import find, record
+from gpuhook.diagnose import differences, inspection
+from gpuhook.diagnose.node.looking import LookingGranting
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import granting, repair, target
+from gpuhook.programs.memory.patience import Apart
+from gpuhook.programs.wording import worded
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.programs.target import Target
+
+GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
+_PATIENCE = 5.0  # seconds for one container
+_AT_ONCE = min(4, os.cpu_count() or 1)
+_GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_OURS = ("gpuhook-prestart", "gpuhook-hook")
+_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+_LATE = ("GH1256", "GH1257")
+_OF_CONTAINERS = "GH17"  # the block of faults of live containers
+_DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
+
+
+def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what is wrong with the running containers.
+
+    {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
+    "trouble": those that cannot be looked at, each with where, code, message and hint}. A
+    container has id, engine, runtime, pod, namespace, container, missing and findings (each with
+    code, message and hint), injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"),
+    recorded: whether the ledger knows it, and repairable: whether `gpuhook repair` brings back what
+    is missing. Raises GH1746 where this user may not look.
+    """
+    living, broken = find.everything(state_roots, is_swept=False)
+    mine = [found for found in living if found.owner in (0, os.geteuid())]
+    told, trouble = _each(mine)
+    trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
+    return {"looked_at": len(mine), "containers": told, "trouble": trouble}
+
+
+def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Look at all, several at a time; in the order of `living`.
+
+    A process that hangs is given up, and the containers that it was to look at yet go to others.
+    All processes are started before the threads that wait for them.
+    """
+    told: dict[int, dict[str, Any]] = {}
+    trouble: dict[int, GpuhookError] = {}
+    rest, late = list(range(len(living))), 0
+    while rest and late < _GAVE_UP:
+        parts = [part for part in (rest[start::_AT_ONCE] for start in range(_AT_ONCE)) if part]
+        turns = [_Turn(living, part) for part in parts]
+        with ThreadPoolExecutor(len(turns)) as threads:
+            list(threads.map(_Turn.run, turns))
+        rest = sorted(number for turn in turns for number in turn.rest)
+        late += sum(turn.is_late for turn in turns)
+        for turn in turns:
+            told |= turn.told
+            trouble |= turn.trouble
+    for number in rest:
+        trouble[number] = fault("GH1904", container=living[number].id, count=late)
+    wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
+    return [told[number] for number in sorted(told) if told[number]], wrong
+
+
+class _Turn:
+    """Some of the containers, looked at one after the other until one does not answer."""
+
+    def __init__(self, living: list[Found], numbers: list[int]) -> None:
+        self._living = living
+        self.rest = numbers
+        self.told: dict[int, dict[str, Any]] = {}
+        self.trouble: dict[int, GpuhookError] = {}
+        self.is_late = False
+        self._looker = Apart(lambda: _Looker(living), _PATIENCE)
+
+    def run(self) -> None:
+        """Look at them, and let go of the process."""
+        with self._looker as looker:
+            while self.rest and not self.is_late:
+                number, self.rest = self.rest[0], self.rest[1:]
+                try:
+                    self.told[number] = looker.call("look", number)
+                except GpuhookError as error:
+                    self.trouble[number] = self._worded(number, error)
+
+    def _worded(self, number: int, error: GpuhookError) -> GpuhookError:
+        if error.code not in _LATE:
+            return error
+        self.is_late = True
+        identity = self._living[number].id
+        return fault("GH1760", container=identity, seconds=f"{_PATIENCE:g}")
+
+
+class _Looker:
+    """What looks at one container after the other, in a process of its own."""
+
+    def __init__(self, living: list[Found]) -> None:
+        self._living = living
+        self._grants: LookingGranting | None = None
+        with suppress(GpuhookError):  # broken settings are another check's business
+            self._grants = LookingGranting()
+
+    def look(self, number: int) -> dict[str, Any]:
+        """Return the facts of one container, {} where it has nothing to do with GPUs."""
+        found = self._living[number]
+        try:
+            with target.held(found) as held:
+                return _facts(held, self._grants)
+        except OSError as error:
+            raise worded(error) from error
+
+
+def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
+    facts = inspection.of(held.held, held.found, held.spec, held.entry)
+    wrong = inspection.findings(facts)
+    missing, is_repairable = _missing(held, grants)
+    denied = _denied(facts)
+    if denied and not any(error.code == _DENIED for error in missing):
+        missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
+        is_repairable = False
+    if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
+        return {}
+    container = facts["container"]
+    names = ("id", "engine", "runtime", "pod", "namespace", "container")
+    return {
+        **{name: container[name] for name in names},
+        "missing": [_document(error) for error in missing],
+        "findings": [_document(error) for error in wrong],
+        "injected_by": injectors(held.spec, held.entry),
+        "recorded": bool(held.entry),
+        "repairable": is_repairable,
+    }
+
+
+def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
+    """Return what the container lacks of what it was granted, and whether repair brings it back.
+
+    Where this node's specs do not tell what it is to have, it lacks nothing that is known.
+    """
+    try:
+        plan = repair.missing(held, grants)
+    except GpuhookError as error:
+        if error.code.startswith(_OF_CONTAINERS):
+            raise
+        return [], False
+    found = differences.findings(held.found.id, plan)
+    return found, bool(found)
+
+
+def _denied(facts: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container with the driver's files that its device cgroup denies.
+
+    Nobody who is given a GPU is denied the driver's control node: its rules were lost. Of a
+    container that NVIDIA's hook gave its GPUs this is all that tells, on a node without a spec. The
+    whole /dev of the host mounted in a container gives no GPU, and no files of the driver.
+    """
+    nodes, entry = facts["nodes"], facts["ledger"] or {}
+    if not facts["mounts"] or entry.get("withdrawn"):
+        return []
+    denied = [node["path"] for node in nodes if not node["allowed"]]
+    return denied if _CONTROL in denied else []
+
+
+def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    """Return who gives a container its GPUs, as far as config.json and the ledger tell.
+
+    The hooks of NVIDIA's toolkit show in config.json; what its runtime changes there itself does
+    not. A prestart hook by NVIDIA's name may be gpuhook's: its file says so.
+    """
+    prestart = [os.path.basename(path) for path in _paths(spec, "prestart")]
+    stages = ("createRuntime", "createContainer", "startContainer", "poststop")
+    later = [os.path.basename(path) for stage in stages for path in _paths(spec, stage)]
+    foreign = [p for p in _paths(spec, "prestart") if os.path.basename(p) in words.FOREIGN_HOOKS]
+    found = []
+    if (
+        entry.get("route")
+        or record.ANNOTATION in (spec.get("annotations") or {})
+        or granting.our_hooks(spec)
+        or any(name in _OURS for name in prestart)
+        or any(map(is_ours, foreign))
+    ):
+        found.append(GPUHOOK)
+    if any(not is_ours(path) for path in foreign):
+        found.append(LEGACY)
+    if any(name in _CDI_HOOKS for name in later):
+        found.append(CDI)
+    return found
+
+
+def is_ours(path: str) -> bool:
+    """Return whether the hook at `path` is gpuhook's, whatever it is called."""
+    try:
+        return b"gpuhook" in files.read(path, 1 << 16)
+    except (OSError, GpuhookError):
+        return False  # a program of some megabytes is none of ours
+
+
+def _paths(spec: dict[str, Any], stage: str) -> list[str]:
+    hooks = spec.get("hooks")
+    found = hooks.get(stage) if isinstance(hooks, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [str(hook["path"]) for hook in found if isinstance(hook, dict) and "path" in hook]
+
+
+def _document(error: GpuhookError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _trouble(where: str, error: GpuhookError) -> dict[str, str]:
+    return {"where": where, **_document(error)}

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines and daemons that a node has to do with GPUs: their units, and their processes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpuhook.container import ledger
+from gpuhook.diagnose.node import asking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.diagnose.node.tree import Tree
+
+SYSTEMD = "/run/systemd/system"  # sd_booted(3): it is there where systemd runs
+UNITS = (
+    "containerd.service",
+    "cri-docker.service",
+    "crio.service",
+    "docker.service",
+    "docker.socket",
+    "k0scontroller.service",
+    "k0sworker.service",
+    "k3s-agent.service",
+    "k3s.service",
+    "kubelet.service",
+    "nvidia-cdi-refresh.path",
+    "nvidia-cdi-refresh.service",
+    "nvidia-dcgm.service",
+    "nvidia-fabricmanager.service",
+    "nvidia-imex.service",
+    "nvidia-mig-manager.service",
+    "nvidia-persistenced.service",
+    "podman.service",
+    "podman.socket",
+    "rke2-agent.service",
+    "rke2-server.service",
+    "snap.docker.dockerd.service",
+    "snap.microk8s.daemon-containerd.service",
+    "snap.microk8s.daemon-kubelite.service",
+)
+PROGRAMS = frozenset((
+    "containerd", "crio", "cri-dockerd", "dockerd", "gpuhook", "k0s", "k3s", "k3s-agent",
+    "k3s-server", "kubelet", "kubelite", "nv-fabricmanager", "nv-hostengine",
+    "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex",
+    "nvidia-persistenced", "podman", "rke2",
+))  # fmt: skip
+_KEYS = {
+    "LoadState": "load",
+    "ActiveState": "active",
+    "Result": "result",
+    "UnitFileState": "enabled",
+}
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def units(root: str = "/") -> dict[str, dict[str, str]]:
+    """Return what systemd says of each unit: its load and active state, result, enablement.
+
+    One that is not there has the load state "not-found". Raises OSError where systemd cannot be
+    asked.
+    """
+    words = ["systemctl", "show", "--no-pager", f"--property=Id,{','.join(_KEYS)}", *UNITS]
+    return parsed(asking.answer(words, root))
+
+
+def parsed(text: str) -> dict[str, dict[str, str]]:
+    """Return the units that `systemctl show` prints as paragraphs of Key=value."""
+    found: dict[str, dict[str, str]] = {}
+    for paragraph in text.split("\n\n"):
+        facts = dict(line.partition("=")[::2] for line in paragraph.splitlines())
+        name = facts.get("Id")
+        if name:
+            found[name] = {ours: facts.get(theirs, "") for theirs, ours in _KEYS.items()}
+    return found
+
+
+def processes(tree: Tree) -> list[dict[str, Any]]:
+    """Return the processes of engines and daemons, by pid; `started` in seconds of the epoch."""
+    booted = _booted(tree)
+    found = []
+    for name in tree.names("/proc"):
+        if name.isdecimal():
+            process = _process(tree, int(name), booted)
+            if process is not None:
+                found.append(process)
+    return sorted(found, key=lambda one: one["pid"])
+
+
+def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
+    """Return one of ours to look at, None for others, and for one that has ended meanwhile."""
+    try:
+        raw = tree.read(f"/proc/{pid}/cmdline", 65536) or b""
+        comm = (tree.read(f"/proc/{pid}/comm", 64) or b"").decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    argv = [word.decode("utf-8", "replace") for word in raw.rstrip(b"\0").split(b"\0")]
+    words = argv[0].split()  # k3s writes its whole title there
+    name = os.path.basename(words[0]) if words else comm
+    known = name if name in PROGRAMS else comm
+    if known not in PROGRAMS:
+        return None
+    started = _started(tree, pid)
+    if started is None:
+        return None
+    return {
+        "pid": pid,
+        "name": known,
+        "argv": argv,
+        "started": round(booted + started / _TICKS, 2),
+        "exe": _exe(tree, pid),
+    }
+
+
+def _started(tree: Tree, pid: int) -> int | None:
+    try:
+        content = tree.read(f"/proc/{pid}/stat", 65536)
+        return None if content is None else ledger.started(content)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _exe(tree: Tree, pid: int) -> str:
+    try:
+        found = tree.status(f"/proc/{pid}/exe", follow=False)
+    except OSError:
+        return ""
+    return found.target if found else ""
+
+
+def _booted(tree: Tree) -> float:
+    """Return when the node was booted, in seconds of the epoch: proc_stat(5), btime."""
+    for line in (tree.read("/proc/stat") or b"").splitlines():
+        if line.startswith(b"btime "):
+            return float(line.split()[1])
+    return 0.0

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook doctor` as it is installed, on a node with real containers that lost their GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from tests.contract.kept import CHECKOUT
+from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.product import Product, asks
+from tests.contract.test_repair import reset
+from tests.contract.test_repair_others import denied, forgotten
+
+SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/doctor.json").read_text("utf-8"))
+
+
+def doctor(live: Live, *words: str, checks: str = "containers") -> subprocess.CompletedProcess[str]:
+    """Call `gpuhook doctor` where the container's runtime runs."""
+    command = [*live.container.around.prefix, str(live.product.bindir / "gpuhook"), "doctor"]
+    command += [*live.product.node.options, *live.roots, "--checks", checks, *words]
+    return subprocess.run(command, capture_output=True, text=True, env=live.env, check=False)
+
+
+def results(live: Live, *words: str, checks: str = "containers") -> dict[str, Any]:
+    """Return the document of doctor, held against its schema."""
+    done = doctor(live, "-o", "json", *words, checks=checks)
+    assert done.returncode in (0, 1), done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["well"] == (done.returncode == 0)
+    return document
+
+
+def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, Any]]:
+    """Return the results about the container."""
+    return [
+        one
+        for one in document["results"]
+        if one["subject"] == live.id and one["status"] in statuses
+    ]
+
+
+@BOTH
+def test_lost_access_is_told_and_mended(
+    engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """The command that doctor prints is the one that brings the GPU back."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, mine, engine, cgroup, mine.runtime) as live:
+        assert of(live, results(live), "failed", "warning") == []
+        reset(live)
+        (one,) = of(live, results(live), "failed")
+        assert one["id"] == "containers.access"
+        assert "Failed to initialize NVML: Unknown Error" in one["meaning"]
+        assert shlex.split(one["command"]) == ["gpuhook", "repair", live.id]
+        shown = doctor(live, "--quiet")
+        assert shown.returncode == 1
+        assert f"to mend: gpuhook repair {live.id}" in shown.stdout
+        assert live.gpuhook("repair").rc == 0
+        assert of(live, results(live), "failed", "warning") == []
+
+
+def test_a_node_without_any_spec(node8: Product, tmp_path: Path) -> None:
+    """Of a container that NVIDIA's hook gave its GPU nothing tells but the container itself."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
+    with started(made, mine) as live:
+        forgotten(live)
+        mine.spec.unlink()
+        assert of(live, results(live), "failed", "warning") == []
+        denied(live, mine.device(2), "/dev/nvidiactl")
+        (one,) = of(live, results(live), "failed")
+        assert one["id"] == "containers.access"
+        assert "/dev/nvidiactl" in one["said"]
+        assert "repair" not in one["command"]
+
+
+def test_who_asks_in_vain(node8: Product, tmp_path: Path) -> None:
+    """A container of a plain runtime, whose image asks for GPUs, is warned of."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("all"))
+    with started(made, mine) as live:
+        document = results(live)
+        (one,) = of(live, document, "failed", "warning")
+        assert (one["id"], one["status"]) == ("containers.request", "warning")
+
+
+def test_nothing_is_changed(node8: Product, tmp_path: Path) -> None:
+    """Neither the container nor the state: an entry of a container that is gone stays as well."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("2"))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        (name,) = mine.entries()
+        entry = json.loads((mine.state / "containers" / name).read_text("utf-8"))
+        gone = mine.state / "containers/00000000-gone.json"
+        gone.write_text(json.dumps({**entry, "id": "gone", "pid": 1 << 30}), "utf-8")
+        reset(live)
+        for path in (mine.state / "compiled").iterdir():
+            path.unlink()
+        before, files = live.seen(), _files(mine.place)
+        assert results(live, checks="containers,installation,state")["well"] is False
+        assert live.seen() == before
+        assert _files(mine.place) == files
+
+
+def test_the_readings_of_this_machine(node8: Product, tmp_path: Path) -> None:
+    """A simulated node that runs: its driver is asked, its files are those of its own tree."""
+    words = [*node8.node.options, "-o", "json", "--checks", "gpuhook,containers"]
+    done = subprocess.run(
+        [str(node8.bindir / "gpuhook"), "doctor", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["live"], document["root"]) == (True, node8.node.host_root)
+    assert not (tmp_path / "state").exists()
+    told = {one["id"]: one["status"] for one in document["results"]}
+    assert told["installation.launchers"] == "not-applicable"
+    assert told["containers.state"] != "not-applicable"
+
+
+def _files(place: Path) -> dict[str, tuple[int, int]]:
+    """Return each file of a node's own settings, specs and state, with its time and size."""
+    return {
+        str(path): (path.lstat().st_mtime_ns, path.lstat().st_size)
+        for path in sorted(place.rglob("*"))
+    }

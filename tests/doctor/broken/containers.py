@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers that run and have lost what they were given, or never had it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gpuhook.diagnose.node import readings
+from gpuhook.errors import fault
+from tests.doctor.parts.gpuhook import container
+from tests.doctor.scene import Broken
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+    from tests.doctor.scene import Scene
+
+
+def told(error: GpuhookError) -> dict[str, str]:
+    """Return a fault as a reading has it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def running(scene: Scene, **facts: Any) -> None:
+    """Have one more container run."""
+    scene.readings[readings.CONTAINERS]["containers"].append(container("broken", **facts))
+
+
+def denied(scene: Scene, **facts: Any) -> None:
+    lost = fault("GH1744", container="broken", nodes="/dev/nvidiactl, /dev/nvidia0")
+    running(scene, missing=[told(lost)], **facts)
+
+
+def lost_pieces(scene: Scene) -> None:
+    lost = fault("GH1740", container="broken", what="device node /dev/nvidia0")
+    running(scene, missing=[told(lost)], repairable=True)
+
+
+def other_driver(scene: Scene) -> None:
+    wrong = fault("GH1741", container="broken", mounted="535.104.05", now="580.95.05")
+    running(scene, findings=[told(wrong)], engine="docker")
+
+
+def removed(scene: Scene) -> None:
+    wrong = fault("GH1742", container="broken", path="/usr/lib64/libcuda.so.535", count=12)
+    running(scene, findings=[told(wrong)])
+
+
+def unheard(scene: Scene) -> None:
+    wrong = fault("GH1745", container="broken", request="NVIDIA_VISIBLE_DEVICES=all")
+    pod = {"pod": "train-0", "namespace": "ml", "container": "main"}
+    running(scene, findings=[told(wrong)], injected_by=[], recorded=False, **pod)
+
+
+def unreadable(scene: Scene) -> None:
+    late = fault("GH1760", container="broken", seconds=5)
+    scene.readings[readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
+
+
+NVIDIA: dict[str, Any] = {"injected_by": ["nvidia-legacy"], "recorded": False, "engine": "docker"}
+
+BROKEN = [
+    Broken("access lost", "containers.access", partial(denied, repairable=True)),
+    Broken("access lost under NVIDIA's hook", "containers.access", partial(denied, **NVIDIA)),
+    Broken("device node removed in a container", "containers.pieces", lost_pieces),
+    Broken("driver upgraded under a container", "containers.driver", other_driver),
+    Broken("driver's files replaced on the node", "containers.files", removed, is_warning=True),
+    Broken("container asked in vain", "containers.request", unheard, is_warning=True),
+    Broken(
+        "given by two stacks",
+        "containers.stacks",
+        partial(running, injected_by=["gpuhook", "nvidia-legacy"]),
+        is_warning=True,
+    ),
+    Broken("container does not answer", "containers.state", unreadable, is_warning=True),
+]

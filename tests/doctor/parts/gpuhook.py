@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook as packaging/install.py leaves it below /usr, without the weight of the package.
+
+The launchers are made of the templates that ship; the package is a few empty files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import gpuhook
+from gpuhook.container import ledger
+from gpuhook.diagnose.node import readings
+from tests.doctor.scene import part
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tests.doctor.scene import Scene
+
+PACKAGING = Path(gpuhook.__file__).parents[1] / "packaging"
+BIN, LIBRARY, PYTHON = "/usr/bin", "/usr/lib/gpuhook", "/usr/bin/python3"
+VALUES = {"PYTHON": PYTHON, "LIB": LIBRARY, "CLI": PYTHON, "BIN": BIN}
+LAUNCHERS = {
+    "gpuhook": "gpuhook.sh",
+    "gpuhook-hook": "gpuhook-hook.py",
+    "gpuhook-prestart": "gpuhook-prestart.sh",
+    "gpuhook-runtime": "gpuhook-runtime.sh",
+}
+ENTRY = "/run/gpuhook/containers/00000000-holder.json"
+SETTINGS = "/etc/gpuhook/config.yaml"
+
+
+def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
+    """Return a running container as its reading has it: whole, with a GPU that gpuhook gave."""
+    return {
+        "id": identity,
+        "engine": "containerd",
+        "runtime": "runc",
+        "pod": None,
+        "namespace": None,
+        "container": None,
+        "missing": [],
+        "findings": [],
+        "injected_by": ["gpuhook"],
+        "recorded": True,
+        "repairable": False,
+        **facts,
+    }
+
+
+def filled(name: str, **values: str) -> str:
+    """Return the text of a launcher, its words filled in as by the installer."""
+    text = (PACKAGING / LAUNCHERS[name]).read_text("utf-8")
+    for word, value in {**VALUES, **values}.items():
+        text = text.replace(f"@{word}@", value)
+    return text
+
+
+@part
+def installation(scene: Scene) -> None:
+    """Put launchers, package and interpreter in their places."""
+    for name in LAUNCHERS:
+        scene.write(f"{BIN}/{name}", filled(name), 0o755)
+    scene.write("/usr/bin/python3.11", "an interpreter\n", 0o755)
+    if not os.path.lexists(scene.path(PYTHON)):
+        scene.path(PYTHON).symlink_to("python3.11")
+    version = f'__version__ = "{gpuhook.__version__}"\n'
+    scene.write(f"{LIBRARY}/gpuhook/__init__.py", version)
+    scene.write(f"{LIBRARY}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")
+    for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
+        scene.write(f"{LIBRARY}/{name}", "")
+    scene.write(SETTINGS, "request:\n  onMissingDriver: start\n")
+
+
+@part
+def state(scene: Scene) -> None:
+    """Have a container run that gpuhook gave its GPU, and that the ledger knows."""
+    entry = {"schema": ledger.SCHEMA, "id": "holder", "root": "/run/runc", "since": 1.0}
+    scene.write(ENTRY, json.dumps(entry))
+    scene.write("/run/runc/holder/state.json", "{}")
+
+
+@part
+def asked(scene: Scene) -> None:
+    """Answer for what is asked of a node that runs."""
+    scene.readings[readings.CONTAINERS] = {
+        "looked_at": 2,
+        "containers": [container()],
+        "trouble": [],
+    }
+    scene.readings[readings.SELF] = {
+        "version": gpuhook.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": PYTHON,
+        "package": f"{LIBRARY}/gpuhook",
+    }

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A healthy node of a cluster: kubelet, NVIDIA's device plugin with a configuration, API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import Any
+
+from gpuhook.diagnose.node import readings
+from tests.doctor.scene import Scene, part
+
+KUBELET = "/var/lib/kubelet"
+PLUGINS = f"{KUBELET}/device-plugins"
+CHECKPOINT = f"{PLUGINS}/kubelet_internal_checkpoint"
+UID = "0c0ffee0-1111-4222-8333-444455556666"
+CONFIG = f"{KUBELET}/pods/{UID}/volumes/kubernetes.io~configmap/available-configs/default"
+LOG = (
+    f"/var/log/pods/nvidia-device-plugin_nvdp-nvidia-device-plugin-x7k2p_{UID}"
+    "/nvidia-device-plugin-ctr/0.log"
+)
+NODE = "gpu-node-1"
+CONFIGURATION = """\
+version: v1
+flags:
+  migStrategy: {mig}
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 4
+"""
+K3S_MANIFEST = "/var/lib/rancher/k3s/server/manifests/runtimes.yaml"
+
+
+def add_socket(scene: Scene, path: str) -> None:
+    """Make a socket that nobody listens on: to look at, one is as good as another."""
+    os.mknod(scene.path(path), stat.S_IFSOCK | 0o755)
+
+
+def processes(scene: Scene) -> list[dict[str, Any]]:
+    """Return the processes of the node, to be changed."""
+    found: list[dict[str, Any]] = scene.readings.setdefault(readings.PROCESSES, [])
+    return found
+
+
+def units(scene: Scene) -> dict[str, Any]:
+    """Return the units of the node, to be changed."""
+    found: dict[str, Any] = scene.readings.setdefault(readings.UNITS, {})
+    return found
+
+
+def process(pid: int, name: str, *argv: str) -> dict[str, Any]:
+    """Return a process as the reading has it."""
+    return {"pid": pid, "name": name, "argv": [*argv], "started": 1.0e9, "exe": argv[0]}
+
+
+def write_checkpoint(scene: Scene, registered: dict[str, list[str]]) -> None:
+    """Write what the kubelet keeps of devices."""
+    data = {"PodDeviceEntries": None, "RegisteredDevices": registered}
+    scene.write(CHECKPOINT, json.dumps({"Data": data, "Checksum": 1}), 0o600)
+
+
+def offered(scene: Scene) -> dict[str, list[str]]:
+    """Return what NVIDIA's plugin registers on the node."""
+    found: dict[str, list[str]] = {}
+    for gpu in scene.node.node.gpus:
+        if gpu.mig_mode != "enabled":
+            ids = [f"{gpu.uuid}::{replica}" for replica in range(4)]
+            found.setdefault("nvidia.com/gpu", []).extend(ids)
+        for instance in gpu.instances:
+            name = f"nvidia.com/mig-{(instance.profile or '').replace('+', '.')}"
+            found.setdefault(name, []).append(instance.uuid)
+    return found
+
+
+@part
+def a_node_of_a_cluster(scene: Scene) -> None:
+    """Add the kubelet and the device plugin, and what the cluster knows."""
+    add_socket(scene, f"{PLUGINS}/kubelet.sock")
+    add_socket(scene, f"{KUBELET}/pod-resources/kubelet.sock")
+    scene.write(f"{KUBELET}/config.yaml", "kind: KubeletConfiguration\n")
+    resources = offered(scene)
+    for name in resources:
+        add_socket(scene, f"{PLUGINS}/nvidia-{name.partition('/')[2]}.sock")
+    write_checkpoint(scene, resources)
+    has_mig = any(gpu.mig_mode == "enabled" for gpu in scene.node.node.gpus)
+    has_whole = "nvidia.com/gpu" in resources
+    text = CONFIGURATION.format(mig="mixed" if has_mig else "none")
+    scene.write(CONFIG, text if has_whole else text.partition("sharing:")[0])
+    scene.path(f"{KUBELET}/pods/{UID}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
+    scene.write(LOG, "2026-11-01T10:00:00.1Z stderr F I1101 Registered device plugin\n")
+    processes(scene).extend(
+        [
+            process(900, "kubelet", "/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"),
+            process(1900, "nvidia-device-p", "nvidia-device-plugin"),
+        ]
+    )
+    units(scene)["kubelet.service"] = {
+        "load": "loaded",
+        "active": "active",
+        "result": "success",
+        "enabled": "enabled",
+    }
+    counts = {name: str(len(ids)) for name, ids in resources.items()}
+    scene.readings[readings.API] = {
+        "source": "kubectl",
+        "node": {
+            "name": NODE,
+            "labels": {
+                "nvidia.com/gpu.count": str(len(scene.node.node.gpus)),
+                "nvidia.com/cuda.driver-version.full": scene.node.node.driver.version,
+            },
+            "capacity": {"cpu": "8", **counts},
+            "allocatable": {"cpu": "8", **counts},
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
+            ],
+            "unschedulable": False,
+            "kubelet": "v1.32.1",
+            "engine": "containerd://1.7.25",
+        },
+        "runtimeClasses": [{"name": "nvidia", "handler": "nvidia"}],
+        "daemonSets": [
+            {
+                "namespace": "nvidia-device-plugin",
+                "name": "nvdp-nvidia-device-plugin",
+                "wanted": 1,
+                "ready": 1,
+                "images": ["nvcr.io/nvidia/k8s-device-plugin:v0.17.2"],
+                "runtimeClass": "nvidia",
+            }
+        ],
+        "refused": {},
+    }

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What --fix does to gpuhook's own files makes them right, and done twice is done once."""
+
+from __future__ import annotations
+
+import pytest
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.diagnose.doctor import mending
+from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from tests.doctor.broken import installation
+from tests.doctor.scene import is_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.diagnose.doctor.examination import Examination
+    from tests.doctor.scene import Broken, Scene
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
+MENDED = {
+    "wrapper not executable",
+    "wrapper writable by everybody",
+    "state directory writable by everybody",
+    "entry cut short",
+}
+BROKEN = [one for one in installation.BROKEN if one.name in MENDED]
+OF_OURS = ["installation.launchers", "installation.owner", "state.directory", "state.entries"]
+
+
+def wrong(found: Examination) -> list[str]:
+    return [one.check.id for status in (FAILED, WARNING) for one in found.of(status)]
+
+
+def test_all_of_them_are_there() -> None:
+    assert {one.name for one in BROKEN} == MENDED
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_a_mend_makes_it_right(broken: Broken, fresh: Callable[[str], Scene]) -> None:
+    scene = fresh(broken.profile)
+    broken.do(scene)
+    before = mending.to_mend(scene.examine(OF_OURS))
+    said: list[str] = []
+    found, done = mending.mend(lambda: scene.examine(OF_OURS), said.append)
+    assert wrong(found) == []
+    assert [(one.is_done, one.after) for one in done] == [(True, "ok")] * len(before)
+    assert len(said) == len(before) > 0
+    for one in before:
+        assert one.finding.mend is not None
+        one.finding.mend.apply()
+    assert wrong(scene.examine(OF_OURS)) == []

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles: what was recorded answers as the node did; hostile archives are refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gpuhook.diagnose import bundle
+from gpuhook.diagnose.bundle import archive, contents, records
+from gpuhook.diagnose.bundle.recording import RecordingTree
+from gpuhook.diagnose.bundle.replaying import RecordedTree
+from gpuhook.diagnose.doctor.check import Node
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOP = "gpuhook-bundle/"
+
+
+def _tree(root: Path) -> DirectoryTree:
+    (root / "etc/cdi").mkdir(parents=True)
+    (root / "etc/cdi/a.yaml").write_text("cdiVersion: 0.6.0\n", encoding="utf-8")
+    (root / "var").mkdir()
+    (root / "var/run").symlink_to("/etc")
+    (root / "dangling").symlink_to("/nowhere")
+    return DirectoryTree(str(root))
+
+
+def _ask(tree: RecordingTree | RecordedTree) -> list[object]:
+    return [
+        tree.read("/etc/cdi/a.yaml"),
+        tree.read("/var/run/cdi/a.yaml", 4),
+        tree.read("/etc/cdi/none"),
+        tree.names("/etc/cdi/"),
+        tree.names("/opt"),
+        tree.status("/var/run"),
+        tree.status("/var/run", follow=False),
+        tree.status("/dangling"),
+        tree.status("/dangling", follow=False),
+        tree.real("/var/run/cdi"),
+        tree.real("/dangling"),
+    ]
+
+
+def _replayed(recording: RecordingTree) -> RecordedTree:
+    known = recording.records
+    written = json.loads(json.dumps(records.document(known)))
+    kept = {path: content for path, content in known.contents.items() if content is not None}
+    return RecordedTree(records.parsed(written, kept))
+
+
+def test_what_was_asked_is_answered_again(tmp_path: Path) -> None:
+    recording = RecordingTree(_tree(tmp_path))
+    answers = _ask(recording)
+    assert _ask(_replayed(recording)) == answers
+
+
+def test_a_refusal_is_refused_again(tmp_path: Path) -> None:
+    class Refusing(DirectoryTree):
+        def read(self, path: str, limit: int = 1) -> bytes | None:
+            raise PermissionError(13, "Permission denied", path)
+
+    _tree(tmp_path)
+    recording = RecordingTree(Refusing(str(tmp_path)))
+    with pytest.raises(PermissionError):
+        recording.read("/etc/shadow")
+    with pytest.raises(PermissionError) as told:
+        _replayed(recording).read("/etc/shadow")
+    assert told.value.filename == "/etc/shadow"
+
+
+def test_what_nobody_asked_is_missing_only_if_that_is_known(tmp_path: Path) -> None:
+    recording = RecordingTree(_tree(tmp_path))
+    recording.names("/etc")
+    recording.status("/opt")
+    tree = _replayed(recording)
+    assert tree.status("/etc/docker/daemon.json") is None
+    assert tree.names("/opt/bin") == []
+    with pytest.raises(OSError, match="nobody looked"):
+        tree.read("/etc/cdi/a.yaml")
+    with pytest.raises(OSError, match="nobody looked"):
+        tree.names("/usr")
+
+
+def test_the_contents_lie_in_a_directory_that_goes_with_the_tree(tmp_path: Path) -> None:
+    recording = RecordingTree(_tree(tmp_path))
+    _ask(recording)
+    tree = _replayed(recording)
+    root = Path(tree.root)
+    assert (root / "etc/cdi/a.yaml").read_text(encoding="utf-8") == "cdiVersion: 0.6.0\n"
+    assert not any(path.is_symlink() for path in root.rglob("*"))
+    del tree
+    assert not root.exists()
+
+
+def _made(tmp_path: Path) -> tuple[Path, contents.Bundle]:
+    (tmp_path / "node").mkdir()
+    tree = _tree(tmp_path / "node")
+    (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
+    node = contents.recorded(Node(tree, Readings({"units": lambda: {"a.service": {}}})))
+    _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
+    made = contents.gathered(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "password=p\n"})
+    path = tmp_path / "bundle.tar.gz"
+    archive.write(str(path), made.members, made.made)
+    return path, made
+
+
+def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
+    path, made = _made(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    tree, readings = bundle.opened(str(path))
+    assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
+    assert tree.read("/etc/os-release") == b"ID=debian\nPASSWORD=REMOVED\n"
+    assert readings.document("units") == {"a.service": {}}
+    assert "only the files" in readings.of("containers").trouble
+    manifest = json.loads(archive.read(str(path))["manifest.json"])
+    assert manifest["removed"] == made.removed
+    assert [one["where"] for one in made.removed] == [
+        "doctor.json",
+        "files/etc/os-release",
+        "logs/a.txt",
+    ]
+    assert {"what": "reading inventory", "why": readings.of("inventory").trouble} in made.left_out
+
+
+def test_a_bundle_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    _, made = _made(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        archive.write(str(tmp_path / "none/bundle.tar.gz"), made.members, made.made)
+
+
+def _packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> str:
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in members:
+            member.size = len(content) if member.isreg() else 0
+            tar.addfile(member, io.BytesIO(content))
+    return str(path)
+
+
+def _member(name: str, content: bytes = b"{}", **facts: object) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    for key, value in facts.items():
+        setattr(member, key, value)
+    return member, content
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _member(TOP + "../../etc/passwd"),
+        _member(TOP + "files/../x"),
+        _member(TOP + "files//x"),
+        _member(TOP + "link", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        _member(TOP + "hard", type=tarfile.LNKTYPE, linkname="/etc/passwd"),
+        _member(TOP + "device", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+        _member(TOP + "directory", type=tarfile.DIRTYPE),
+        _member(TOP + "fifo", type=tarfile.FIFOTYPE),
+    ],
+    ids=lambda member: str(member[0].name),
+)
+def test_members_that_lead_elsewhere_refuse_the_bundle(
+    tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
+) -> None:
+    with pytest.raises(GpuhookError) as told:
+        bundle.opened(_packed(tmp_path / "b", member))
+    assert told.value.code == "GH1907"
+
+
+def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
+    path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "a"))
+    with pytest.raises(GpuhookError, match="twice"):
+        bundle.opened(path)
+
+
+def test_a_bomb_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
+    path = _packed(
+        tmp_path / "b", _member(TOP + "a", bytes(600_000)), _member(TOP + "b", bytes(600_000))
+    )
+    with pytest.raises(GpuhookError, match="larger than 1 MiB"):
+        bundle.opened(path)
+    monkeypatch.setattr(archive, "LARGEST", 1000)
+    with pytest.raises(GpuhookError, match="600000 bytes"):
+        bundle.opened(path)
+    monkeypatch.setattr(archive, "LARGEST", 1 << 20)
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 1)
+    path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "b"))
+    with pytest.raises(GpuhookError, match="more than 1 files"):
+        bundle.opened(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no archive", gzip.compress(b"no tar" * 100), gzip.compress(bytes(2000))[:-9]],
+    ids=["empty", "text", "no-tar", "cut"],
+)
+def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "b"
+    path.write_bytes(content)
+    with pytest.raises(GpuhookError) as told:
+        bundle.opened(str(path))
+    assert told.value.code == "GH1906"
+
+
+MANIFEST = {"schema": "gpuhook/support-bundle/v1", "driver_root": "/", "dev_root": "/"}
+TREE = {
+    "schema": records.SCHEMA,
+    "absent": [],
+    "names": {},
+    "status": {},
+    "lstat": {},
+    "real": {},
+    "errors": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("manifest.json", lambda found: {**found, "schema": "other"}),
+        ("manifest.json", lambda found: {**found, "driver_root": "../.."}),
+        ("manifest.json", lambda found: {"schema": found["schema"]}),
+        ("manifest.json", lambda _: []),
+        ("tree.json", lambda _: None),
+        ("tree.json", lambda found: {**found, "names": {"/a/../b": []}}),
+        ("tree.json", lambda found: {**found, "names": {"/a": "bc", "/b": [1]}}),
+        ("tree.json", lambda found: {**found, "status": {"/a": {"mode": "x"}}}),
+        ("tree.json", lambda found: {**found, "errors": [["look", "/a", 1]]}),
+        ("tree.json", lambda found: {**found, "real": {"//a": "/"}}),
+        ("readings.json", lambda _: {"units": {"document": 1}}),
+        ("readings.json", lambda _: {"units": 3}),
+    ],
+)
+def test_documents_of_another_shape_refuse_the_bundle(
+    tmp_path: Path, name: str, spoil: Callable[[object], object]
+) -> None:
+    documents: dict[str, object] = {
+        "manifest.json": MANIFEST,
+        "tree.json": TREE,
+        "readings.json": {},
+    }
+    whole = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
+    tree, _ = bundle.opened(_packed(tmp_path / "whole", *whole))
+    with pytest.raises(OSError, match="nobody looked"):
+        tree.read("/etc/cdi/a.yaml")
+    documents[name] = spoil(documents[name])
+    spoilt = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
+    with pytest.raises(GpuhookError) as told:
+        bundle.opened(_packed(tmp_path / "spoilt", *spoilt))
+    assert told.value.code == "GH1906"
+
+
+def test_a_deep_document_is_no_crash(tmp_path: Path) -> None:
+    path = _packed(tmp_path / "b", _member(TOP + "manifest.json", b"[" * 100_000))
+    with pytest.raises(GpuhookError) as told:
+        bundle.opened(path)
+    assert told.value.code == "GH1906"
+
+
+def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> None:
+    place = tmp_path / "proc/7"
+    place.mkdir(parents=True)
+    (place / "environ").write_text("SECRET=x", encoding="utf-8")
+    node = contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings({})))
+    assert node.tree.read("/proc/7/environ") == b"SECRET=x"
+    made = contents.gathered(node, {}, {})
+    assert made.members["files/proc/7/environ"] == b""
+    assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a node that runs: its services, processes, programs, and its driver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.container import find
+from gpuhook.container.runtime_state import Found
+from gpuhook.diagnose.node import asking, collectors, containers, daemons, readings, versions
+from gpuhook.diagnose.node.collectors import Place
+from gpuhook.diagnose.node.containers import injectors
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import fault
+from tests.simulated.node import make_node
+
+SHOWN = """Id=containerd.service
+LoadState=loaded
+ActiveState=active
+Result=success
+UnitFileState=enabled
+
+Id=kubelet.service
+LoadState=not-found
+ActiveState=inactive
+Result=success
+UnitFileState=
+"""
+
+
+def program(path: Path, text: str) -> str:
+    """Make a shell script and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_units_as_systemd_prints_them() -> None:
+    assert daemons.parsed(SHOWN) == {
+        "containerd.service": {
+            "load": "loaded", "active": "active", "result": "success", "enabled": "enabled",
+        },
+        "kubelet.service": {
+            "load": "not-found", "active": "inactive", "result": "success", "enabled": "",
+        },
+    }  # fmt: skip
+
+
+def test_processes_are_those_of_engines(tmp_path: Path) -> None:
+    tree = tmp_path / "node"
+    for pid, comm, command in (
+        (7, "dockerd", "/usr/bin/dockerd\0-H\0fd://\0"),
+        (9, "k3s-server", "/usr/local/bin/k3s server"),
+        (11, "bash", "bash\0"),
+        (12, "containerd", ""),
+    ):
+        place = tree / f"proc/{pid}"
+        place.mkdir(parents=True)
+        (place / "comm").write_text(comm + "\n", encoding="utf-8")
+        (place / "cmdline").write_text(command, encoding="utf-8")
+        stat = f"{pid} ({comm}) S 1 {' '.join('0' * 16)} 0 250 0 0\n"
+        (place / "stat").write_text(stat, encoding="utf-8")
+    (tree / "proc/stat").write_text("cpu 1 2\nbtime 1000\n", encoding="utf-8")
+    (tree / "proc/7/exe").symlink_to("/usr/bin/dockerd")
+    found = daemons.processes(DirectoryTree(str(tree)))
+    assert [(one["pid"], one["name"], one["exe"]) for one in found] == [
+        (7, "dockerd", "/usr/bin/dockerd"), (9, "k3s", ""), (12, "containerd", ""),
+    ]  # fmt: skip
+    assert found[0]["argv"] == ["/usr/bin/dockerd", "-H", "fd://"]
+    assert found[0]["started"] == 1000 + 250 / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    """Nor what it has started, which has its output open."""
+    path = program(tmp_path / "slow", "sleep 600 & sleep 600")
+    with pytest.raises(OSError, match="has not answered within"):
+        asking.answer([path], seconds=0.2)
+
+
+def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "DIRECTORIES", (str(tmp_path),))
+    program(tmp_path / "runc", 'echo "runc version 1.1.12-0ubuntu2"')
+    program(tmp_path / "crun", "exit 3")
+    program(tmp_path / "nvidia-ctk", 'echo "NVIDIA Container Toolkit CLI version 1.17.4"')
+    program(tmp_path / "podman", "echo nothing")
+    Path(program(tmp_path / "dockerd", "touch $0.ran")).chmod(0o777)
+    found = versions.programs(DirectoryTree("/"))
+    assert {name: told["version"] for name, told in found.items()} == {
+        "runc": "1.1.12-0ubuntu2", "nvidia-ctk": "1.17.4", "crun": "", "dockerd": "", "podman": "",
+    }  # fmt: skip
+    assert found["runc"]["path"] == f"{tmp_path}/runc"
+    assert found["crun"]["trouble"] == "it ended with status 3"
+    assert not (tmp_path / "dockerd.ran").exists()
+    assert "others than root may change it" in found["dockerd"]["trouble"]
+
+
+@pytest.mark.parametrize("options", [["--config", "/etc/k3s.toml"], ["-c=/etc/k3s.toml"], []])
+def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> None:
+    path = program(tmp_path / "containerd", 'echo "# $*"')
+    running = [{"name": "containerd", "exe": path, "argv": [path, *options]}]
+    told = versions.containerd(DirectoryTree("/"), running)
+    file = "--config /etc/k3s.toml " if options else ""
+    assert told == {"config": f"# {file}config dump\n", "command": f"{path} {file}config dump"}
+
+
+def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "DIRECTORIES", ())
+    taken = collectors.live(DirectoryTree("/"), Place())
+    assert taken.of(readings.CONTAINERD).trouble.startswith("containerd: there is no such program")
+
+
+def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What NVML answers; an NVML that hangs is given up; this process has never loaded one."""
+    node = make_node(tmp_path, "t4", real_nodes=False)
+    place = Place(node.driver_root, node.dev_root, node.host_root)
+    tree = DirectoryTree(node.host_root)
+    taken = collectors.live(tree, place)
+    assert taken.document(readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
+    maps = Path("/proc/self/maps").read_text("utf-8")
+    assert str(tmp_path) not in maps
+    monkeypatch.setattr(collectors, "_DRIVER_PATIENCE", 0.2)
+    monkeypatch.setattr(collectors, "_dump", lambda _: time.sleep(600))
+    late = collectors.live(tree, place).of(readings.INVENTORY)
+    assert (late.document, late.code) == (None, "GH1901")
+    shutil.rmtree(node.driver_root + "/usr")
+    monkeypatch.undo()
+    assert collectors.live(tree, place).of(readings.INVENTORY).code == "GH1200"
+
+
+def test_a_node_without_systemd_says_so(tmp_path: Path) -> None:
+    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(host_root=str(tmp_path)))
+    assert taken.of(readings.UNITS).code == "GH1902"
+    assert taken.document(readings.SELF)["version"]
+
+
+PRESTART = "/usr/bin/nvidia-container-runtime-hook"
+
+
+@pytest.mark.parametrize(
+    ("spec", "entry", "expected"),
+    [
+        ({}, {}, []),
+        ({"hooks": None, "annotations": None}, {}, []),
+        ({"hooks": {"prestart": [{"path": PRESTART}]}}, {}, ["nvidia-legacy"]),
+        ({"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-ctk"}]}}, {}, ["nvidia-cdi"]),
+        ({"annotations": {"io.gpuhook.record": "{}"}}, {}, ["gpuhook"]),
+        ({}, {"route": "attach"}, ["gpuhook"]),
+        (
+            {"hooks": {"createContainer": [{"path": "/x", "args": ["gpuhook-hook", "apply"]}]}},
+            {},
+            ["gpuhook"],
+        ),
+        (
+            {"hooks": {"prestart": [{"path": PRESTART}, {"path": "/opt/bin/gpuhook-prestart"}]}},
+            {},
+            ["gpuhook", "nvidia-legacy"],
+        ),
+    ],
+)
+def test_who_gave_a_container_its_gpus(
+    spec: dict[str, Any], entry: dict[str, Any], expected: list[str]
+) -> None:
+    assert injectors(spec, entry) == expected
+
+
+def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
+    path = program(tmp_path / "nvidia-container-runtime-hook", "# gpuhook-prestart: the OCI hook")
+    assert injectors({"hooks": {"prestart": [{"path": path}]}}, {}) == ["gpuhook"]
+
+
+def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, after its time; the others are looked at all the same."""
+
+    def look(looker: containers._Looker, number: int) -> dict[str, Any]:
+        if looker._living[number].id == "slow":
+            time.sleep(600)
+        if looker._living[number].id == "broken":
+            raise fault("GH1732", pid=7)
+        return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
+
+    monkeypatch.setattr(containers, "_PATIENCE", 0.3)
+    monkeypatch.setattr(containers._Looker, "look", look)
+    living = [Found(name) for name in ("first", "slow", "plain", "broken", "last")]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    found = containers.looked_at()
+    assert [one["id"] for one in found["containers"]] == ["first", "last"]
+    assert [(one["where"], one["code"]) for one in found["trouble"]] == [
+        ("slow", "GH1760"), ("broken", "GH1732"),
+    ]  # fmt: skip
+    assert found["looked_at"] == 5
+
+
+def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(containers, "_AT_ONCE", 2)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
+    living = [Found(str(number)) for number in range(6)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    codes = [one["code"] for one in containers.looked_at()["trouble"]]
+    assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
+
+
+def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_AT_ONCE", 3)
+    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: {"id": number})
+    living = [Found(str(number)) for number in range(10)]
+    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    assert [one["id"] for one in containers.looked_at()["containers"]] == list(range(10))
+
+
+@pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
+def test_containers_seen_from_inside_one(
+    is_mounted: bool, has_pids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's files in another directory: its containers are in its /run, by its pids."""
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_bytes(Path("/proc/sys/kernel/random/boot_id").read_bytes())
+    if is_mounted:
+        (tmp_path / "run").symlink_to("/run")
+    else:
+        (tmp_path / "run").mkdir()
+    pids = os.stat("/proc/self/ns/pid").st_ino
+    monkeypatch.setattr(collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
+    monkeypatch.setattr(containers, "looked_at", lambda roots: {"looked_at": len(roots)})
+    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
+    found = taken.of(readings.CONTAINERS)
+    if is_mounted and has_pids:
+        assert found.document == {"looked_at": 2}
+    else:
+        assert (found.document, "hostPID" in found.trouble) == (None, True)

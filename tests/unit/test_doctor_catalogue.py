@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is true of all checks of doctor, whatever they look at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import FAILED, SECTIONS, Node
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+
+ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+
+
+def test_each_has_an_id_of_its_own() -> None:
+    ids = [check.id for check in checks()]
+    assert len(set(ids)) == len(ids)
+    assert [one for one in ids if not ID.fullmatch(one)] == []
+
+
+def test_each_is_in_a_section_and_says_what_it_makes_sure_of() -> None:
+    for check in checks():
+        assert check.section in SECTIONS
+        assert len(check.title.split()) > 2, check.id
+        assert not check.title.endswith("."), check.id
+
+
+def test_what_a_check_needs_is_there() -> None:
+    ids = {check.id for check in checks()}
+    assert {need for check in checks() for need in check.needs} <= ids
+
+
+def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
+    """Where nothing is, and nothing can be asked, gpuhook's own checks find no fault."""
+    node = Node(DirectoryTree(str(tmp_path)), Readings({}))
+    found = examine(node, checks())
+    ours = [one for one in found.results if one.check.section in ("gpuhook", "containers")]
+    assert len(ours) >= 20
+    assert {one.finding.status for one in ours} == {"not-applicable"}
+    assert all(one.finding.status != FAILED or one.finding.command for one in found.results)

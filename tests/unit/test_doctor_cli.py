@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook doctor`: what it prints, how it ends, and what --fix does, with checks of the tests'."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+import gpuhook
+from gpuhook.cli import doctor as command
+from gpuhook.cli import doctor_text, main
+from gpuhook.diagnose.doctor.check import (
+    DEVICES,
+    DRIVER,
+    ENGINES,
+    FAILED,
+    WARNING,
+    Check,
+    Finding,
+    Mend,
+    Node,
+    absent,
+    ok,
+)
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+
+SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
+
+
+def of(text: str, name: str = "doctor") -> dict[str, Any]:
+    """Return a document, held against its schema."""
+    found: dict[str, Any] = json.loads(text)
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(found, schema)
+    return found
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Give a node with a driver that is whole, and without the file that a check wants."""
+    root = tmp_path / "node"
+    (root / "dev").mkdir(parents=True)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
+    """Have the command know these checks alone, and give them."""
+
+    def missing(node: Node) -> Iterable[Finding]:
+        if node.tree.status("/dev/there") is not None:
+            return [ok("/dev/there is there", "/dev/there")]
+        mend = Mend("make /dev/there", (tree / "dev/there").touch)
+        return [
+            Finding(
+                FAILED,
+                "/dev/there is not there",
+                subject="/dev/there",
+                meaning='programs say "no such file"',
+                command="touch /dev/there",
+                looked_at=("/dev/there",),
+                mend=mend,
+            )
+        ]
+
+    def warns(node: Node) -> Iterable[Finding]:
+        return [Finding(WARNING, "it is\x1b[2J slow", meaning="you wait", command="be patient")]
+
+    made = (
+        Check("driver.version", DRIVER, "The driver is whole", lambda node: [ok("it is 570.1")]),
+        Check("devices.there", DEVICES, "The node is there", missing),
+        Check("devices.after", DEVICES, "It works", lambda n: [ok("works")], ("devices.there",)),
+        Check("docker.absent", ENGINES, "Docker", lambda node: [absent("Docker is not installed")]),
+        Check("containerd.slow", ENGINES, "It is quick", warns),
+    )
+    monkeypatch.setattr(command, "checks", lambda: made)
+    return made
+
+
+@pytest.fixture
+def doctor(tree: Path) -> Callable[..., Result]:
+    """Give what calls `gpuhook doctor` for the tree, as a node that runs unless --root is named."""
+
+    def called(*words: str, quietly: bool = False, offline: bool = False) -> Result:
+        place = ["--root"] if offline else ["--host-root"]
+        roots = [*place, str(tree)]
+        if not offline:
+            roots += ["--driver-root", str(tree), "--dev-root", str(tree)]
+        before = ["--quiet"] if quietly else []
+        return CliRunner().invoke(main, [*before, "doctor", *roots, *words], prog_name="gpuhook")
+
+    return called
+
+
+def test_the_first_cause_is_told_on_top(doctor: Callable[..., Result]) -> None:
+    shown = doctor(offline=True)
+    assert shown.exit_code == 1
+    first, meaning, cure, *_ = shown.stdout.splitlines()
+    assert first == "First: devices.there: /dev/there is not there"
+    assert meaning.split(": ", 1)[1] == 'programs say "no such file"'
+    assert cure.endswith("to mend: touch /dev/there")
+    assert "waits for devices.there to be mended" in shown.stdout
+    assert "Engines: docker" in shown.stdout
+    assert "Engines: containerd" in shown.stdout
+    assert shown.stderr == "1 failed, 1 to be warned of, 1 ok, 2 not applicable\n"
+
+
+def test_nothing_that_was_read_commands_the_terminal(doctor: Callable[..., Result]) -> None:
+    assert "\x1b" not in doctor(offline=True).stdout
+    assert "it is\\x1b[2J slow" in doctor(offline=True).stdout
+
+
+def test_quiet_leaves_what_is_wrong(doctor: Callable[..., Result]) -> None:
+    for shown in (doctor("--quiet", offline=True), doctor(offline=True, quietly=True)):
+        assert "driver.version" not in shown.stdout
+        assert "docker.absent" not in shown.stdout
+        assert "containerd.slow" in shown.stdout
+        assert "devices.there" in shown.stdout
+        assert shown.exit_code == 1
+    assert shown.stderr == ""
+
+
+def test_warnings_are_no_failure(tree: Path, doctor: Callable[..., Result]) -> None:
+    (tree / "dev/there").touch()
+    shown = doctor(offline=True)
+    assert shown.exit_code == 0
+    assert "First:" not in shown.stdout
+    assert "devices.after" in shown.stdout
+
+
+def test_wide_says_what_was_looked_at(doctor: Callable[..., Result]) -> None:
+    assert "looked at: /dev/there" in doctor("-o", "wide", offline=True).stdout
+    assert "looked at" not in doctor(offline=True).stdout
+
+
+def test_documents_are_the_same_and_as_their_schema_says(
+    tree: Path, doctor: Callable[..., Result]
+) -> None:
+    found = of(doctor("-o", "json", offline=True).stdout)
+    assert found == yaml.safe_load(doctor("-o", "yaml", offline=True).stdout)
+    assert next(iter(found)) == "schema"
+    assert (found["well"], found["first"], found["live"]) == (False, "devices.there", False)
+    assert found["counts"] == {"ok": 1, "warning": 1, "failed": 1, "not_applicable": 2}
+    assert [one["id"] for one in found["results"]] == [
+        "driver.version", "devices.there", "devices.after", "docker.absent", "containerd.slow",
+    ]  # fmt: skip
+    assert found["mended"] is None
+    assert of(doctor("-o", "json").stdout)["live"] is True
+
+
+def test_chosen_checks_bring_their_causes(doctor: Callable[..., Result]) -> None:
+    found = of(doctor("--checks", "devices.after", "-o", "json", offline=True).stdout)
+    assert [one["id"] for one in found["results"]] == ["devices.there", "devices.after"]
+    found = of(doctor("--checks", "driver, docker", "-o", "json", offline=True).stdout)
+    assert [one["id"] for one in found["results"]] == ["driver.version", "docker.absent"]
+    wrong = doctor("--checks", "devices.their", offline=True)
+    assert wrong.exit_code == 2
+    assert "did you mean devices.there?" in wrong.stderr
+    assert doctor("--checks", " , ", offline=True).exit_code == 2
+
+
+def test_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
+    shown = doctor("--list", "--no-headers", offline=True)
+    assert shown.exit_code == 0
+    assert len(shown.stdout.splitlines()) == 5
+    found = of(doctor("--list", "-o", "json", offline=True).stdout, "doctor-list")
+    assert {one["id"]: one["needs"] for one in found["checks"]}["devices.after"] == [
+        "devices.there"
+    ]
+    assert "devices.there" in doctor("--list", "-o", "wide", offline=True).stdout
+
+
+def test_fix_mends_and_looks_again(tree: Path, doctor: Callable[..., Result]) -> None:
+    shown = doctor("--fix", "--dry-run")
+    assert shown.exit_code == 1
+    assert "would do: devices.there: make /dev/there" in shown.stdout
+    assert not (tree / "dev/there").exists()
+    shown = doctor("--fix")
+    assert (shown.exit_code, (tree / "dev/there").exists()) == (0, True)
+    assert "devices.there: make /dev/there" in shown.stderr
+    assert "(was failed, is as it should be)" in shown.stdout
+    found = of(doctor("--fix", "-o", "json").stdout)
+    assert (found["mended"], found["well"]) == ([], True)
+
+
+def test_fix_says_what_it_could_not_do(tree: Path, doctor: Callable[..., Result]) -> None:
+    (tree / "dev").rmdir()
+    shown = doctor("--fix", "-o", "json")
+    (one,) = of(shown.stdout)["mended"]
+    assert (one["done"], one["before"], one["after"]) == (False, "failed", "failed")
+    assert "No such file or directory" in one["trouble"]
+    assert shown.exit_code == 1
+
+
+def test_a_tree_is_not_mended(tree: Path, doctor: Callable[..., Result]) -> None:
+    refused = doctor("--fix", offline=True)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"Error GH1903: {tree} is a tree of files")
+    assert doctor("--dry-run").exit_code == 2
+
+
+def test_roots_lie_in_the_host_root(tree: Path, tmp_path: Path) -> None:
+    words = ["doctor", "--host-root", str(tree), "--driver-root", str(tmp_path)]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2
+    assert "--root" in refused.stderr
+    missing = CliRunner().invoke(main, ["doctor", "--root", str(tmp_path / "none")])
+    assert (missing.exit_code, "GH1900" in missing.stderr) == (1, True)
+
+
+@pytest.fixture(autouse=True)
+def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may be asked: these checks read files alone."""
+
+    def asked(*args: object) -> None:
+        raise AssertionError("a reading was taken that no check needs")
+
+    monkeypatch.setattr("gpuhook.diagnose.node.asking.Asked", asked)
+    monkeypatch.setattr("gpuhook.programs.memory.patience.answered", asked)
+
+
+def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
+    """The words stay what they are: colour tells nothing that they do not."""
+    found = examine(Node(DirectoryTree(str(tree)), Readings({})), catalogue)
+    plain, coloured = (
+        "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
+    )
+    assert "\x1b[1;31mFAILED  \x1b[0m devices.there" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
+    check = Check("gpus.all", DRIVER, "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
+    found = examine(Node(DirectoryTree(str(tree)), Readings({})), [check])
+    assert [line.strip() for line in doctor_text.lines(found)[1:]] == [
+        "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
+    ]  # fmt: skip
+    assert len(doctor_text.lines(found, is_wide=True)) == 10

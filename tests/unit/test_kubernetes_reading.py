@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster tells of a node, by a kubectl that stands in for the real one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpuhook.diagnose.node import kubernetes_reading
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = {
+    "metadata": {"name": "n1", "labels": {"a": "b"}, "managedFields": [{"manager": "kubelet"}]},
+    "spec": {"unschedulable": True},
+    "status": {
+        "capacity": {"nvidia.com/gpu": "4"},
+        "allocatable": {"nvidia.com/gpu": "3"},
+        "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "now"}],
+        "nodeInfo": {"kubeletVersion": "v1.32.1", "containerRuntimeVersion": "containerd://2.0.2"},
+    },
+}
+CLASSES = {"items": [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}]}
+DAEMON_SETS = {
+    "items": [
+        {"metadata": {"name": "kube-proxy", "namespace": "kube-system"}},
+        {
+            "metadata": {"name": "nvidia-device-plugin", "namespace": "gpu"},
+            "spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}},
+            "status": {"desiredNumberScheduled": 2, "numberReady": 1},
+        },
+    ]
+}
+
+
+def _kubectl(directory: Path, answers: dict[str, object]) -> dict[str, str]:
+    """Make a kubectl that answers for paths of the API, and refuses all others."""
+    lines = "".join(
+        f"  */{end}) cat <<'END'\n{json.dumps(answer)}\nEND\n  ;;\n"
+        for end, answer in answers.items()
+    )
+    script = f'#!/bin/sh\nfor path; do :; done\ncase "$path" in\n{lines}'
+    script += '  *) echo "Error from server (Forbidden): $path is forbidden" >&2; exit 1;;\nesac\n'
+    program = directory / "kubectl"
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    return {"KUBECONFIG": str(directory / "config")}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def test_what_the_cluster_knows_is_cut_to_what_checks_need(here: Path) -> None:
+    answers = {"nodes/n1": NODE, "runtimeclasses": CLASSES, "daemonsets": DAEMON_SETS}
+    found = kubernetes_reading.collect(_kubectl(here, answers), "n1")
+    assert found == {
+        "source": "kubectl",
+        "node": {
+            "name": "n1",
+            "labels": {"a": "b"},
+            "capacity": {"nvidia.com/gpu": "4"},
+            "allocatable": {"nvidia.com/gpu": "3"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": None, "message": None}],
+            "unschedulable": True,
+            "kubelet": "v1.32.1",
+            "engine": "containerd://2.0.2",
+        },
+        "runtimeClasses": [{"name": "nvidia", "handler": "nvidia"}],
+        "daemonSets": [
+            {
+                "namespace": "gpu",
+                "name": "nvidia-device-plugin",
+                "wanted": 2,
+                "ready": 1,
+                "images": [],
+                "runtimeClass": "nvidia",
+            }
+        ],
+        "refused": {},
+    }
+
+
+def test_what_may_not_be_read_is_said_and_left_out(here: Path) -> None:
+    found = kubernetes_reading.collect(_kubectl(here, {"nodes/n1": NODE}), "n1")
+    assert "runtimeClasses" not in found
+    assert "is forbidden" in found["refused"]["runtimeClasses"]
+
+
+def test_a_cluster_that_refuses_all_is_a_fault(here: Path) -> None:
+    environ = _kubectl(here, {})
+    with pytest.raises(GpuhookError, match="forbidden") as told:
+        kubernetes_reading.collect(environ, "n1")
+    assert told.value.code == "GH1905"
+
+
+def test_without_kubectl_and_service_account_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GpuhookError, match="no kubectl") as told:
+        kubernetes_reading.collect({}, "n1")
+    assert told.value.code == "GH1905"
+
+
+def test_an_answer_of_another_shape_is_taken_as_nothing(here: Path) -> None:
+    odd = {"metadata": [], "status": {"conditions": {"a": 1}, "capacity": "many"}}
+    answers = {"nodes/n1": odd, "runtimeclasses": {"items": "none"}, "daemonsets": []}
+    found = kubernetes_reading.collect(_kubectl(here, answers), "n1")
+    assert found["node"]["capacity"] == {}
+    assert found["node"]["conditions"] == []
+    assert found["runtimeClasses"] == []
+    assert found["daemonSets"] == []

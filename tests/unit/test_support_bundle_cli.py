@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook support-bundle`, and `gpuhook doctor --from` what it wrote."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+import gpuhook
+from gpuhook.cli import main
+from gpuhook.diagnose.bundle import archive
+from tests.simulated.node import make_node
+
+SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
+CONFIG = """\
+version = 2
+[plugins."io.containerd.grpc.v1.cri".registry.configs."r".auth]
+  password = "hunter2"
+"""
+
+
+def _of(document: Any, name: str) -> Any:
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+    return document
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(main, words, prog_name="gpuhook")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """Give the tree of a node of a cluster, with a secret in its files."""
+    root = tmp_path / "node"
+    make_node(root, "t4", real_nodes=False)
+    (root / "etc/containerd").mkdir(parents=True)
+    (root / "etc/containerd/config.toml").write_text(CONFIG, encoding="utf-8")
+    (root / "var/lib/kubelet/device-plugins").mkdir(parents=True)
+    (root / "var/log").mkdir(parents=True)
+    log = root / "var/log/nvidia-container-toolkit.log"
+    log.write_text("one\nusing token=abcdef\n", encoding="utf-8")
+    return root
+
+
+def test_the_file_is_its_owners_and_says_what_was_removed(node: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    shown = _run("support-bundle", "--root", str(node), "--file", str(path), "-o", "json")
+    assert shown.exit_code == 0, shown.output
+    report = _of(json.loads(shown.stdout), "support-bundle-report")
+    assert report["bytes"] == path.stat().st_size
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    members = archive.read(str(path))
+    assert list(members) == report["members"]
+    manifest = _of(json.loads(members["manifest.json"]), "support-bundle")
+    assert manifest["removed"] == report["removed"]
+    assert {one["where"] for one in report["removed"]} == {
+        "files/etc/containerd/config.toml",
+        "logs/var/log/nvidia-container-toolkit.log",
+    }
+    assert not any(b"hunter2" in content or b"abcdef" in content for content in members.values())
+    assert b"one\n" in members["logs/var/log/nvidia-container-toolkit.log"]
+    _of(json.loads(members["doctor.json"]), "doctor")
+
+
+def test_what_doctor_finds_of_the_bundle_is_what_it_finds_of_the_node(
+    node: Path, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "b.tar.gz")
+    assert _run("support-bundle", "--root", str(node), "--file", path).exit_code == 0
+    here = _run("doctor", "--root", str(node), "-o", "json")
+    there = _run("doctor", "--from", path, "-o", "json")
+    assert there.exit_code == here.exit_code
+    found, again = json.loads(here.stdout), _of(json.loads(there.stdout), "doctor")
+    assert again["root"] == path
+    assert not again["live"]
+    assert again["results"] == found["results"]
+
+
+def test_the_name_alone_is_for_the_next_command(node: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "b.tar.gz")
+    words = ("support-bundle", "--root", str(node), "--file", path)
+    shown = _run("--quiet", *words, "-o", "name")
+    assert shown.stdout == f"{path}\n"
+    assert not shown.stderr
+    assert yaml.safe_load(_run(*words, "-o", "yaml").stdout)["file"] == path
+    told = _run(*words, "--no-logs", "--no-headers").stdout
+    assert told.split() == ["1", "a", "value", "of", "password", "files/etc/containerd/config.toml"]
+
+
+def test_without_a_file_it_is_named_after_node_and_time(
+    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = _run("support-bundle", "--root", str(node), "-o", "name").stdout.strip()
+    assert name.startswith("gpuhook-bundle-")
+    assert (tmp_path / name).is_file()
+
+
+def test_a_node_that_runs_is_asked_for_its_inventory(node: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    roots = [f"--{name}-root={node}" for name in ("host", "driver", "dev")]
+    shown = _run("support-bundle", *roots, "--file", str(path), "--no-logs")
+    assert shown.exit_code == 0, shown.output
+    members = archive.read(str(path))
+    taken = json.loads(members["readings.json"])
+    assert taken["inventory"]["document"]["gpus"][0]["name"] == "Tesla T4"
+    assert "ps.json" in members or "ps.json" in shown.stderr
+
+
+def test_a_place_that_cannot_be_written_is_a_failure(node: Path, tmp_path: Path) -> None:
+    shown = _run("support-bundle", "--root", str(node), "--file", str(tmp_path / "no/b.tar.gz"))
+    assert shown.exit_code == 1
+    assert f"{tmp_path}/no: No such file" in shown.stderr
+
+
+def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "b.tar.gz")
+    assert _run("support-bundle", "--root", str(node), "--file", path).exit_code == 0
+    shown = _run("doctor", "--from", path, "--fix")
+    assert shown.exit_code == 1
+    assert "GH1903" in shown.stderr
+    assert _run("doctor", "--from", path, "--root", str(node)).exit_code == 2
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"nothing")
+    assert "GH1906" in _run("doctor", "--from", str(broken)).stderr
