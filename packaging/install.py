@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install gpuhook below a prefix: the package, its byte code, and the launchers.
+"""Install gpuhook below a prefix: the package, its byte code, launchers, manual, completions.
 
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
                                  [--cli-python PATH] [--nvidia-hook]
@@ -65,7 +65,20 @@ def install(
         _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)
     for name, template in launchers.items():
         _write_filled(template, os.path.join(bindir, name), values)
+    if cli_python:
+        _write_documents(target, destdir + os.path.join(prefix, "share"), cli_python)
     return [os.path.join(bindir, name) for name in launchers]
+
+
+def _write_documents(library: str, share: str, python: str) -> None:
+    """Write manual pages and completions; without them where `python` does not run here."""
+    script = os.path.join(HERE, "documents.py")
+    try:
+        done = subprocess.run([python, "-I", script, library, share], check=False)
+    except OSError:
+        done = None  # it is the target's
+    if done is None or done.returncode != 0:
+        print("no manual pages and completions: the interpreter cannot make them", file=sys.stderr)
 
 
 def build_library(target: str, library: str, python: str) -> None:

@@ -114,12 +114,13 @@ def load(dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "")
     """
     layers = []
     for directory in dirs:
-        found = (_compiled(path, compile_yaml) for path in _files(directory))
+        found = (_compiled(path, compile_yaml) for path in files(directory))
         layers.append([spec for spec in found if spec is not None])
     return Registry(dirs, layers, vendor)
 
 
-def _files(directory: str) -> list[str]:
+def files(directory: str) -> list[str]:
+    """Return the paths of the spec files in a directory, sorted; [] if it cannot be looked at."""
     try:
         entries = sorted(os.listdir(directory))
     except OSError:

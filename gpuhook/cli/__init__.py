@@ -16,21 +16,25 @@ import click
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.programs import standard_output
-from gpuhook.programs.wording import worded
+from gpuhook.programs.wording import unforeseen, worded
 
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
     "cdi": "gpuhook.cli.cdi:cdi",
+    "compare": "gpuhook.cli.compare:compare",
+    "completion": "gpuhook.cli.completion:completion",
     "config": "gpuhook.cli.config:config",
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
     "doctor": "gpuhook.cli.doctor:doctor",
+    "explain": "gpuhook.cli.explain:explain",
     "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.health:health",
     "inspect": "gpuhook.cli.inspect:inspect",
     "inventory": "gpuhook.cli.inventory:inventory",
     "labels": "gpuhook.cli.labels:command",
     "limits": "gpuhook.cli.limits:limits",
+    "map": "gpuhook.cli.map:map_",
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
     "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
@@ -92,14 +96,20 @@ class LazyGroup(click.Group):
             raise _failure(ctx, standard_output.trouble(error) or error) from error
         except GpuhookError as error:
             raise _failure(ctx, error) from error
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as error:  # no traceback for those who did not ask for one
+            raise _failure(ctx, error) from error
 
 
-def _failure(ctx: click.Context, error: GpuhookError | OSError) -> Failure:
+def _failure(ctx: click.Context, error: Exception) -> Failure:
     if ctx.params.get("debug"):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    return Failure(worded(error))
+    if isinstance(error, (GpuhookError, OSError)):
+        return Failure(worded(error))
+    return Failure(unforeseen(error))
 
 
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import click
@@ -11,8 +10,7 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters
-from gpuhook.cli.tables import table
+from gpuhook.cli import parameters, printing
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, fault
 
@@ -33,13 +31,17 @@ def cdi() -> None:
     help="A directory of specs, lowest priority first; repeatable. "
     "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
 )
-@parameters.output("table", "json")
-def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
+@parameters.output("table", "json", "yaml", "name")
+@parameters.no_headers
+def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> None:
     """List every CDI device and the file that describes it."""
     dirs = list(spec_dir) or _spec_dirs()
     devices, broken = listing.devices(dirs)
     errors = [(source.path, source.error) for source in broken if source.error is not None]
-    if output == "json":
+    if output == "name":
+        printing.names(dict.fromkeys(device.name for device in devices))
+        return
+    if output != "table":
         document = {
             "schema": SCHEMA,
             "devices": [
@@ -51,14 +53,14 @@ def list_devices(spec_dir: tuple[str, ...], output: str) -> None:
                 for path, error in errors
             ],
         }
-        click.echo(json.dumps(document, indent=2))
+        printing.document(document, output)
         return
     rows = [(device.name, device.path, device.note) for device in devices]
-    click.echo(table(("DEVICE", "SPEC", "NOTE"), rows), nl=False)
+    printing.rows(("DEVICE", "SPEC", "NOTE"), rows, no_headers=no_headers)
     for _, error in errors:
         click.echo(f"warning: {error.code}: {error.message}", err=True)
     if not devices:
-        click.echo(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi", err=True)
+        printing.say(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi")
 
 
 @cdi.command(name="validate")

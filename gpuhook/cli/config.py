@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import click
-import yaml
 
 from gpuhook import settings
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import words
@@ -36,10 +34,7 @@ def show(output: str) -> None:
     document: dict[str, dict[str, object]] = {}
     for (section, key), attribute in settings.KEYS.items():
         document.setdefault(section, {})[key] = getattr(chosen, attribute)
-    if output == "json":
-        click.echo(json.dumps(document, indent=2))
-    else:
-        click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
+    printing.document(document, output)
 
 
 @config.command()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
+from gpuhook.container import find
 from gpuhook.diagnose import settings_file
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault, printable
@@ -38,8 +38,23 @@ def _container(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return value
 
 
-container = click.argument("container", callback=_container)
-container_or_none = click.argument("container", required=False, callback=_container)
+def _running(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return the containers whose names begin so, for a shell that completes them."""
+    try:
+        living, _ = find.everything()
+        return [found.id for found in living if found.id.startswith(incomplete)]
+    except (GpuhookError, OSError):
+        return []  # a shell has nowhere to show why
+
+
+container = click.argument("container", callback=_container, shell_complete=_running)
+container_or_none = click.argument(
+    "container", required=False, callback=_container, shell_complete=_running
+)
 state_root = click.option(
     "--state-root",
     "state_roots",
@@ -51,7 +66,7 @@ state_root = click.option(
     "where engines have theirs; repeatable, in the environment separated by colons.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
-output = parameters.output("text", "json")
+output = parameters.output("text", "json", "yaml")
 device = click.option(
     "--device",
     "devices",
@@ -74,16 +89,20 @@ def names_of(devices: Sequence[str]) -> list[str]:
     return names
 
 
+def node_settings() -> settings.Settings:
+    """Return the settings of this node; GH1530 if they are broken."""
+    path = settings.path()
+    if not os.path.exists(path):
+        return settings.Settings()
+    reason = settings_file.problem(path)
+    if reason:
+        raise fault("GH1530", path=path, reason=reason)
+    return settings.from_document(settings_file.load(path))
+
+
 def grants() -> Granting:
     """Return how this node grants, by its settings; GH1530 if they are broken."""
-    path = settings.path()
-    chosen = settings.Settings()
-    if os.path.exists(path):
-        reason = settings_file.problem(path)
-        if reason:
-            raise fault("GH1530", path=path, reason=reason)
-        chosen = settings.from_document(settings_file.load(path))
-    return Granting(chosen, EngineLog("gpuhook"), _compile)
+    return Granting(node_settings(), EngineLog("gpuhook"), _compile)
 
 
 def whole_names(names: Sequence[str], granting: Granting) -> list[str]:
@@ -119,7 +138,7 @@ def failing(verb: str, container: str, output: str) -> Iterator[None]:
     try:
         yield
     except (GpuhookError, OSError) as error:
-        if output == "json":
+        if output != "text":
             told = failure(container, worded(error))
             show([], verb, output, [told])
         raise
@@ -145,13 +164,13 @@ def show(
     `verb` is the command's, as in JSON's schema; `failures` are (container, code, message) of
     those to which nothing could be done.
     """
-    if output == "json":
+    if output != "text":
         document = {
             "schema": f"gpuhook/{verb}/v1",
             "containers": list(documents),
             "failures": list(failures),
         }
-        click.echo(json.dumps(document, indent=2))
+        printing.document(document, output)
         return
     for told in documents:
         for line in _lines(told):

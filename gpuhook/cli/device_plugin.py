@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import sys
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 import click
 import yaml
 
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
 from gpuhook.errors import fault
 from gpuhook.kubernetes.config import build as config_build
 from gpuhook.kubernetes.config import findings, reader
@@ -89,7 +88,7 @@ def _plugin_options(command: Any) -> Any:
     "--print-config", is_flag=True, help="Print the configuration that counts, as YAML, and end."
 )
 @click.option("--print-schema", is_flag=True, help="Print the JSON schema of the file, and end.")
-@parameters.output("text", "json", help="What --validate prints.")
+@parameters.output("text", "json", "yaml", help="What --validate prints.")
 @click.pass_context
 def device_plugin(
     ctx: click.Context,
@@ -135,9 +134,9 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
     if isinstance(node, str) and reading.configuration is not None:
         found += _on_node(node, reading.configuration, reading, path)
     failed = bool(findings.errors(found))
-    if output == "json":
+    if output != "text":
         document = _document(path, found, valid=not failed) | {"node": node}
-        click.echo(json.dumps(document, indent=2))
+        printing.document(document, output)
     else:
         for finding in found:
             click.echo(str(finding), err=print_config)

@@ -11,7 +11,7 @@ import click
 
 from gpuhook import settings, state
 from gpuhook.cdi import cache, names, spec, validate
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
 from gpuhook.cli.node_options import load_node, node_options
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection
@@ -156,7 +156,7 @@ def generate_cdi(
     if is_here:
         _remember(node, found, choices, path)
     devices = ", ".join(device["name"] for device in found.spec["devices"])
-    click.echo(f"wrote {path}: {found.spec['kind']} {devices}", err=True)
+    printing.say(f"wrote {path}: {found.spec['kind']} {devices}")
 
 
 _NODE_OPTIONS = (

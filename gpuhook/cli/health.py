@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 
 import click
 
-from gpuhook.cli import parameters
-from gpuhook.cli.tables import table
+from gpuhook.cli import parameters, printing
 from gpuhook.errors import fault
 from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import ALL
@@ -30,8 +28,9 @@ def health() -> None:
 
 
 @health.command()
-@parameters.output("table", "json")
-def show(output: str) -> None:
+@parameters.output("table", "json", "yaml", "name")
+@parameters.no_headers
+def show(output: str, no_headers: bool) -> None:
     """List the unhealthy GPUs and MIG instances: why, and what to do.
 
     Reads what the device plugin noted last in the state directory (GPUHOOK_STATE_DIR). What it sees
@@ -39,13 +38,16 @@ def show(output: str) -> None:
     """
     marks = marks_file.known()
     asked = marks_file.asked()
-    if output == "json":
+    if output == "name":
+        printing.names(dict.fromkeys(mark.gpu for mark in marks))
+    elif output != "table":
         listed = [_document(mark, asked) for mark in marks]
-        click.echo(json.dumps({"schema": "gpuhook/health/v1", "marks": listed}, indent=2))
+        printing.document({"schema": "gpuhook/health/v1", "marks": listed}, output)
     elif marks:
-        click.echo(table(HEADERS, [_row(mark, asked) for mark in marks]), nl=False)
+        rows = [_row(mark, asked) for mark in marks]
+        printing.rows(HEADERS, rows, no_headers=no_headers)
     else:
-        click.echo(f"no GPU is marked as unhealthy in {marks_file.directory()}", err=True)
+        printing.say(f"no GPU is marked as unhealthy in {marks_file.directory()}")
 
 
 @health.command()
@@ -60,7 +62,7 @@ def clear(gpu: str) -> None:
     chosen = _chosen(gpu, marks_file.read())
     marks_file.ask_to_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
-    click.echo(f"asked the device plugin to clear {name}", err=True)
+    printing.say(f"asked the device plugin to clear {name}")
 
 
 def _chosen(name: str, marks: Sequence[Mark]) -> str:

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_tables, node_options, parameters
+from gpuhook.cli import limit_tables, node_options, parameters, printing
 from gpuhook.cli.tables import table
 from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
@@ -27,7 +26,7 @@ _MAX_LINE = 4096
 @click.command()
 @options.container
 @options.state_root
-@parameters.output("table", "json")
+@parameters.output("table", "json", "yaml")
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if something is wrong.")
 @node_options.library_options
 @click.pass_context
@@ -57,8 +56,8 @@ def inspect(
         facts = inspection.of(found.held, found.found, found.spec, found.entry, told)
         wrong = [*_missing(found), *inspection.findings(facts)]
         wrong += memory.findings() if memory else []
-    if output == "json":
-        click.echo(json.dumps(inspection.with_findings(facts, wrong), indent=2))
+    if output != "table":
+        printing.document(inspection.with_findings(facts, wrong), output)
     else:
         _print(facts, wrong)
     ctx.exit(1 if exit_code and wrong else 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
 from gpuhook.cli.node_options import load_node, node_options
 from gpuhook.cli.tables import table
 from gpuhook.errors import GpuhookError
@@ -30,9 +30,11 @@ INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS
     "table",
     "json",
     "yaml",
-    help="A table of the GPUs, or all that is known as a dump for --inventory.",
+    "name",
+    help="A table of the GPUs, all that is known as a dump for --inventory, or the UUIDs.",
 )
-def inventory(output: str, **options: Any) -> None:
+@parameters.no_headers
+def inventory(output: str, no_headers: bool, **options: Any) -> None:
     """Show the driver, the GPUs and the MIG instances of a node, and dump all of it.
 
     A dump of a cluster's node can be studied anywhere: gpuhook generate-cdi --inventory FILE.
@@ -41,7 +43,10 @@ def inventory(output: str, **options: Any) -> None:
     if options["inventory"] is None:
         node = _with_time_slices(node)
     if output == "table":
-        click.echo("\n".join(_table(node)))
+        click.echo("\n".join(_table(node, no_headers=no_headers)))
+        return
+    if output == "name":
+        printing.names(_uuids(node))
         return
     from gpuhook.vendors.nvidia import dump_file
 
@@ -65,20 +70,30 @@ def _with_time_slices(node: Node) -> Node:
     )
 
 
-def _table(node: Node) -> list[str]:
+def _uuids(node: Node) -> list[str]:
+    """Return the UUIDs by which containers can ask for GPUs and MIG instances."""
+    found = [gpu.uuid for gpu in node.gpus if gpu.uuid and not gpu.lost]
+    return found + [one.uuid for gpu in node.gpus for one in gpu.instances]
+
+
+def _table(node: Node, *, no_headers: bool) -> list[str]:
+    rows = [_row(gpu) for gpu in node.gpus]
+    instances = [_instance(gpu, one) for gpu in node.gpus for one in gpu.instances]
+    if no_headers:
+        found = _lines(None, rows) if rows else []
+        return found + (_lines(None, instances) if instances else [])
     driver = node.driver
     head = f"Driver {_shown(driver.version)}, kernel module {driver.module_version or 'not loaded'}"
     head += f", CUDA {_shown(driver.cuda)}"
     if not node.gpus:
         return [head, "", "No GPUs."]
-    shown = [head, "", *_lines(HEADERS, [_row(gpu) for gpu in node.gpus])]
-    instances = [_instance(gpu, one) for gpu in node.gpus for one in gpu.instances]
+    shown = [head, "", *_lines(HEADERS, rows)]
     if instances:
         shown += ["", *_lines(INSTANCE_HEADERS, instances)]
     return shown
 
 
-def _lines(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _lines(headers: tuple[str, ...] | None, rows: list[tuple[str, ...]]) -> list[str]:
     return table(headers, rows).splitlines()
 
 

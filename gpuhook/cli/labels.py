@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
 
-from gpuhook.cli import parameters
+from gpuhook.cli import parameters, printing
 from gpuhook.cli.node_options import load_node, node_options
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.kubernetes.config import source as config_source
@@ -96,7 +96,7 @@ class _Asked:
     "  [env var: GFD_SLEEP_INTERVAL]",
 )
 @click.option("--oneshot", is_flag=True, help="End after the first time.  [env var: GFD_ONESHOT]")
-@parameters.output("text", "json", help="name=value lines, or a JSON document.")
+@parameters.output("text", "json", "yaml", help="name=value lines, or a document.")
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
     """Print a node's feature labels, or keep them in NFD's file.
 
@@ -111,7 +111,7 @@ def command(output: str, interval: str | None, oneshot: bool, **options: Any) ->
     said["interval"] = (interval,) if interval is not None else ()
     said["oneshot"] = ("true",) if oneshot else ()
     asked = _asked(said)
-    show = _text if output == "text" else _json
+    show = _text if output == "text" else partial(_document, output=output)
     if not asked.goes_on:
         _write(asked, show, _labels(asked.configuration, int(time.time()), options))
         return
@@ -226,5 +226,5 @@ def _text(found: dict[str, str]) -> str:
     return feature_file.text(found)
 
 
-def _json(found: dict[str, str]) -> str:
-    return json.dumps({"schema": SCHEMA, "labels": found}, indent=2) + "\n"
+def _document(found: dict[str, str], output: str) -> str:
+    return printing.text({"schema": SCHEMA, "labels": found}, output)

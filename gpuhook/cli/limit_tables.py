@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from gpuhook.cli.tables import shortened, table
+from gpuhook.cli import printing
+from gpuhook.cli.tables import shortened
 from gpuhook.errors import printable
 from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
@@ -37,7 +36,10 @@ _BACKENDS = {
 def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) -> None:
     """Print the limits, and on standard error what is wrong with them."""
     wrong = [(view.container, error) for view in shown for error in view.findings()]
-    if output == "json":
+    if output == printing.NAME:
+        printing.names(dict.fromkeys(view.container for view in shown))
+        return
+    if output in (printing.JSON, printing.YAML):
         findings = [
             {"container": one, "code": e.code, "message": e.message, "hint": e.hint}
             for one, e in wrong
@@ -49,12 +51,12 @@ def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) 
             "trouble": asked.trouble.message if asked.trouble else "",
             "node": _node(asked.node),
         }
-        click.echo(json.dumps(document, indent=2))
+        printing.document(document, output)
         return
     is_wide = output == "wide"
     headers = (*HEADERS, *WIDE) if is_wide else HEADERS
     rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
-    click.echo(table(None if no_headers else headers, rows), nl=False)
+    printing.rows(headers, rows, no_headers=no_headers)
     for line in _of_node(asked.node):
         click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:

@@ -12,7 +12,7 @@ import click
 
 from gpuhook import state
 from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_options, limit_tables, node_options, parameters
+from gpuhook.cli import limit_options, limit_tables, node_options, parameters, printing
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import GpuhookError, fault
@@ -155,9 +155,14 @@ def clear(
 @options.container_or_none
 @options.state_root
 @parameters.output(
-    "table", "wide", "json", help="table shortens UUIDs and container ids, wide does not."
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    help="table shortens UUIDs and container ids, wide does not.",
 )
-@click.option("--no-headers", is_flag=True, help="Leave out the header line of the table.")
+@parameters.no_headers
 @node_options.library_options
 def show(
     *,
@@ -193,8 +198,8 @@ def show(
         click.echo(f"warning: {warning}", err=True)
     if hidden and not shown:
         raise click.exceptions.Exit(1)
-    if not (container or shown) and output != "json":
-        click.echo("no container has a memory limit that gpuhook knows of", err=True)
+    if not (container or shown) and output in ("table", "wide"):
+        printing.say("no container has a memory limit that gpuhook knows of")
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpuhook.cli import progress
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +80,9 @@ _LIBRARY_OPTIONS = (
 )
 
 
+inventory = _OPTIONS[0]
+
+
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
     for option in reversed(_OPTIONS):
@@ -142,13 +147,14 @@ def load_node(
     else:
         from gpuhook.vendors.nvidia import gather
 
-        node = gather.node(
-            gather.roots(driver_root, dev_root, host_root),
-            nvml_library_path=nvml_library,
-            library_search_paths=library_search_path,
-            require_nodes=require_nodes,
-            create_nodes=create_nodes,
-        )
+        with progress.telling("asking the driver"):
+            node = gather.node(
+                gather.roots(driver_root, dev_root, host_root),
+                nvml_library_path=nvml_library,
+                library_search_paths=library_search_path,
+                require_nodes=require_nodes,
+                create_nodes=create_nodes,
+            )
     _log(node, inventory or driver_root)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:

@@ -23,17 +23,31 @@ if TYPE_CHECKING:
 
 JSON, YAML, TABLE, WIDE, NAME, TEXT = "json", "yaml", "table", "wide", "name", "text"
 _MAX_LINE = 4096
+_YAML_WIDTH = 100
 
 
 def document(value: dict[str, Any], output: str) -> None:
     """Print a document as JSON or YAML: `output` is "json" or "yaml"."""
-    if output == YAML:
-        import yaml
+    click.echo(text(value, output), nl=False)
 
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-        click.echo(text, nl=False)
-        return
-    click.echo(json.dumps(value, indent=2))
+
+def text(value: dict[str, Any], output: str) -> str:
+    """Return a document as the text of JSON or YAML, with its line break at the end."""
+    if output == YAML:
+        return _yaml(value)
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Writes what stands in two places in both."""
+
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 # PyYAML's signature
+            return True
+
+    return yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)
 
 
 def rows(

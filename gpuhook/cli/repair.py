@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options
+from gpuhook.cli import node_options, printing
 from gpuhook.container import find
 from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError, fault
@@ -109,10 +109,10 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
                 unsaid = error
     if unsaid is not None:
         raise unsaid
-    if output == "json":
+    if output != "text":
         options.show(reports, "repair", output, failures)
     elif not reports and not failures:
-        click.echo("no running container was granted a GPU", err=True)
+        printing.say("no running container was granted a GPU")
     if failures:
         raise click.exceptions.Exit(1)
 
@@ -122,27 +122,25 @@ def _all(
 ) -> Iterator[dict[str, Any]]:
     """Repair container after container; yields what was done to each, or why it could not be.
 
-    Each by a process of its own: one container must not keep the others from being repaired.
+    In another process: one container must not keep the others from being repaired.
     """
     living, broken = find.everything(state_roots)
-    for found in living:
-        if found.owner not in (0, os.geteuid()):
-            continue  # another user's own, and that user's to repair
-        work = partial(_one, found, grants, library, is_dry=is_dry)
-        try:
-            result = apart.done(work, _SECONDS)
-        except TimeoutError:
+    # Another user's own are that user's to repair.
+    ours = [found for found in living if found.owner in (0, os.geteuid())]
+    work = partial(_one, grants=grants, library=library, is_dry=is_dry)
+    for found, result in apart.each(work, ours, _SECONDS):
+        if isinstance(result, TimeoutError):
             late = fault("GH1760", container=found.id, seconds=_SECONDS)
-            result = _failure(found.id, late)
-        except OSError as error:  # it was killed, for want of memory perhaps
-            result = _failure(found.id, worded(error))
-        if result:
+            yield _failure(found.id, late)
+        elif isinstance(result, OSError):  # it was killed, for want of memory perhaps
+            yield _failure(found.id, worded(result))
+        elif result:
             yield result
     for where, reason in broken.items():
         yield _failure(os.path.basename(where), reason)
 
 
-def _one(found: Found, grants: Granting, library: Library, *, is_dry: bool) -> dict[str, Any]:
+def _one(found: Found, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
     """Return what was done to a container, {} where it was granted nothing."""
     try:
         with target.held(found, to_change=not is_dry) as one:

@@ -67,12 +67,21 @@ def everything(
     that are gone.
     """
     search = _Search(roots, is_swept=is_swept)
-    living = sorted(search.living(), key=lambda found: (found.id, found.state_root))
-    denied = [root for root, reason in search.trouble.items() if reason == _DENIED]
-    if denied:
-        places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")
-        raise fault("GH1746", places=places)
+    living = search.in_order()
+    denied = search.denied()
+    if denied is not None:
+        raise denied
     return living, search.broken
+
+
+def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
+    """Return the containers that have processes and that we may see, sorted by id.
+
+    And GH1746 where there may be others, for those who show what they can. Also looks into the
+    roots given.
+    """
+    search = _Search(roots)
+    return search.in_order(), search.denied()
 
 
 class _Search:
@@ -139,6 +148,18 @@ class _Search:
     def living(self) -> list[Found]:
         """Return all containers that have processes."""
         return _each_once([found for found in self.named(lambda _: True) if found.pid])
+
+    def in_order(self) -> list[Found]:
+        """Return all containers that have processes, sorted by id."""
+        return sorted(self.living(), key=lambda found: (found.id, found.state_root))
+
+    def denied(self) -> GpuhookError | None:
+        """Return GH1746 if there are directories that we may not look into."""
+        denied = [root for root, reason in self.trouble.items() if reason == _DENIED]
+        if not denied:
+            return None
+        places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")
+        return fault("GH1746", places=places)
 
     def of_pod(self, text: str) -> list[Found]:
         """Return the containers whose annotations name this pod, but for the pod's sandbox."""

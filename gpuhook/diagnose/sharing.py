@@ -36,7 +36,17 @@ def of(
     `holders` counts the containers of each GPU; `limits` has the `limit` of some by `gpu`, in
     bytes, `by` whom it is held, and the `trouble` of those that are not, as `gpuhook ps` lists it.
     """
-    spec = config(entry)
+    return of_spec(entry, config(entry), gpus, holders, limits)
+
+
+def of_spec(
+    entry: dict[str, Any],
+    spec: dict[str, Any],
+    gpus: list[str],
+    holders: dict[str, int],
+    limits: Sequence[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """Return what of() returns, for a container whose config.json says `spec`."""
     told = {limit["gpu"]: limit for limit in limits}
     return [_one(entry, spec, gpu, holders.get(gpu, 1), told.get(gpu)) for gpu in gpus]
 

@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts of faults GH19xx: looking at nodes and requests."""
+"""The texts of faults GH19xx: looking at nodes and requests.
+
+HOT, and loaded only where something is wrong.
+"""
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RefusedError
+from gpuhook.errors import (
+    DriverError,
+    FileError,
+    GpuhookError,
+    HostError,
+    RefusedError,
+    RequestError,
+)
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1900": (
@@ -45,5 +55,82 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{path} is refused as a support bundle: {reason}",
         "nothing of it was used; ask who sent it for a new one",
+    ),
+    "GH1910": (
+        FileError,
+        "{where} is nothing that can be explained: {reason}",
+        (
+            "name a bundle, a config.json, an image's configuration (docker image inspect, skopeo"
+            " inspect --config), a manifest of Kubernetes, or a container"
+        ),
+    ),
+    "GH1911": (
+        FileError,
+        "{path} is not there, and no container is called so",
+        "name a file or directory that exists, or a running container as `gpuhook ps` shows it",
+    ),
+    "GH1912": (
+        FileError,
+        "container {id} has no config.json: its engine has removed the bundle",
+        "explain what it was started with: --env NAME=VALUE for each of its variables",
+    ),
+    "GH1913": (
+        DriverError,
+        "the NVIDIA driver has not answered within {seconds} seconds",
+        "look for processes in state D and XID errors; nvidia-smi will hang too, then reboot",
+    ),
+    "GH1914": (
+        HostError,
+        "{where} is a manifest of Kubernetes, which this installation of gpuhook cannot read",
+        "install gpuhook as a whole: its package gpuhook.diagnose.pods is missing",
+    ),
+    "GH1915": (
+        RequestError,
+        "there is no fault {name}",
+        "codes of faults are GH and four digits, as in `Error GH1102`",
+    ),
+    "GH1930": (
+        FileError,
+        "{place}: this is no manifest that can be read: {reason}",
+        "mend the text at that place; `kubectl apply --dry-run=client -f FILE` reads it too",
+    ),
+    "GH1931": (
+        RequestError,
+        "{path} has no pod and no workload with a pod template in it: {kinds}",
+        "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
+    ),
+    "GH1940": (
+        FileError,
+        "{path} cannot be used as a record of comparisons: {reason}",
+        "name a file that `gpuhook compare --record` has written, or one that is not there yet",
+    ),
+    "GH1950": (
+        DriverError,
+        "the driver has not answered within {seconds} seconds who uses the GPUs",
+        (
+            "run nvidia-smi on the host: when that hangs too, dmesg | grep NVRM tells why; "
+            "--no-nvml does without the driver"
+        ),
+    ),
+    "GH1951": (
+        DriverError,
+        "asking the driver's library who uses the GPUs failed: {reason}",
+        (
+            "run nvidia-smi on the host: when that fails too, reinstall the driver; "
+            "--no-nvml does without the driver"
+        ),
+    ),
+    "GH1952": (
+        HostError,
+        "no process can be started to ask the driver who uses the GPUs: {reason}",
+        "see pids.max of the cgroup that this runs in, ulimit -u, and the memory of the host",
+    ),
+    "GH1953": (
+        HostError,
+        (
+            "whose the processes on the GPUs are cannot be told: this runs in a pid namespace of "
+            "its own, and the driver tells the pids of the host"
+        ),
+        "run it on the host, or in a container that has the host's pids (hostPID, --pid=host)",
     ),
 }

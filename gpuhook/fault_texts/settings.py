@@ -87,4 +87,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: {reason}, in the state directory {directory}",
         "make {directory} a directory that you can write in; {variable}",
     ),
+    "GH1593": (
+        HostError,
+        "an error of gpuhook's own, {kind} at {place}: {reason}",
+        "report it with this line; `gpuhook --debug` shows where it comes from",
+    ),
 }

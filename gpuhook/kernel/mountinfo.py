@@ -44,9 +44,13 @@ class Mount:
         self.root = root[: -len(_DELETED)] if self.is_deleted else root
         self.target = _plain(words[4])
         self.options = os.fsdecode(words[5])
-        groups = dict(word.split(b":") for word in words[6:] if word.count(b":") == 1)
-        self.shared = os.fsdecode(groups.get(b"shared", b""))
-        self.master = os.fsdecode(groups.get(b"master", b""))
+        self.shared = self.master = ""
+        for word in words[6:]:
+            name, _, group = word.partition(b":")
+            if name == b"shared":
+                self.shared = os.fsdecode(group)
+            elif name == b"master":
+                self.master = os.fsdecode(group)
         self.fstype = os.fsdecode(fstype)
         self.features = os.fsdecode(features).split(",")
 
@@ -58,6 +62,7 @@ def parse(content: bytes) -> list[Mount]:
 
 
 def _plain(field: bytes) -> str:
-    for code, character in _ESCAPED:
-        field = field.replace(code, character)
+    if b"\\" in field:
+        for code, character in _ESCAPED:
+            field = field.replace(code, character)
     return os.fsdecode(field)

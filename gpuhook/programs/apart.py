@@ -18,8 +18,91 @@ from gpuhook.programs.interruptible import Interruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+
+def each(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> Iterator[tuple[T, Any]]:
+    """Yield each item with what `work(item)`, done in a child process, returns.
+
+    One child does them all in turn, as long as it answers for each within so many seconds; else it
+    is killed, TimeoutError stands for the answer, and another child goes on with the next item. An
+    OSError stands for the answer of a child that has ended without. Nothing is begun before it is
+    asked for. Otherwise as done().
+    """
+    left = list(items)
+    while left:
+        with Interruptible() as signals:
+            signals.hold()
+            for answer in _answers(work, tuple(left), seconds):
+                signals.check()
+                yield left.pop(0), answer
+                signals.check()
+
+
+def _answers(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> Iterator[Any]:
+    """Yield the answers of one child for `items`, in order; the last one may be an exception."""
+    asked, ask = os.pipe()
+    try:
+        pid, reader = _started(lambda writer: _answer_all(work, items, asked, ask, writer))
+    finally:
+        os.close(asked)
+    lines = _Lines(reader)
+    trouble: Exception | None = None
+    try:
+        for _ in items:
+            _ask(ask)
+            yield json.loads(lines.next(time.monotonic() + seconds))
+    except TimeoutError as error:
+        trouble = error
+        os.kill(pid, signal.SIGKILL)
+    except ValueError as error:
+        trouble = error
+    finally:
+        os.close(ask)  # the child, which waits to be asked, ends
+        os.close(reader)
+        status = os.waitpid(pid, 0)[1]
+    if trouble is not None:
+        yield trouble if isinstance(trouble, TimeoutError) else _without_answer(status)
+
+
+def _ask(ask: int) -> None:
+    try:
+        os.write(ask, b"\n")
+    except BrokenPipeError:
+        return  # it has ended: so does the pipe of its answers
+
+
+def _answer_all(
+    work: Callable[[T], Any], items: Sequence[T], asked: int, ask: int, writer: int
+) -> None:
+    os.close(ask)
+    for item in items:
+        if not os.read(asked, 1):
+            return
+        files.write_whole(writer, json.dumps(work(item)).encode() + b"\n")
+
+
+class _Lines:
+    """The lines that come out of a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._rest = b""
+
+    def next(self, end: float) -> bytes:
+        """Return the next line, b"" at the end of the pipe; raises TimeoutError."""
+        while b"\n" not in self._rest:
+            if not select.select([self._fd], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise TimeoutError
+            chunk = os.read(self._fd, 65536)
+            if not chunk:
+                return b""
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
 
 
 def done(work: Callable[[], Any], seconds: float) -> Any:
@@ -38,7 +121,7 @@ def done(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def _answer(work: Callable[[], Any], seconds: float) -> Any:
-    pid, reader = _started(work)
+    pid, reader = _started(lambda writer: files.write_whole(writer, json.dumps(work()).encode()))
     try:
         text = _read(reader, time.monotonic() + seconds)
     except BaseException:
@@ -50,11 +133,18 @@ def _answer(work: Callable[[], Any], seconds: float) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise OSError(errno.EIO, f"the process that was to do it {_ended(status)}") from None
+        raise _without_answer(status) from None
 
 
-def _started(work: Callable[[], Any]) -> tuple[int, int]:
-    """Return the pid of a child that works, and a descriptor (the caller's) of its answer."""
+def _without_answer(status: int) -> OSError:
+    return OSError(errno.EIO, f"the process that was to do it {_ended(status)}")
+
+
+def _started(work: Callable[[int], None]) -> tuple[int, int]:
+    """Return the pid of a child that works, and a descriptor (the caller's) of its answer.
+
+    `work` is given a descriptor to write the answer to.
+    """
     reader, writer = os.pipe()
     try:
         pid = os.fork()
@@ -65,7 +155,7 @@ def _started(work: Callable[[], Any]) -> tuple[int, int]:
     if pid == 0:
         status = 1
         try:
-            files.write_whole(writer, json.dumps(work()).encode())
+            work(writer)
             status = 0
         finally:
             os._exit(status)

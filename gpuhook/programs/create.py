@@ -23,12 +23,33 @@ if TYPE_CHECKING:
 
     from gpuhook.programs.oci_command import Command
 
+WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes by which a container gets its GPUs
+
+
+class Edited:
+    """What was done to a config.json, and why.
+
+    `source` is the request that counted, `grant` what it got, `memory` the ledger's records of
+    limits; `route` is "" for a container that the ledger has nothing to tell of.
+    """
+
+    __slots__ = ("grant", "is_changed", "memory", "route", "source")
+
+    def __init__(self) -> None:
+        self.source: request.Source | None = None
+        self.grant: resolve.Grant | None = None
+        self.memory: list[dict[str, Any]] = []
+        self.route = ""
+        self.is_changed = False
+
 
 class Create:
     """One create: the call, and how this node grants.
 
     `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
-    with the settings: no GPU is given under an unknown policy.
+    with the settings: no GPU is given under an unknown policy. `work` is how the root file system
+    is worked on: who only wants to know brings a rehearsal, and the path of gpuhook-hook as `hook`
+    if the node is not this one.
     """
 
     def __init__(
@@ -37,12 +58,17 @@ class Create:
         grants: granting.Granting,
         launcher: str,
         trouble: GpuhookError | None = None,
+        work: rootfs_jobs.Work | None = None,
+        *,
+        hook: str = "",
     ) -> None:
         self.command = command
         self.launcher = launcher
         self.grants = grants
         self.log = grants.log
         self._trouble = trouble
+        self._work = work or rootfs_jobs.Work()
+        self._hook = hook
         self._began = time.monotonic()
 
     def edit(self, path: str, raw: bytes, low_level: str) -> None:
@@ -52,40 +78,44 @@ class Create:
         config.json is untouched then.
         """
         spec = oci.parsed(path, raw)
-        taken_back = record.take_back(spec)
-        source = self.grants.source(spec)
-        engine_hooks = granting.our_hooks(spec)
-        if source is None:
-            is_changed = False
-            if engine_hooks or request.limits_memory(spec, words.VOCABULARY):
-                is_changed = self._note_engine(spec, engine_hooks, low_level)
-            if is_changed or taken_back:
-                files.replace(path, fastjson.dumps(spec))
-            return
-        if self._trouble is not None:
-            raise self._trouble
-        grant = self.grants.of(spec, source)
-        memory: list[dict[str, Any]] = []
-        if grant is not None:
-            memory = self._apply(spec, source, grant, engine_hooks, low_level)
-        if grant is not None or taken_back:
-            # Without a grant: what an earlier create gave, when there was a driver, goes.
+        edited = self.edited(spec, low_level)
+        if edited.is_changed:
             files.replace(path, fastjson.dumps(spec))
-        if grant is not None:
-            self._enter_in_ledger(spec, source, grant, low_level, "wrapper", memory=memory)
+        if edited.route:
+            self._enter_in_ledger(spec, edited, low_level)
+
+    def edited(self, spec: dict[str, Any], low_level: str) -> Edited:
+        """Edit `spec` if it asks for GPUs and do what belongs to that; returns what was done.
+
+        Neither config.json nor the ledger is written. Raises as edit() does; `spec` is of no use
+        then.
+        """
+        edited = Edited()
+        taken_back = record.take_back(spec)
+        edited.source = self.grants.source(spec)
+        engine_hooks = granting.our_hooks(spec)
+        if edited.source is None:
+            if engine_hooks or request.limits_memory(spec, words.VOCABULARY):
+                self._note_engine(spec, edited, engine_hooks, low_level)
+        else:
+            if self._trouble is not None:
+                raise self._trouble
+            edited.grant = self.grants.of(spec, edited.source)
+            if edited.grant is not None:
+                self._apply(spec, edited, edited.grant, engine_hooks, low_level)
+        # Without a grant: what an earlier create gave, when there was a driver, goes.
+        edited.is_changed = edited.is_changed or taken_back
+        return edited
 
     def _apply(
         self,
         spec: dict[str, Any],
-        source: request.Source,
+        edited: Edited,
         grant: resolve.Grant,
         engine_hooks: list[dict[str, Any]],
         low_level: str,
-    ) -> list[dict[str, Any]]:
-        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do.
-
-        Returns the ledger's records of its memory limits.
-        """
+    ) -> None:
+        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
         before = record.survey(spec)
         todo = self.grants.jobs(grant, granting.capabilities_of(spec))
         brought = [hook["args"] for hook in engine_hooks]
@@ -95,39 +125,40 @@ class Create:
         grant.edits["env"] = env if void in env else [*env, void]
         oci.apply(spec, grant.edits)
         _remove_foreign_hooks(spec)
-        outcome = rootfs_jobs.do(self.command.bundle, spec, grant.edits, todo)
+        outcome = rootfs_jobs.do(self.command.bundle, spec, grant.edits, todo, self._work)
         for hook in outcome.hooks:
             oci.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
         # In a user namespace they are not among config.json's: there they are bound.
         nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-        names = [*grant.devices, *source.names]
-        memory, entries = self._limit(spec, nodes, names, low_level)
+        names = [*grant.devices, *(edited.source.names if edited.source else ())]
+        edited.memory, entries = self._limit(spec, nodes, names, low_level)
         grant.edits["env"] += entries
         record.write(spec, before, grant.edits)
-        return memory
+        edited.is_changed = True
+        edited.route = WRAPPER
 
     def _note_engine(
-        self, spec: dict[str, Any], engine_hooks: list[dict[str, Any]], low_level: str
-    ) -> bool:
-        """Check and enter a container to which its engine has applied our CDI spec already.
-
-        Returns whether `spec` was changed.
-        """
+        self,
+        spec: dict[str, Any],
+        edited: Edited,
+        engine_hooks: list[dict[str, Any]],
+        low_level: str,
+    ) -> None:
+        """Check a container to which its engine has applied our CDI spec already."""
         for hook in engine_hooks:
             granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
         before = record.survey(spec)
-        memory, entries = self._limit(spec, [], [], low_level)
-        if memory and self._trouble is not None:
+        edited.memory, entries = self._limit(spec, [], [], low_level)
+        if edited.memory and self._trouble is not None:
             raise self._trouble
-        if memory:
+        if edited.memory:
             record.write(spec, before, {"env": entries})
-        if engine_hooks or memory:
-            grant = resolve.Grant()
-            self._enter_in_ledger(spec, None, grant, low_level, "cdi+wrapper", memory=memory)
+        if engine_hooks or edited.memory:
+            edited.route = ENGINE
         is_voided = bool(engine_hooks) and _voided(spec)
-        return is_voided or bool(memory)
+        edited.is_changed = is_voided or bool(edited.memory)
 
     def _limit(
         self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
@@ -143,18 +174,9 @@ class Create:
 
         root = self.command.root or state.runtime_root(low_level)
         has = at_create.Has([*oci.device_paths(spec), *nodes], names)
-        return at_create.add(spec, has, self.grants, self.launcher, root)
+        return at_create.add(spec, has, self.grants, self.launcher, root, hook=self._hook)
 
-    def _enter_in_ledger(
-        self,
-        spec: dict[str, Any],
-        source: request.Source | None,
-        grant: resolve.Grant,
-        low_level: str,
-        route: str,
-        *,
-        memory: list[dict[str, Any]],
-    ) -> None:
+    def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
         command = self.command
         if not ledger.is_id(command.identity):
             return  # the runtime will refuse the id
@@ -162,6 +184,7 @@ class Create:
         if os.path.isdir(os.path.join(root, command.identity)):
             return  # and one that is in use, whose entry stays as it is
         nodes = oci.device_paths(spec)
+        source, grant = edited.source, edited.grant or resolve.Grant()
         told = told_replicas.of(spec, grant.devices, lambda: self.grants.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry: dict[str, Any] = {
@@ -172,14 +195,14 @@ class Create:
             "replicas": grant.replicas or told,
             "requested": source.names if source else [],
             "source": source.where if source else "",
-            "route": route,
+            "route": edited.route,
             "runtime": low_level,
             "pid": creator,
             "started": ledger.start_time(creator),
             "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
         }
-        if memory:
-            entry["memory"] = memory
+        if edited.memory:
+            entry["memory"] = edited.memory
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)

@@ -64,7 +64,7 @@ class Granting:
             self.default_kind(),
             self.registry(),
             alias=self.alias,
-            adjust=lambda compiled, edits: _filtered(compiled, edits, capabilities),
+            adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
         )
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
@@ -184,7 +184,7 @@ def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.J
     return found
 
 
-def _filtered(
+def filtered(
     compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
 ) -> ContainerEdits:
     """Return `edits` without the nodes and mounts that the container's capabilities do not need."""

@@ -31,17 +31,31 @@ if TYPE_CHECKING:
 _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
 
-def do(bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs]) -> Outcome:
+class Work:
+    """How a root file system is worked on. A rehearsal answers as this does, and writes nothing."""
+
+    def opened(self, path: str) -> Root:
+        """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
+        return Root(path)
+
+    def masked_file(self, content: bytes) -> str:
+        """Return the path of a file that holds the driver's masked parameters; raises OSError."""
+        return params.masked_file(content)
+
+
+def do(
+    bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs], work: Work
+) -> Outcome:
     """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied."""
     outcome = Outcome()
     if not todo:
         return outcome
     ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
-    with Root(root_path(bundle, spec)) as root:
+    with work.opened(root_path(bundle, spec)) as root:
         require_writable(root)
         foreign = [path for path in _destinations(spec) if path not in ours]
         for job in todo:
-            _do_one(root, spec, foreign, job, outcome)
+            _do_one(root, spec, foreign, job, outcome=outcome, work=work)
     return outcome
 
 
@@ -68,7 +82,7 @@ def root_path(bundle: str, spec: dict[str, Any]) -> str:
 
 
 def _do_one(
-    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, outcome: Outcome
+    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, *, outcome: Outcome, work: Work
 ) -> None:
     whole, reason = provision.of(root, job)
     if _is_covered(root, whole.paths(), foreign):
@@ -85,7 +99,7 @@ def _do_one(
         if not isinstance(failure, IsADirectoryError):
             raise failure
         outcome.left_out.append(f"{failure.filename}: the image has a directory there")
-    outcome.hooks += _params_hook(root, spec, job)
+    outcome.hooks += _params_hook(root, spec, job, work)
 
 
 def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
@@ -137,7 +151,7 @@ def _mapped(mappings: object) -> int:
     return 0
 
 
-def _params_hook(root: Root, spec: dict[str, Any], job: Jobs) -> list[Hook]:
+def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> list[Hook]:
     """Return the hook that masks the driver's parameters, if this host's say they need it."""
     content = params.masked(job.host_root) if job.driver_params else None
     if content is None or "/proc" not in _destinations(spec):
@@ -145,7 +159,7 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs) -> list[Hook]:
     hook = None
     if not user_namespace(spec):
         try:
-            hook = params.mount_hook(params.masked_file(content), root.path)
+            hook = params.mount_hook(work.masked_file(content), root.path)
         except OSError:
             hook = None
     return [hook or _python_hook(_only_params(job))]

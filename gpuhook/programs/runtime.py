@@ -72,7 +72,7 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
     except FileNotFoundError as error:
         raise fault("GH1300", path=path) from error
     prefixes = [prefix.encode() for prefix in chosen.annotation_prefixes]
-    if any(mark in raw for mark in (*words.MARKS, *prefixes)):
+    if may_ask(raw, prefixes):
         bundled.load("gpuhook.programs.create")
         from gpuhook.programs.create import Create
         from gpuhook.programs.granting import Granting
@@ -88,6 +88,11 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
                 raise _of_our_own(error) from error  # the launcher does not know these prefixes
             raise
     return low_level
+
+
+def may_ask(raw: bytes, prefixes: list[bytes]) -> bool:
+    """Return whether a config.json may ask for anything of ours: others are not even parsed."""
+    return any(mark in raw for mark in (*words.MARKS, *prefixes))
 
 
 def _settings(compiler: cold.Compiler) -> tuple[settings.Settings, GpuhookError | None]:

@@ -9,6 +9,15 @@ from gpuhook import state
 from gpuhook.errors import GpuhookError, fault
 
 
+def unforeseen(error: Exception) -> GpuhookError:
+    """Return GH1593 for an exception that nobody foresaw, with the line that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+    return fault("GH1593", kind=type(error).__name__, reason=error, place=place)
+
+
 def worded(error: GpuhookError | OSError) -> GpuhookError:
     """Return the fault that an error is: GH1592 of the state directory, GH1590 of other paths."""
     if isinstance(error, GpuhookError):

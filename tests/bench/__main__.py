@@ -7,12 +7,13 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuhook.cli.tables import table
-from tests.bench import cases, plugin
+from tests.bench import cases, commands, plugin
+from tests.bench.figure import Figure
 from tests.bench.measure import Case, interleaved
 from tests.bench.stage import stage, unmount_below
 
@@ -49,17 +50,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=25, help="runs of each case (default 25)")
     parser.add_argument("--plugin", action="store_true", help="the device plugin alone")
+    parser.add_argument("--commands", action="store_true", help="the commands alone")
     options = parser.parse_args()
-    if not options.plugin:
+    is_all = not (options.plugin or options.commands)
+    if is_all:
         _containers(parser, options.rounds)
         print()
-    _plugin()
+    if is_all or options.commands:
+        _figures(commands.figures)
+        print()
+    if is_all or options.plugin:
+        _figures(plugin.figures)
 
 
-def _plugin() -> None:
+def _figures(measure: Callable[[Path], Iterator[Figure]]) -> None:
     with tempfile.TemporaryDirectory(prefix="gpuhook-bench-") as place:
         rows = []
-        for figure in plugin.figures(Path(place)):
+        for figure in measure(Path(place)):
             print(f"measured {figure.what}", file=sys.stderr)
             rows.append(figure.row())
     print(table(("WHAT", "MEASURED", "BUDGET", "MET"), rows), end="")

@@ -10,15 +10,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from uuid import NAMESPACE_OID, uuid5
 
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.inventory import Node
 from tests.bench import process_usage
+from tests.bench.figure import Figure
+from tests.bench.nodes import doubled
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
@@ -35,33 +35,13 @@ _IDLE = 10.0  # seconds
 _SETTLED = 1.0  # seconds after which a start has nothing left to do
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One line: what was measured, in which unit, and the most that it may be, if any."""
-
-    what: str
-    measured: float
-    unit: str
-    budget: float | None = None
-
-    @property
-    def met(self) -> str:
-        """Return "yes" or "NO", "" without a budget."""
-        return "" if self.budget is None else "yes" if self.measured <= self.budget else "NO"
-
-    def row(self) -> tuple[str, str, str, str]:
-        """Return the line of a table."""
-        budget = "" if self.budget is None else f"<= {self.budget:g} {self.unit}"
-        return self.what, f"{self.measured:.1f} {self.unit}", budget, self.met
-
-
 def figures(place: Path) -> Iterator[Figure]:
     """Measure all, with files below `place`."""
     eight = dump_file.load("h100x8")
     with Kubelet(place / "device-plugins") as kubelet:
         yield from _started(place / "start", eight, kubelet)
         yield from _allocations(place / "shared", eight, kubelet)
-        yield from _whole(place / "whole", _doubled(eight), kubelet)
+        yield from _whole(place / "whole", doubled(eight), kubelet)
         yield from _with_specs(place / "cdi", eight, kubelet)
         for interval in INTERVALS:
             yield from _idle(place / f"idle-{interval}", eight, kubelet, interval)
@@ -155,28 +135,6 @@ def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[
         used = process_usage.cpu(running.pid) - before
         budget = 10.0 if interval == INTERVALS[0] else None  # a thousandth of a core
         yield Figure(f"CPU in 10 idle seconds, a look every {interval}", used, "ms", budget)
-
-
-def _doubled(node: Node) -> Node:
-    """Return a node with twice the GPUs."""
-    count = len(node.gpus)
-    more = tuple(
-        replace(
-            gpu,
-            index=gpu.index + count,
-            minor=number + count,
-            uuid=f"GPU-{uuid5(NAMESPACE_OID, gpu.uuid or '')}",
-            pci_bus_id=f"00000000:{0x80 + number:02X}:00.0",
-        )
-        for number, gpu in enumerate(node.gpus)
-    )
-    first = next(device for device in node.device_nodes if device.path == "/dev/nvidia0")
-    nodes = tuple(
-        replace(first, path=path, host_path=path, minor=gpu.minor or 0)
-        for gpu in more
-        for path in [f"/dev/nvidia{gpu.minor}"]
-    )
-    return replace(node, gpus=node.gpus + more, device_nodes=node.device_nodes + nodes)
 
 
 def _preferences(

@@ -136,8 +136,8 @@ class Product:
         assert done.returncode == 0, done.stderr
 
     def holders(self) -> list[dict[str, Any]]:
-        """Return what `gpuhook ps -o json` lists."""
-        done = self.gpuhook("ps", "-o", "json")
+        """Return what `gpuhook ps -o json` lists of the ledger: other tests run containers too."""
+        done = self.gpuhook("ps", "--recorded", "-o", "json")
         assert done.returncode == 0, done.stderr
         return list(json.loads(done.stdout)["containers"])
 

@@ -359,7 +359,7 @@ def test_the_hook_keeps_the_ledger(
     options += ["--volume", f"{listed}:/listed"]
     command = f"""
         while [ -z "$(ls {apart.state}/containers 2>/dev/null)" ]; do sleep 0.05; done
-        {apart.bindir}/gpuhook ps -o json > {listed}/ps; touch {listed}/done"""
+        {apart.bindir}/gpuhook ps --recorded -o json > {listed}/ps; touch {listed}/done"""
     with subprocess.Popen(["sh", "-c", command], env={**os.environ, **apart.env}) as asking:
         result = enter.by_podman(
             root_of("debian"), ["/bin/sh", "-c", script], options, runtime="runc"

@@ -139,7 +139,7 @@ class Cluster:
 
     def ps(self) -> dict[str, dict[str, Any]]:
         """Return what `gpuhook ps` tells of each container's memory of the GPU, by id."""
-        command = [sys.executable, "-m", "gpuhook", "ps", "-o", "json"]
+        command = [sys.executable, "-m", "gpuhook", "ps", "--recorded", "-o", "json"]
         env = {**os.environ, "GPUHOOK_STATE_DIR": str(self.running.state)}
         shown = subprocess.run(command, capture_output=True, check=True, env=env)
         containers = json.loads(shown.stdout)["containers"]

@@ -13,6 +13,8 @@
  *                           BUS "-": the driver does not tell it
  *   process compute 42 1024 0 1    pid, bytes or -, GPU and compute instance or nothing; the kind
  *                           is compute, graphics or mps
+ *   busy 40                 its utilisation in percent; without the line, it tells none
+ *   works 42 35             process 42 has used 35 percent of its time
  *   fabric UUID 3 2         32 hexadecimal digits, state, clique
  *   fail events 3           as in nvml_stub.c: events, register, recovery, topology, nvlink,
  *                           processes, mode, fabric; nvml_stub_memory.c has more
@@ -71,6 +73,8 @@ struct watched {
 	unsigned long long used, reserved;
 	struct nvlink links[MAX_LINKS];
 	struct process processes[MAX_PROCESSES];
+	int busy;
+	unsigned working_count, working[MAX_PROCESSES][2]; /* pid, percent */
 	unsigned char cluster[16];
 	unsigned fabric_state, clique;
 	char cgroups[200];
@@ -95,7 +99,7 @@ static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 static void watched_empty(struct watched *more)
 {
 	memset(more, 0, sizeof *more);
-	more->recovery = more->compute_mode = -1;
+	more->recovery = more->compute_mode = more->busy = -1;
 	more->events = SINGLE_BIT | DOUBLE_BIT | XID;
 }
 
@@ -148,6 +152,14 @@ static void process_line(struct watched *gpu, const char *value)
 	new.kind = kind[0];
 	new.memory = memory[0] == '-' ? ~0ull : strtoull(memory, NULL, 10);
 	gpu->processes[gpu->process_count++] = new;
+}
+
+static void works_line(struct watched *gpu, const char *value)
+{
+	unsigned *new = gpu->working[gpu->working_count];
+
+	if (gpu->working_count < MAX_PROCESSES && sscanf(value, "%u %u", &new[0], &new[1]) == 2)
+		gpu->working_count++;
 }
 
 static void levels_line(struct watched *gpu, const char *value)
@@ -207,6 +219,10 @@ static int watch_line(struct gpu *whole, const char *key, const char *value)
 		links_line(gpu, value);
 	else if (!strcmp(key, "process"))
 		process_line(gpu, value);
+	else if (!strcmp(key, "busy"))
+		gpu->busy = atoi(value);
+	else if (!strcmp(key, "works"))
+		works_line(gpu, value);
 	else if (!strcmp(key, "fabric"))
 		fabric_line(gpu, value);
 	else
@@ -406,6 +422,58 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(const struct gpu *gpu, unsigned *nu
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *number, void *array)
 {
 	return processes(gpu, 'm', number, array, PROCESS_SIZE);
+}
+
+struct utilisation {
+	unsigned gpu, memory;
+};
+
+int nvmlDeviceGetUtilizationRates(const struct gpu *gpu, struct utilisation *rates)
+{
+	struct watched *more;
+	int failed = watch_ask(gpu, PROCESSES, &more);
+
+	if (failed)
+		return failed;
+	*rates = (struct utilisation){ more->busy, 0 };
+	return mig_of(gpu) || more->busy < 0 ? NOT_SUPPORTED : SUCCESS;
+}
+
+/* nvmlProcessUtilizationSample_t */
+struct sample {
+	unsigned pid;
+	unsigned long long time; /* microseconds since 1970 */
+	unsigned multiprocessors, memory, encoder, decoder;
+};
+
+int nvmlDeviceGetProcessUtilization(const struct gpu *gpu, struct sample *samples,
+				    unsigned *number, unsigned long long since)
+{
+	struct watched *more;
+	struct timespec now;
+	unsigned long long time;
+	int failed = watch_ask(gpu, PROCESSES, &more);
+
+	if (failed)
+		return failed;
+	if (mig_of(gpu) || more->busy < 0)
+		return NOT_SUPPORTED;
+	clock_gettime(CLOCK_REALTIME, &now);
+	time = now.tv_sec * 1000000ull + now.tv_nsec / 1000;
+	if (!more->working_count || time <= since)
+		return NOT_FOUND;
+	if (*number < more->working_count) {
+		*number = more->working_count;
+		return INSUFFICIENT_SIZE;
+	}
+	*number = more->working_count;
+	for (unsigned i = 0; i < *number; i++)
+		samples[i] = (struct sample){
+			.pid = more->working[i][0],
+			.time = time,
+			.multiprocessors = more->working[i][1],
+		};
+	return SUCCESS;
 }
 
 struct memory_v2 {

@@ -109,3 +109,43 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Error GH1590: first: " in done.stderr
     assert "signal 9" in done.stderr
     assert "second: nothing to do" in done.stdout
+
+
+def test_each_is_done_by_one_process_and_its_death_costs_one_answer() -> None:
+    """A child that is killed or keeps us waiting is followed by another, which does the rest."""
+    before = os.listdir("/proc/self/fd")
+
+    def work(item: int) -> list[int]:
+        if item == 2:
+            killed()
+        if item == 5:
+            time.sleep(60)
+        return [item, os.getpid()]
+
+    found = list(apart.each(work, range(8), 0.5))
+    assert [item for item, _ in found] == list(range(8))
+    answers = dict(found)
+    assert isinstance(answers[2], OSError)
+    assert "signal 9" in str(answers[2])
+    assert isinstance(answers[5], TimeoutError)
+    pids = [answers[item][1] for item in (0, 1, 3, 4, 6, 7)]
+    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4] == pids[5]
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_who_stops_listening_ends_the_work(tmp_path: Path) -> None:
+    """What is not asked for any more is not done."""
+
+    def work(item: int) -> int:
+        (tmp_path / str(item)).touch()
+        time.sleep(0.2)
+        return item
+
+    answers = apart.each(work, range(50), 30)
+    assert next(answers) == (0, 0)
+    answers.close()  # type: ignore[attr-defined] # a generator
+    assert os.listdir(tmp_path) == ["0"]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

@@ -395,3 +395,20 @@ def test_an_interpreter_without_what_the_command_needs(python: str, tmp_path: Pa
     assert done.returncode == 1
     assert python in done.stderr.splitlines()[-1]
     assert not (tmp_path / "prefix").exists()
+
+
+def test_manual_and_completions_are_installed(prefix: Path) -> None:
+    """A page for each command, and what each shell reads, where it reads it."""
+    share = prefix / "share"
+    assert (share / "man/man1/gpuhook-doctor.1").exists() == ("doctor" in _commands(prefix))
+    assert (share / "man/man1/gpuhook-inventory.1").read_text().startswith(".TH")
+    for path in ("bash-completion/completions/gpuhook", "zsh/site-functions/_gpuhook"):
+        assert "_GPUHOOK_COMPLETE" in (share / path).read_text()
+    assert (share / "fish/vendor_completions.d/gpuhook.fish").exists()
+
+
+def _commands(prefix: Path) -> str:
+    done = subprocess.run(
+        [prefix / "bin/gpuhook", "--help"], check=True, capture_output=True, text=True
+    )
+    return done.stdout

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import main
-from gpuhook.container import ledger
+from gpuhook.cli import main, ps_text
+from gpuhook.container import ledger, state_roots
 from gpuhook.diagnose import unseen
+from gpuhook.diagnose.usage import kubelet
 from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
 from gpuhook.kubernetes.config.configuration import KILL, REPORT
 from gpuhook.kubernetes.guard import marks
@@ -38,6 +39,9 @@ UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the command a state directory of its own."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(state_roots, "PLACES", ())  # what else runs on this machine
+    monkeypatch.setattr(kubelet, "ROOTS", ())
     return tmp_path
 
 
@@ -94,8 +98,7 @@ def test_two_containers_on_one_gpu(place: Path) -> None:
     assert [c["replicas"] for c in found] == [[f"{UUIDS[0]}::0"], [f"{UUIDS[0]}::1"]]
     assert [c["gpus"] for c in found] == [[UUIDS[0]], [UUIDS[0]]]
     header, first, second = ps().stdout.splitlines()
-    columns = ["CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "LIMIT", "ROUTE", "SINCE"]
-    assert header.split() == columns
+    assert header.split() == list(ps_text.HEADERS)
     assert first.split()[:3] == ["one", "train-0", "ml"]
     assert second.split()[:3] == ["two", "-", "-"]
     assert first.endswith(" ago")
@@ -415,6 +418,4 @@ def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
     """Nothing was given where there is none yet; whoever mistyped its name sees that."""
     shown = ps()
     assert shown.exit_code == 0
-    assert f"no container holds a GPU that gpuhook gave: there is no {place}/state yet" in (
-        shown.stderr
-    )
+    assert f"no container holds a GPU: there is no {place}/state yet" in (shown.stderr)

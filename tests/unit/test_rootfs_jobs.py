@@ -32,7 +32,7 @@ def done(bundle: Path, *destinations: str, **spec: Any) -> rootfs_jobs.Outcome:
     ours: Any = {"mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY}]}
     mounts = [{"destination": path} for path in (LIBRARY, *destinations)]
     whole = {"root": {"path": "root"}, "mounts": mounts, **spec}
-    return rootfs_jobs.do(str(bundle), whole, ours, [job])
+    return rootfs_jobs.do(str(bundle), whole, ours, [job], rootfs_jobs.Work())
 
 
 def link(bundle: Path) -> bool:

@@ -1,154 +1,300 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and processes of a GPU, on a small real libnvidia-ml.so.1."""
+"""Who uses which GPU: processes, containers, the kubelet and the driver put together."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+import yaml
+from click.testing import CliRunner, Result
 
-from gpuhook.vendors.nvidia import nvml, usage
-from gpuhook.vendors.nvidia.usage import Memory, ProcessUse
-from tests.simulated import build, stub_events
+import gpuhook
+from gpuhook.cli import main, ps_text
+from gpuhook.container import state_roots
+from gpuhook.diagnose.usage import driver, kubelet, shares
+from tests.kubelet.pod_resources import PodResources, pod
+from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
+from tests.simulated.running import Running
 
-MIB = 1024**2
-TOTAL = 15360 * MIB
+MIB = 1 << 20
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("ps.json").read_text("utf-8")
+)
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces: needs root")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the command a state directory of its own, and nothing else of this machine."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
+    monkeypatch.setattr(kubelet, "ROOTS", ())
+    return tmp_path
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> SimulatedNode:
-    return make_node(tmp_path, "t4", real_nodes=False)
+def running(tmp_path: Path) -> Iterator[Running]:
+    with Running(tmp_path) as containers:
+        yield containers
 
 
 @pytest.fixture
-def old(node: SimulatedNode) -> SimulatedNode:
-    library = Path(node.nvml_library)
-    library.unlink()
-    library.write_bytes(build.nvml_stub(old=True).read_bytes())
-    return node
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedNode:
+    made = make_node(tmp_path / "node", "t4", real_nodes=False)
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", made.host_root)
+    return made
 
 
-def gpu(node: SimulatedNode) -> str:
-    return str(node.node.gpus[0].uuid)
+def uuid(node: SimulatedNode, gpu: int = 0) -> str:
+    return str(node.node.gpus[gpu].uuid)
 
 
-def test_memory(node: SimulatedNode) -> None:
-    """What the driver has reserved is told from what processes use."""
-    stub_events.say(node, gpu(node), f"used {5000 * MIB}", f"reserved {400 * MIB}")
-    with nvml.opened(node.nvml_library):
-        assert usage.memory(gpu(node)) == Memory(TOTAL, 5000 * MIB, 9960 * MIB, 400 * MIB)
-        stub_events.say(node, gpu(node), "used 0")
-        assert usage.memory(gpu(node)) == Memory(TOTAL, 0, 14960 * MIB, 400 * MIB)
+def ps(node: SimulatedNode, *words: str) -> Result:
+    command = ["ps", "--nvml-library", node.nvml_library, *words]
+    return CliRunner().invoke(main, command, prog_name="gpuhook")
 
 
-def test_memory_of_an_old_library(old: SimulatedNode) -> None:
-    """An old library counts what is reserved as used, and doesn't tell how much it is."""
-    stub_events.say(old, gpu(old), f"used {5000 * MIB}", f"reserved {400 * MIB}")
-    with nvml.opened(old.nvml_library):
-        assert usage.memory(gpu(old)) == Memory(TOTAL, 5400 * MIB, 9960 * MIB)
+def document(node: SimulatedNode, *words: str) -> dict[str, Any]:
+    shown = ps(node, "-o", "json", *words)
+    assert shown.exit_code == 0, shown.output
+    found: dict[str, Any] = json.loads(shown.stdout)
+    jsonschema.validate(found, SCHEMA)
+    return found
 
 
-def test_processes(node: SimulatedNode) -> None:
-    """All kinds of processes are listed; what NVML cannot tell is not sixteen exbibytes."""
+def rows(shown: Result) -> dict[str, list[str]]:
+    """Return the cells of the table by the name of the container."""
+    headers = list(ps_text.HEADERS)
+    lines = shown.stdout.splitlines()
+    starts = [lines[0].index(header) for header in headers] + [1000]
+    cells = [[line[a:b].strip() for a, b in itertools.pairwise(starts)] for line in lines[1:]]
+    return {one[0]: one for one in cells}
+
+
+def test_memory_and_processes_of_containers(node: SimulatedNode, running: Running) -> None:
+    """A process counts for the container whose mounts it sees, the host's for nobody."""
+    gpu = uuid(node)
+    train = running.start("train", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
+    running.start("idle", ["/dev/nvidia0"])
+    own = os.getpid()
     stub_events.say(
         node,
-        gpu(node),
-        f"process compute 41 {7 * MIB}",
-        "process compute 42 -",
-        f"process mps 43 {MIB} 2 0",
-        f"process graphics 44 {3 * MIB}",
+        gpu,
+        f"used {5000 * MIB}",
+        f"process compute {train} {3000 * MIB}",
+        "busy 40",
+        f"works {train} 35",
     )
-    with nvml.opened(node.nvml_library):
-        assert usage.processes(gpu(node)) == (
-            ProcessUse(41, 7 * MIB, None, None, "compute"),
-            ProcessUse(42, None, None, None, "compute"),
-            ProcessUse(44, 3 * MIB, None, None, "graphics"),
-            ProcessUse(43, MIB, 2, 0, "mps"),
-        )
+    with open(node.nvml_profile, "a", encoding="utf-8") as profile:
+        profile.write(f"process graphics {own} {100 * MIB}\n")
+    found = document(node)
+    by_id = {one["id"]: one for one in found["containers"]}
+    (use,) = by_id["train"]["usage"]
+    total = 15360 * MIB
+    assert (use["gpu"], use["used"], use["total"], use["percent"]) == (gpu, 3000 * MIB, total, 35)
+    assert use["share"] == {"bytes": total // 2, "by": "holders"}
+    assert [one["pid"] for one in use["processes"]] == [train]
+    assert use["processes"][0]["name"] == "sleep"
+    assert (by_id["train"]["pod"], by_id["train"]["route"]) == ("train-0", "unknown")
+    assert not by_id["train"]["recorded"]
+    assert by_id["idle"]["usage"][0]["used"] == 0
+    (host,) = found["processes"]
+    assert (host["pid"], host["host"], host["used"]) == (own, True, 100 * MIB)
+    assert found["gpus"][0]["unattributed"] == 1900 * MIB
+    assert found["gpus"][0]["percent"] == 40
+    table = rows(ps(node))
+    assert table["train"][5:8] == ["3000Mi/15Gi", "39% of 7680Mi", "35%"]
+    assert table["idle"][5:8] == ["0Mi/15Gi", "0% of 7680Mi", "0%"]
+    assert table["(host)"][5] == "100Mi/15Gi"
+    assert table["(unknown)"][5] == "1900Mi/15Gi"
+    assert f"{train}:sleep" in ps(node, "-o", "wide").stdout
+    assert sorted(ps(node, "-o", "name").stdout.split()) == ["idle", "train"]
+    assert yaml.safe_load(ps(node, "-o", "yaml").stdout) == document(node)
 
 
-def test_many_processes(node: SimulatedNode) -> None:
-    """A long list arrives whole, and an idle GPU has an empty one."""
-    with nvml.opened(node.nvml_library):
-        assert usage.processes(gpu(node)) == ()
-        lines = [f"process compute {pid} {pid * MIB}" for pid in range(1, 65)]
-        stub_events.say(node, gpu(node), *lines)
-        found = usage.processes(gpu(node)) or ()
-    assert [(use.pid, use.memory_bytes) for use in found] == [
-        (pid, pid * MIB) for pid in range(1, 65)
-    ]
+def test_a_share_is_that_of_the_replicas(
+    node: SimulatedNode, running: Running, short_path: Path
+) -> None:
+    """The kubelet knows of all replicas, and who in a pod holds which."""
+    gpu = uuid(node)
+    pid = running.start("one", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
+    running.start("two", ["/dev/nvidia0"], pod=("train-1", "ml", "main"))
+    stub_events.say(node, gpu, f"used {5000 * MIB}", f"process compute {pid} {5000 * MIB}")
+    root = short_path / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    (root / "pod-resources").mkdir()
+    units = [f"{gpu}::{number}" for number in range(4)]
+    checkpoint = {"Data": {"RegisteredDevices": {"nvidia.com/gpu": units, "x/nic": ["eth0"]}}}
+    (root / "device-plugins/kubelet_internal_checkpoint").write_text(json.dumps(checkpoint))
+    with PodResources(root / "pod-resources/kubelet.sock") as pods:
+        pods.pods = [
+            pod("ml", "train-0", "main", "nvidia.com/gpu", units[:1]),
+            pod("ml", "train-1", "main", "nvidia.com/gpu", units[1:3]),
+        ]
+        command = [sys.executable, "-m", "gpuhook", "ps", "-o", "json"]
+        command += ["--nvml-library", node.nvml_library, "--kubelet-root", str(root)]
+        command += ["--state-root", str(running.root)]
+        # A process of its own: gRPC's server here is in no child's way.
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    found = [one for one in json.loads(shown.stdout)["containers"] if one["id"] in running.pids]
+    one, two = found
+    assert (one["replicas"], two["replicas"]) == (units[:1], units[1:3])
+    share = one["usage"][0]["share"]
+    assert share == {"bytes": 15360 * MIB // 4, "by": "replicas"}
+    assert one["usage"][0]["over"]
+    assert two["usage"][0]["share"]["bytes"] == 15360 * MIB // 2
+    assert not two["usage"][0]["over"]
+    (root / "device-plugins/kubelet_internal_checkpoint").write_text("{")
+    assert document(node, "--kubelet-root", str(root))["containers"][0]["replicas"] == []
 
 
-def test_processes_with_protected_memory(node: SimulatedNode) -> None:
-    """The first drivers of 535 tell of each process how much of its memory is protected, too."""
-    library = Path(node.nvml_library)
-    library.unlink()
-    library.write_bytes(build.nvml_stub(without="DETAIL_LIST").read_bytes())
-    said = [f"process compute {pid} {pid * MIB} 1 0" for pid in range(41, 45)]
-    stub_events.say(node, gpu(node), *said)
-    with nvml.opened(node.nvml_library):
-        assert usage.processes(gpu(node)) == tuple(
-            ProcessUse(pid, pid * MIB, 1, 0, "compute") for pid in range(41, 45)
-        )
+@pytest.mark.parametrize(
+    ("config", "route"),
+    [
+        ({"hooks": {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}}, "legacy"),
+        ({"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}}, "cdi"),
+    ],
+)
+def test_who_gave_it(
+    config: dict[str, Any], route: str, node: SimulatedNode, running: Running
+) -> None:
+    running.start("one", ["/dev/nvidia0"], config=config, env=["NVIDIA_VISIBLE_DEVICES=all"])
+    (one,) = document(node)["containers"]
+    assert (one["route"], one["gpus"]) == (f"nvidia-{route}", [uuid(node)])
+    assert (one["requested"], one["source"]) == (["all"], "NVIDIA_VISIBLE_DEVICES")
+    assert document(node, "--recorded")["containers"] == []
 
 
-def test_processes_of_an_old_library(old: SimulatedNode) -> None:
-    """An old library lists computing processes only, in its own structure, without instances."""
-    stub_events.say(
-        old,
-        gpu(old),
-        f"process compute 41 {7 * MIB} 1 1",
-        f"process compute 42 {MIB}",
-        "process graphics 44 1",
-    )
-    with nvml.opened(old.nvml_library):
-        assert usage.processes(gpu(old)) == (
-            ProcessUse(41, 7 * MIB, None, None, "compute"),
-            ProcessUse(42, MIB, None, None, "compute"),
-        )
+def test_what_is_no_holder(node: SimulatedNode, running: Running) -> None:
+    """An image that asks in vain, and who may open whatever the host has, hold nothing."""
+    running.start("asks", env=["NVIDIA_VISIBLE_DEVICES=all"])
+    everything = {"linux": {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
+    privileged = running.start("privileged", config=everything)
+    assert document(node)["containers"] == []
+    stub_events.say(node, uuid(node), f"process compute {privileged} {MIB}")
+    (one,) = document(node)["containers"]
+    assert (one["id"], one["gpus"], one["usage"][0]["used"]) == ("privileged", [uuid(node)], MIB)
 
 
-def test_a_list_that_keeps_growing_ends() -> None:
-    """A library that never finds its room large enough gives nothing, after a few questions."""
-    asked = []
-
-    def function(handle: object, count: object, room: object) -> int:
-        asked.append(room)
-        return 7  # NVML_ERROR_INSUFFICIENT_SIZE
-
-    assert usage._filled(function, None, 24) is None
-    assert len(asked) == 4
+def test_nodes_that_were_mounted_later(node: SimulatedNode, running: Running) -> None:
+    """NVIDIA's legacy hook mounts nodes that no config.json has."""
+    running.start("one", mounted=["/dev/nvidia0"])
+    (one,) = document(node)["containers"]
+    assert (one["route"], one["gpus"]) == ("nvidia-legacy", [uuid(node)])
 
 
-def test_a_lost_gpu_tells_nothing(node: SimulatedNode) -> None:
-    """Of a lost GPU all is unknown, which is not nothing in use."""
-    with nvml.opened(node.nvml_library):
-        stub_events.lose(node, gpu(node))
-        assert usage.memory(gpu(node)) is None
-        assert usage.processes(gpu(node)) is None
-        stub_events.find(node, gpu(node))
-        assert usage.processes(gpu(node)) == ()
+def test_recorded_containers_have_their_limit_as_share(
+    node: SimulatedNode, running: Running
+) -> None:
+    gpu = uuid(node)
+    pid = running.start("one", ["/dev/nvidia0"])
+    limit = {"device": gpu, "hard": 2000 * MIB, "soft": 0, "asked": False, "by": "driver"}
+    entry = {"devices": [f"nvidia.com/gpu={gpu}"], "route": "wrapper"}
+    running.record("one", **entry, memory=[{**limit, "trouble": "", "cgroups": []}])
+    stub_events.say(node, gpu, f"process compute {pid} {1000 * MIB}")
+    (one,) = document(node)["containers"]
+    assert (one["recorded"], one["route"], one["pid"]) == (True, "wrapper", pid)
+    assert one["usage"][0]["share"] == {"bytes": 2000 * MIB, "by": "limit"}
+    assert rows(ps(node))["one"][6] == "50% of 2000Mi"
+    assert rows(ps(node, "--recorded"))["one"][6] == "50% of 2000Mi"
 
 
-def test_a_gpu_without_process_list(node: SimulatedNode) -> None:
-    """A GPU whose processes NVML may not tell has an unknown list, not an empty one."""
-    stub_events.say(node, gpu(node), "fail processes 4")
-    with nvml.opened(node.nvml_library):
-        assert usage.processes(gpu(node)) is None
+def test_a_container_that_uses_what_it_was_not_given(node: SimulatedNode, running: Running) -> None:
+    """It stands there with the GPU, which it does not hold."""
+    pid = running.start("one")
+    running.record("one", devices=[], nodes=[], route="wrapper")
+    stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
+    (one,) = document(node)["containers"]
+    assert one["gpus"] == []
+    assert [(use["gpu"], use["held"]) for use in one["usage"]] == [(uuid(node), False)]
+    assert uuid(node)[:12] in ps(node).stdout
 
 
-def test_a_mig_instance_has_its_own_use(tmp_path: Path) -> None:
-    """Memory and processes of an instance are asked by its own UUID, and are not its GPU's."""
-    node = make_node(tmp_path, "a100-mig", real_nodes=False)
-    parent = next(gpu for gpu in node.node.gpus if gpu.instances)
-    instance, other = parent.instances[:2]
-    total = instance.memory_bytes or 0
-    stub_events.say(node, instance.uuid, f"used {9 * MIB}", f"process compute 41 {8 * MIB} 1 0")
-    with nvml.opened(node.nvml_library):
-        assert usage.memory(instance.uuid) == Memory(total, 9 * MIB, total - 9 * MIB, 0)
-        assert usage.processes(instance.uuid) == (ProcessUse(41, 8 * MIB, 1, 0, "compute"),)
-        assert usage.processes(other.uuid) == ()
-        assert usage.processes(str(parent.uuid)) == ()
-        stub_events.lose(node, str(parent.uuid))
-        assert usage.memory(instance.uuid) is None
+def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance has memory and processes of its own, and does not tell how busy it is."""
+    node = make_node(place / "node", "a100-mig", real_nodes=False)
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", node.host_root)
+    gpu = node.node.gpus[1]
+    instance = gpu.instances[1]
+    cap = f"/dev/nvidia-caps/nvidia-cap{instance.compute_instance_minor}"
+    pid = running.start("one", [f"/dev/nvidia{gpu.minor}", cap])
+    place_in = f"{instance.gpu_instance} {instance.compute_instance}"
+    stub_events.say(node, instance.uuid, f"process compute {pid} {700 * MIB} {place_in}")
+    found = document(node)
+    (one,) = found["containers"]
+    assert one["gpus"] == [instance.uuid]
+    (use,) = one["usage"]
+    assert (use["used"], use["percent"], use["total"]) == (700 * MIB, None, instance.memory_bytes)
+    indices = {told["gpu"]: (told["index"], told["of"], told["split"]) for told in found["gpus"]}
+    assert indices[instance.uuid] == (f"1:{instance.index}", gpu.uuid, False)
+    assert indices[str(gpu.uuid)] == ("1", gpu.uuid, True)
+
+
+def test_a_driver_that_hangs(
+    node: SimulatedNode, running: Running, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and the rest is shown without it."""
+    running.start("one", ["/dev/nvidia0"])
+    os.mkfifo(place / "profile")  # nobody will write to it
+    monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
+    monkeypatch.setattr(driver, "PATIENCE", 0.3)
+    shown = ps(node)
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[1].startswith("one ")
+    assert "GH1950: the driver has not answered within 0.3 seconds" in shown.stderr
+    assert document(node)["driver"]["code"] == "GH1950"
+    without = ps(node, "--no-nvml")
+    assert without.stderr == ""
+    assert document(node, "--no-nvml")["driver"] == {"asked": False, "trouble": "", "code": ""}
+
+
+def test_a_driver_that_is_not_there(node: SimulatedNode, running: Running, place: Path) -> None:
+    running.start("one", ["/dev/nvidia0"])
+    os.unlink(node.nvml_profile)
+    assert "GH1204" in ps(node).stderr
+    os.unlink(node.nvml_library)
+    assert "GH1201" in ps(node).stderr
+    (place / "empty").mkdir()
+    command = ["ps", "--driver-root", str(place / "empty")]
+    shown = CliRunner().invoke(main, command, prog_name="gpuhook")
+    assert shown.exit_code == 0
+    assert "GH1200" not in shown.stderr  # a node without a driver has none to ask
+
+
+def test_pids_of_another_namespace_are_nobodys(
+    node: SimulatedNode, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuhook.kubernetes.guard import processes
+
+    pid = running.start("one", ["/dev/nvidia0"])
+    stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
+    monkeypatch.setattr(processes, "_FIRST_PID_NAMESPACE", 1)
+    found = document(node)
+    assert found["processes"][0]["reason"] == "it may not be looked at"
+    assert not found["processes"][0]["host"]
+    assert "GH1953" in ps(node).stderr
+    assert rows(ps(node))["(unknown)"][4:6] == ["-", "0Mi/15Gi"]
+
+
+def test_shares() -> None:
+    container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
+    units = ["GPU-1::0", "GPU-1::1"]
+    assert shares.of("GPU-1", 100, container, units, 7) == {"bytes": 50, "by": "replicas"}
+    assert shares.of("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
+    assert shares.of("GPU-1", None, container, units, 1) is None
+    limited = {**container, "memory": [{"gpu": "GPU-1", "limit": 30}]}
+    assert shares.of("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
+    assert shares.over(31, {"bytes": 30})
+    assert not shares.over(None, {"bytes": 30})

@@ -16,6 +16,7 @@ from gpuhook.vendors.nvidia.spec import Choices, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.cdi.edits import Spec
     from gpuhook.errors import GpuhookError
     from gpuhook.settings import Settings
     from gpuhook.vendors.nvidia import jobs
@@ -44,8 +45,14 @@ class Heard(EngineLog):
 class DescribedGranting(Granting):
     """Granting by the facts of a node alone: none of this machine's specs count."""
 
-    def __init__(self, node: Node, settings: Settings, log: EngineLog) -> None:
-        """Describe the node; raises what generate-cdi raises: GH1206 and others."""
+    def __init__(
+        self, node: Node, settings: Settings, log: EngineLog, *, is_elsewhere: bool = False
+    ) -> None:
+        """Describe the node; raises what generate-cdi raises: GH1206 and others.
+
+        With `is_elsewhere`, its device nodes have the numbers of its facts: it is not this machine,
+        whose nodes would be looked at.
+        """
         super().__init__(settings, log, _no_compiler)
         vendor, _, device_class = self.default_kind().partition("/")
         self.choices = Choices(vendor=vendor, device_class=device_class)
@@ -53,8 +60,12 @@ class DescribedGranting(Granting):
         self.warnings = found.warnings
         self._has_driver = bool(node.driver.module_version)
         self._aliases = selection.aliases(found.gpus, self.choices.strategies)
+        self._nvml = (node.driver.nvml or "") if is_elsewhere else None
+        if is_elsewhere:
+            _number(found.spec, node)
         compiled = cache.of_spec(NAME, found.spec)
-        self._registry = Registry([NAME], [[compiled]], vendor)
+        # No vendor: there is no file that generate-cdi could write anew.
+        self._registry = Registry([NAME], [[compiled]], NAME)
 
     def registry(self) -> Registry:
         """Return the registry of the node's description."""
@@ -68,8 +79,23 @@ class DescribedGranting(Granting):
         """Return what the description calls the GPU with another name, None if nobody knows."""
         return self._aliases.get(name.lower())
 
+    def nvml(self) -> str:
+        """Return the host path of the NVML library, on a node elsewhere that of its facts."""
+        return super().nvml() if self._nvml is None else self._nvml
+
     def require_fresh(self, job: jobs.Jobs) -> None:
         """Do nothing: what was described just now is of now."""
+
+
+def _number(spec: Spec, node: Node) -> None:
+    """Give the device nodes of a description the numbers that they have on the node."""
+    known = {one.path: one for one in node.device_nodes}
+    parts = [spec.get("containerEdits") or {}, *(one["containerEdits"] for one in spec["devices"])]
+    for part in parts:
+        for device in part.get("deviceNodes") or ():
+            one = known.get(device["path"])
+            if one is not None:
+                device["type"], device["major"], device["minor"] = "c", one.major, one.minor
 
 
 def _no_compiler(path: str) -> None:

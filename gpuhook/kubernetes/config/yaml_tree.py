@@ -6,12 +6,17 @@ What comes out is a tree that may be walked whole: it is not deep, and aliases d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 from yaml.constructor import SafeConstructor
 
 from gpuhook.errors import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LARGEST = 256 << 10  # bytes; a ConfigMap's limit is 1 MiB for all of its files
 DEEPEST = 32
@@ -34,10 +39,34 @@ class NotReadableError(Exception):
         self.hint = hint
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a text may be, how deep, and how many values it may have, aliases expanded."""
+
+    largest: int = LARGEST
+    deepest: int = DEEPEST
+    most_nodes: int = MOST_NODES
+
+
 def compose(content: bytes) -> yaml.Node | None:
     """Return the root node of a document, None for an empty one; raises NotReadableError."""
-    if len(content) > LARGEST:
-        raise NotReadableError(f"the file is larger than {LARGEST >> 10} KiB")
+    node: yaml.Node | None = _composed(content, Bounds(), yaml.compose)
+    return node
+
+
+def compose_all(content: bytes, bounds: Bounds) -> tuple[yaml.Node, ...]:
+    """Return the root nodes of all documents that are not empty; raises NotReadableError."""
+
+    def every(text: str, Loader: type[Any]) -> tuple[yaml.Node, ...]:  # noqa: N803
+        return tuple(yaml.compose_all(text, Loader=Loader))
+
+    nodes: tuple[yaml.Node, ...] = _composed(content, bounds, every)
+    return nodes
+
+
+def _composed(content: bytes, bounds: Bounds, how: Callable[..., Any]) -> Any:
+    if len(content) > bounds.largest:
+        raise NotReadableError(f"the file is larger than {bounds.largest >> 10} KiB")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,8 +75,8 @@ def compose(content: bytes) -> yaml.Node | None:
     if text.lstrip().startswith("{"):
         text = text.replace("\t", " ")  # JSON may be indented with tabs, and has none in its texts
     try:
-        _measure(text)
-        return yaml.compose(text, Loader=_Loader)
+        _measure(text, bounds)
+        return how(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
@@ -99,7 +128,8 @@ def _scalar(node: yaml.ScalarNode) -> object:
 class _Measure:
     """How large and how deep a document is with its aliases expanded."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
         self.nodes = 0
         self.open: list[tuple[str | None, int]] = []  # anchor, nodes before it
         self.sizes: dict[str, int | None] = {}  # of what an anchor names; None while it is open
@@ -118,8 +148,9 @@ class _Measure:
             self.nodes += size
         elif isinstance(event, yaml.NodeEvent):
             self._begin(event)
-        if self.nodes > MOST_NODES:
-            raise _at(event, f"has more than {MOST_NODES} values, aliases included")
+        if self.nodes > self.bounds.most_nodes:
+            most = self.bounds.most_nodes
+            raise _at(event, f"has more than {most} values, aliases included")
 
     def _begin(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
@@ -127,15 +158,15 @@ class _Measure:
             self.open.append((event.anchor, self.nodes - 1))
             if event.anchor is not None:
                 self.sizes[event.anchor] = None
-            if len(self.open) > DEEPEST:
-                raise _at(event, f"is nested more than {DEEPEST} levels deep")
+            if len(self.open) > self.bounds.deepest:
+                raise _at(event, f"is nested more than {self.bounds.deepest} levels deep")
         elif event.anchor is not None:
             self.sizes[event.anchor] = 1
 
 
-def _measure(text: str) -> None:
-    """Raise NotReadableError for a document that is too deep or, aliases expanded, too large."""
-    measure = _Measure()
+def _measure(text: str, bounds: Bounds) -> None:
+    """Raise NotReadableError for a text that is too deep or, aliases expanded, too large."""
+    measure = _Measure(bounds)
     for event in yaml.parse(text, Loader=_Loader):
         measure.take(event)
 

@@ -47,12 +47,13 @@ class Has:
 
 
 def add(
-    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str
+    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str, *, hook: str = ""
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Let the limits of the container hold from its start on, or raise why they cannot.
 
     `has` is what it has of devices, `launcher` is the path of our own that the engine has called,
-    `root` the runtime's state root. Returns the ledger's records, and the variables that were
+    `root` the runtime's state root; `hook` is the path of gpuhook-hook where that is known to
+    work, as on another node. Returns the ledger's records, and the variables that were
     set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
     """
     policy = grants.settings.limits_on_failure
@@ -76,9 +77,9 @@ def add(
     try:
         guarantee = grants.settings.limits_guarantee
         wider = [] if required else granted.wider(spec, found)
-        program = _program(launcher)
-        hook = _hook(found, library, program, root, guarantee, wider=wider, required=required)
-        oci.add_hook(spec, hook)
+        program = hook or _program(launcher)
+        added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
+        oci.add_hook(spec, added)
     except GpuhookError as error:
         if required:
             raise

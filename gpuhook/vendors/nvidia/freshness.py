@@ -26,7 +26,7 @@ def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
         (
             "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
             "driver=" + module_version(host_root),
-            "majors=" + _majors(root + "/proc/devices"),
+            "majors=" + majors(_read(root + "/proc/devices")),
             "mig=" + (mig_state(host_root) if mig is None else mig),
             "tree=" + _identity(libcuda),
         )
@@ -81,9 +81,10 @@ def _first_line(path: str) -> str:
     return _read(path).partition(b"\n")[0].decode("utf-8", "replace").strip().replace(",", " ")
 
 
-def _majors(path: str) -> str:
+def majors(devices: bytes) -> str:
+    """Return what stands for the majors in the content of /proc/devices."""
     found = []
-    for line in _read(path).split(b"\n"):
+    for line in devices.split(b"\n"):
         number, _, name = line.strip().partition(b" ")
         if name in _MAJOR_NAMES:
             found.append(name.decode() + ":" + number.decode())
@@ -100,7 +101,11 @@ def mig_state(host_root: str) -> str:
     """
     root = host_root.rstrip("/") + "/proc/driver"
     content = _read(root + "/nvidia-caps/mig-minors")
-    names = _instances(root + "/nvidia/capabilities")
+    return mig_of(content, _instances(root + "/nvidia/capabilities"))
+
+
+def mig_of(content: bytes, names: list[str]) -> str:
+    """Return mig_state() by the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
     return format(crc32("\n".join(names).encode(), crc32(content)), "08x") if content else ""
 
 

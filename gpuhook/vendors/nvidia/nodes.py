@@ -20,9 +20,9 @@ CONTROL_NODES = (
 )  # fmt: skip
 # Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
 # "nvidia-frontend". Source: nvidia-modprobe-utils.
-_FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
-_UVM = ("nvidia-uvm",)
-_MODESET = ("nvidia-modeset", *_FRONTEND)
+FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
+UVM = ("nvidia-uvm",)
+MODESET = ("nvidia-modeset", *FRONTEND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,13 @@ class NodesFound:
 
 def majors(host_root: str) -> dict[str, int]:
     """Return name -> major of NVIDIA's character devices in <host_root>/proc/devices."""
+    return parse_majors(_lines(os.path.join(host_root, "proc/devices")))
+
+
+def parse_majors(lines: list[str]) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in the lines of /proc/devices."""
     numbers: dict[str, int] = {}
-    for line in _lines(os.path.join(host_root, "proc/devices")):
+    for line in lines:
         if line.startswith("Block devices"):
             break
         number, _, name = line.strip().partition(" ")
@@ -55,17 +60,17 @@ def find(
     warning.
     """
     search = _Search(dev_root, numbers, require=require)
-    search.add("/dev/nvidiactl", _FRONTEND)
-    search.add("/dev/nvidia-uvm", _UVM, absent="CUDA will not start; run nvidia-modprobe -c 0 -u")
-    search.add("/dev/nvidia-uvm-tools", _UVM, absent="run nvidia-modprobe -c 0 -u")
-    search.add("/dev/nvidia-modeset", _MODESET, absent="")
+    search.add("/dev/nvidiactl", FRONTEND)
+    search.add("/dev/nvidia-uvm", UVM, absent="CUDA will not start; run nvidia-modprobe -c 0 -u")
+    search.add("/dev/nvidia-uvm-tools", UVM, absent="run nvidia-modprobe -c 0 -u")
+    search.add("/dev/nvidia-modeset", MODESET, absent="")
     for gpu in gpus:
         if gpu.lost is not None:
             continue
         if gpu.minor is None:
             search.warnings.append(f"GPU {gpu.index}: unknown minor number, so no device node")
             continue
-        search.add(f"/dev/nvidia{gpu.minor}", _FRONTEND, minor=gpu.minor)
+        search.add(f"/dev/nvidia{gpu.minor}", FRONTEND, minor=gpu.minor)
     return NodesFound(tuple(search.nodes), tuple(search.warnings))
 
 
@@ -151,12 +156,15 @@ def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
         names = sorted(os.listdir(directory))
     except OSError:
         return ()
-    return tuple(_proc_gpu(os.path.join(directory, name), name) for name in names)
+    return tuple(
+        parse_gpu(name, _lines(os.path.join(directory, name, "information"))) for name in names
+    )
 
 
-def _proc_gpu(directory: str, name: str) -> ProcGpu:
+def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
+    """Return the GPU of the directory `name`, with the lines of its file `information`."""
     facts = {}
-    for line in _lines(os.path.join(directory, "information")):
+    for line in lines:
         key, _, value = line.partition(":")
         facts[key.strip()] = value.strip()
     domain, _, rest = name.partition(":")

@@ -198,7 +198,7 @@ CHECKS = (
         KUBERNETES,
         "GPUs that are shared let several processes in",
         facts.with_kubelet(_of_each(_compute_mode)),
-        needs=(VALID,),
+        needs=(VALID, "gpus.compute-mode"),
     ),
     Check(
         "plugin.mig",

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node that `gpuhook compare` works on: how gpuhook grants there, container after container."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+from gpuhook.cli import container_options, node_options
+from gpuhook.container import runtime_state
+from gpuhook.diagnose.compare import comparison
+from gpuhook.diagnose.compare.granting import own_spec
+from gpuhook.diagnose.node import described
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import apart, target
+from gpuhook.programs.wording import worded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.programs.granting import Granting
+
+_SECONDS = 60
+_AT_A_TIME = 16
+_STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
+
+
+class Comparing:
+    """How gpuhook grants on the node of the options, and what was compared by it."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        """Take the arguments of node_options.load_node; raises what it and generate-cdi raise."""
+        self._options = options
+        self._log = Heard()
+        self._by = ""
+        self._driver: str | None = None
+        self._grants = self._made()
+
+    def _made(self) -> Granting:
+        plain = container_options.grants()
+        plain.log = self._log
+        self._by = "" if self._options.get("inventory") else _own(plain)
+        if self._by:
+            return plain
+        node = node_options.load_node(**self._options, require_nodes=False, warn_of_losses=False)
+        self._by, self._driver = described.NAME, node.driver.version
+        return DescribedGranting(node, plain.settings, self._log)
+
+    def renew(self) -> None:
+        """Look at the node anew: its driver may be another by now."""
+        self._grants = self._made()
+
+    def document(self) -> dict[str, Any]:
+        """Return by what gpuhook grants on this node, and the driver where that was asked."""
+        return {"by": self._by, "driver": self._driver}
+
+    def is_ready(self, found: Found) -> bool:
+        """Return whether a container is started, and whose it is we may know.
+
+        One that is only created may not have all that it gets.
+        """
+        return found.status in _STARTED and found.owner in (0, os.geteuid())
+
+    def named(self, found: Found) -> dict[str, Any]:
+        """Return the comparison of a container, {} if it has no GPU; raises its faults."""
+        with target.held(found) as one:
+            compared = comparison.of(one, self._grants, self._log)
+        return compared.document() if compared is not None else {}
+
+    def all_of(self, chosen: Sequence[Found]) -> list[dict[str, Any]]:
+        """Return the comparisons of those that have GPUs, or why one could not be compared.
+
+        Some at a time in a process of their own. Where one of these keeps that waiting, or ends
+        it, each has its own: one container must not keep the others from being compared.
+        """
+        results: list[dict[str, Any]] = []
+        for start in range(0, len(chosen), _AT_A_TIME):
+            some = chosen[start : start + _AT_A_TIME]
+            try:
+                results += apart.done(partial(self._all_caught, some), _SECONDS)
+            except (TimeoutError, OSError):
+                results += [self._apart(found) for found in some]
+        return [one for one in results if one]
+
+    def _all_caught(self, some: Sequence[Found]) -> list[dict[str, Any]]:
+        return [self._caught(found) for found in some]
+
+    def _apart(self, found: Found) -> dict[str, Any]:
+        try:
+            return dict(apart.done(partial(self._caught, found), _SECONDS))
+        except TimeoutError:
+            late = fault("GH1760", container=found.id, seconds=_SECONDS)
+            return self.failure(found.id, late)
+        except OSError as error:  # it was killed, for want of memory perhaps
+            return self.failure(found.id, worded(error))
+
+    def _caught(self, found: Found) -> dict[str, Any]:
+        try:
+            return self.named(found)
+        except (GpuhookError, OSError) as error:
+            return self.failure(found.id, worded(error))
+        except Exception as error:  # no mistake of ours may end it for the others
+            return self.failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
+
+    def failure(self, container: str, error: GpuhookError) -> dict[str, Any]:
+        """Return why a container could not be compared, as the documents have it, and a hint."""
+        return {**container_options.failure(container, error), "hint": error.hint}
+
+
+def _own(plain: Granting) -> str:
+    return own_spec(plain.settings, plain.default_kind())

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook completion`: what a shell needs to complete our commands, options and containers."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+PROGRAM, VARIABLE = "gpuhook", "_GPUHOOK_COMPLETE"
+_SHELLS = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  gpuhook completion bash > /usr/share/bash-completion/completions/gpuhook\n"
+    "  gpuhook completion zsh > /usr/share/zsh/vendor-completions/_gpuhook\n"
+    "  gpuhook completion fish > /usr/share/fish/vendor_completions.d/gpuhook.fish"
+)
+@click.argument("shell", type=click.Choice(sorted(_SHELLS)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    The shell then asks gpuhook itself for commands, options, their values, and the names of
+    containers that run.
+    """
+    click.echo(script(shell, ctx.find_root().command), nl=False)
+
+
+def script(shell: str, command: click.Command) -> str:
+    """Return the script of a shell."""
+    # Click's own, without its question which version of bash there is: 4.4 is of 2016.
+    found = _SHELLS[shell](command, {}, PROGRAM, VARIABLE)
+    text: str = found.source_template % found.source_vars()
+    return text.lstrip("\n").rstrip() + "\n"

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook explain`: what a container asks for, what it would get, and why."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import click
+
+from gpuhook import settings
+from gpuhook.cli import container_options, explain_text, node_options, parameters, printing
+from gpuhook.diagnose.explain import (
+    answer,
+    codes,
+    difference,
+    document,
+    graph,
+    ground,
+    inputs,
+    manifests,
+    question,
+)
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.diagnose.explain.ground import Ground
+    from gpuhook.diagnose.explain.question import Question
+
+TEXT, DIFF, DOT = "text", "diff", "dot"
+_MOUNTS = "/var/run/nvidia-container-devices"
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """Return what a repeatable NAME=VALUE option says; a usage error for anything else."""
+    pairs = [entry.partition("=") for entry in value]
+    wrong = [entry for entry, (name, equals, _) in zip(value, pairs) if not name or not equals]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no NAME=VALUE", ctx, param)
+    return {name: text for name, _, text in pairs}
+
+
+@click.command()
+@click.argument("what", required=False)
+@click.option(
+    "-e",
+    "--env",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="A variable of the container, as of `docker run -e`; repeatable. Goes before what WHAT "
+    "says, and needs no WHAT.",
+)
+@click.option(
+    "--annotation",
+    "annotations",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="An annotation of the container, such as cdi.k8s.io/x=nvidia.com/gpu=0; repeatable.",
+)
+@click.option(
+    "--mount",
+    "mounts",
+    metavar="PATH",
+    multiple=True,
+    help=f"A mount of /dev/null at this path, such as {_MOUNTS}/0; repeatable.",
+)
+@click.option("--privileged", is_flag=True, help="The container may administer the host.")
+@parameters.output(TEXT, printing.JSON, printing.YAML, help="A trace for people, or a document.")
+@click.option("--diff", "form", flag_value=DIFF, help="Print config.json before and after only.")
+@click.option("--dot", "form", flag_value=DOT, help="Print a graph for Graphviz's dot only.")
+@container_options.state_root
+@node_options.node_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    *,
+    what: str | None,
+    env: dict[str, str],
+    annotations: dict[str, str],
+    mounts: tuple[str, ...],
+    privileged: bool,
+    output: str,
+    form: str | None,
+    state_roots: tuple[str, ...],
+    **node: Any,
+) -> None:
+    r"""Tell what a container asks for, what it would get, and why, step by step.
+
+    WHAT is a bundle's directory, a config.json, an image's configuration (docker image inspect,
+    skopeo inspect --config), a manifest of Kubernetes (a pod, a deployment, kubectl get -o yaml),
+    `-` for one of these on standard input, a running container as `gpuhook attach --help` names
+    it, or the code of a fault, GH1102. Without WHAT, the options say what is asked for.
+
+    The node is this one: its CDI specs, or, where there are none, what generate-cdi would write
+    now. With --inventory it is another one, and with --driver-root what is found there. Nothing is
+    changed: the very code of gpuhook-runtime edits a copy of config.json, and its work in the root
+    file system is only rehearsed.
+
+    \b
+    Examples:
+      gpuhook explain --env NVIDIA_VISIBLE_DEVICES=0
+      docker image inspect IMAGE | gpuhook explain - --env NVIDIA_VISIBLE_DEVICES=all
+      gpuhook explain pod.yaml --inventory h100x8
+      gpuhook explain 3f2a9c --diff
+      gpuhook explain /run/bundle --dot | dot -Tsvg > request.svg
+      gpuhook explain GH1102
+
+    Exit status 1 where a container would be refused.
+    """
+    if what is not None and codes.CODE.fullmatch(what):
+        _print_code(codes.explained(what), output)
+        return
+    asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
+    base = _ground(ctx, node)
+    asked = [manifests.allotted(one, base.node, None) for one in asked]
+    asked = [
+        question.with_options(
+            one, env=env, annotations=annotations, mounts=mounts, privileged=privileged
+        )
+        if env or annotations or mounts or privileged
+        else one
+        for one in asked
+    ]
+    found = [answer.given(one, base) for one in asked]
+    if form == DIFF:
+        for one in found:
+            for line in difference.lines(one):
+                click.echo(line)
+    else:
+        _print(document.of(found, base), DOT if form == DOT else output)
+    ctx.exit(1 if any(one.fault for one in found) else 0)
+
+
+def _questions(
+    what: str | None, state_roots: tuple[str, ...], *, is_imagined: bool
+) -> list[Question]:
+    if what == "-":
+        return inputs.of_text(sys.stdin.buffer.read(), "standard input")
+    if what is not None:
+        return inputs.of_name(what, state_roots)
+    if not is_imagined:
+        raise click.UsageError("name WHAT to explain, or say it with --env")
+    return [question.imagined(question.OPTIONS, "a container of the options")]
+
+
+def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
+    """Return the node in question: another one where options say so, else this one."""
+    load = partial(node_options.load_node, **node, require_nodes=False)
+    others = ("inventory", "driver_root", "dev_root", "host_root", "nvml_library")
+    sources = {name: ctx.get_parameter_source(name) for name in others}
+    told = [name for name in others if sources[name] is not click.core.ParameterSource.DEFAULT]
+    chosen, trouble = settings.Settings(), None
+    if node["inventory"] is not None:
+        return ground.of_node(load(), chosen, node["inventory"])
+    try:
+        chosen = container_options.node_settings()
+    except GpuhookError as error:
+        trouble = error
+    if told:
+        return ground.asked_of(chosen, trouble, load, f"the node of --{told[0].replace('_', '-')}")
+    return ground.here(chosen, trouble, load)
+
+
+def _print(told: dict[str, Any], output: str) -> None:
+    if output == DOT:
+        for line in graph.lines(told):
+            click.echo(line)
+    elif output == TEXT:
+        for line in explain_text.lines(told):
+            click.echo(line)
+    else:
+        printing.document(told, output)
+
+
+def _print_code(told: dict[str, Any], output: str) -> None:
+    if output != TEXT:
+        printing.document({"schema": "gpuhook/explain-code/v1", **told}, output)
+        return
+    for line in explain_text.of_code(told):
+        click.echo(line)

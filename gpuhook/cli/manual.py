@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manual pages of `gpuhook`, made of what --help says: one page for each command.
+
+Source of the format: man(7). `python -m gpuhook.cli.manual DIRECTORY` writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from gpuhook.cli import main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SECTION = "1"
+_STATUS = (
+    ("0", "The command did what was asked."),
+    ("1", "It could not, or found something wrong. Standard error has code, message and hint."),
+    ("2", "It was called wrongly."),
+)
+_FILES = (
+    ("/etc/gpuhook/config.yaml", "The settings of this node."),
+    ("/etc/cdi, /var/run/cdi", "CDI specs, of gpuhook and of others."),
+    ("/run/gpuhook", "The state of gpuhook: the ledger of containers, compiled specs."),
+)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its file name, such as gpuhook-doctor.1."""
+    root = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
+    return {f"{'-'.join(names)}.{SECTION}": _page(names, ctx) for names, ctx in _commands(root)}
+
+
+def _commands(ctx: click.Context) -> Iterator[tuple[list[str], click.Context]]:
+    """Yield the words of each command that --help lists, and its context."""
+    yield ctx.command_path.split(), ctx
+    if not isinstance(ctx.command, click.Group):
+        return
+    for name in ctx.command.list_commands(ctx):
+        command = ctx.command.get_command(ctx, name)
+        if command is not None and not command.hidden:
+            yield from _commands(click.Context(command, info_name=name, parent=ctx))
+
+
+def _page(names: list[str], ctx: click.Context) -> str:
+    command, title = ctx.command, "-".join(names)
+    lines = [
+        f'.TH "{title.upper()}" "{SECTION}" "" "gpuhook" "User Commands"',
+        ".SH NAME",
+        f"{_escaped(title)} \\- {_escaped(command.get_short_help_str(200).rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f".B {_escaped(' '.join(names))}",
+        _escaped(" ".join(command.collect_usage_pieces(ctx))),
+        ".SH DESCRIPTION",
+        *_paragraphs(command.help or ""),
+        *_options(ctx),
+        *_subcommands(ctx),
+        *_example(command.epilog or ""),
+        ".SH EXIT STATUS",
+        *_terms(_STATUS),
+        ".SH FILES",
+        *_terms(_FILES),
+        ".SH SEE ALSO",
+        _see_also(names, ctx),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield a help text; a paragraph that click leaves as it is keeps its lines here too."""
+    for number, paragraph in enumerate(text.replace("\f", "").strip().split("\n\n")):
+        lines = [line.strip() for line in paragraph.splitlines()]
+        if number:
+            yield ".PP"
+        if lines and lines[0] == "\b":
+            yield from (".nf", *map(_escaped, lines[1:]), ".fi")
+        else:
+            yield from map(_escaped, lines)
+
+
+def _options(ctx: click.Context) -> Iterator[str]:
+    records = [param.get_help_record(ctx) for param in ctx.command.get_params(ctx)]
+    found = [record for record in records if record is not None]
+    if found:
+        yield ".SH OPTIONS"
+        yield from _terms(found)
+
+
+def _subcommands(ctx: click.Context) -> Iterator[str]:
+    if not isinstance(ctx.command, click.Group):
+        return
+    yield ".SH COMMANDS"
+    for name in ctx.command.list_commands(ctx):
+        command = ctx.command.get_command(ctx, name)
+        if command is not None and not command.hidden:
+            yield from _terms([(name, command.get_short_help_str(200))])
+
+
+def _example(epilog: str) -> Iterator[str]:
+    lines = [line for line in epilog.replace("\b", "").splitlines() if line.strip()]
+    if lines:
+        yield ".SH EXAMPLES"
+        shown = [line for line in lines if line.strip() != "Examples:"]
+        yield from (".nf", *(_escaped(line.strip()) for line in shown), ".fi")
+
+
+def _terms(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for term, text in pairs:
+        yield ".TP"
+        yield f".B {_escaped(term)}"
+        yield _escaped(" ".join(text.split()))
+
+
+def _see_also(names: list[str], ctx: click.Context) -> str:
+    others = ["gpuhook"] if len(names) > 1 else []
+    if isinstance(ctx.command, click.Group):
+        own = "-".join(names)
+        others += [f"{own}-{name}" for name in ctx.command.list_commands(ctx)]
+    return ", ".join(f"{_escaped(name)}({SECTION})" for name in others) or "runc(8)"
+
+
+def _escaped(text: str) -> str:
+    """Return text that roff takes as it is: backslashes, dashes, and a dot that begins a line."""
+    shown = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + shown if shown.startswith((".", "'")) else shown
+
+
+if __name__ == "__main__":
+    for _name, _text in pages().items():
+        with open(os.path.join(sys.argv[1], _name), "w", encoding="utf-8") as _file:
+            _file.write(_text)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container asked for, before somebody's answer was written into its config.json.
+
+CDI's edits of variables are appended, so that the request of the image or the pod is still in
+front of them; the record of gpuhook's wrapper says itself what was there before. Where nothing
+was asked in config.json (an engine was told by its own protocol, as containerd is by the kubelet's
+CDIDevices), the GPUs count whose device nodes the container has.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+from gpuhook.container import record
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+    from gpuhook.programs.granting import Granting
+
+# The first variables that NVIDIA's specs and runtimes add; toolkit 1.20, `cdi generate`.
+_ADDED = ("NVIDIA_CTK_LIBCUDA_DIR=", "NVCT_EMPTY_DEVICE=")
+BY_NODES = "its device nodes (config.json does not say what was asked for)"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A config.json as it was before the GPUs were given, and the variables that came with them."""
+
+    spec: dict[str, Any]
+    added: tuple[str, ...] = ()
+
+
+def before(spec: dict[str, Any]) -> Before:
+    """Return `spec`, which stays as it is, without what was answered to its request."""
+    kept = copy.deepcopy(spec)
+    env = variables(spec)
+    if record.take_back(kept):
+        old = variables(kept)
+        return Before(kept, tuple(entry for entry in env if entry not in old))
+    own = _own(env)
+    if len(own) < len(env):
+        kept["process"]["env"] = own
+    return Before(kept, tuple(env[len(own) :]))
+
+
+def variables(spec: dict[str, Any]) -> list[str]:
+    """Return the variables of a config.json, "NAME=value"."""
+    process = spec.get("process")
+    env = process.get("env") if isinstance(process, dict) else None
+    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
+
+
+def _own(env: list[str]) -> list[str]:
+    """Return the variables in front of the first that a CDI spec of NVIDIA's appends."""
+    void = f"{words.VOCABULARY.devices_env}=void"
+    for number, entry in enumerate(env):
+        if entry == void or entry.startswith(_ADDED):
+            return env[:number]
+    return env
+
+
+def by_nodes(grants: Granting, nodes: Collection[str]) -> list[str]:
+    """Return the devices all of whose nodes are among `nodes`, each under one name.
+
+    Of an instance of MIG its own nodes count besides its GPU's. [] where nothing describes any.
+    """
+    try:
+        described = grants.nodes_by_device()
+    except GpuhookError:
+        return []
+    held: dict[frozenset[str], str] = {}
+    for name, paths in described.items():
+        if not paths or not paths.issubset(nodes) or name.endswith("=all"):
+            continue
+        held.setdefault(paths, name)
+    return list(held.values())

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One running container compared: all its items, whose doing they are, and by what request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.container import ledger
+from gpuhook.diagnose import inspection
+from gpuhook.diagnose.compare import (
+    asked,
+    expected,
+    giver,
+    item,
+    loader,
+    nodes,
+    surroundings,
+)
+from gpuhook.diagnose.compare.mounts import Mounts
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.diagnose.compare.asked import Before
+    from gpuhook.diagnose.compare.expected import Expected
+    from gpuhook.diagnose.compare.item import Item
+    from gpuhook.diagnose.node.described import Heard
+    from gpuhook.programs.granting import Granting
+    from gpuhook.programs.target import Target
+
+SCHEMA = "gpuhook/compare/v1"
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The items of a container, who gave it its GPUs (giver.GIVERS), and what it asked for."""
+
+    container: dict[str, Any]
+    given_by: str
+    expected: Expected
+    items: list[Item] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return the comparison as JSON has it."""
+        return {
+            **self.container,
+            "givenBy": self.given_by,
+            "request": {
+                "where": self.expected.where or None,
+                "names": self.expected.names,
+                "capabilities": sorted(self.expected.capabilities),
+            },
+            "counts": item.counts(self.items),
+            "items": [one.document() for one in self.items],
+            "notes": self.expected.notes,
+        }
+
+
+def of(target: Target, grants: Granting, log: Heard) -> Comparison | None:
+    """Return the comparison of a container, None if it has no GPU and asks for none.
+
+    `log` is that of `grants`. Nothing is changed, and nothing is run in the container. Raises
+    OSError, and GH1732 if it ends meanwhile.
+    """
+    facts = inspection.of(target.held, target.found, target.spec, target.entry)
+    paths = [node["path"] for node in facts["nodes"]]
+    targets = [mount["path"] for mount in facts["mounts"]]
+    by = giver.of(target.spec, target.entry, paths, targets)
+    before = asked.before(target.spec)
+    is_given = bool(targets) or (by != giver.NOBODY and not nodes.allows_everything(target.spec))
+    wanted = expected.of(grants, log, before.spec, paths, is_given=is_given)
+    if by == giver.NOBODY and not (wanted.names or wanted.refusal):
+        return None
+    compared = Comparison(_container(target), by, wanted)
+    if wanted.refusal is not None:
+        compared.items = [_refused(by, wanted)]
+    else:
+        compared.items = _items(target, facts, before, by, wanted)
+    return compared
+
+
+def _items(
+    target: Target, facts: dict[str, Any], before: Before, by: str, wanted: Expected
+) -> list[Item]:
+    held, spec = target.held, target.spec
+    mounts = Mounts(held, facts["mounts"], by)
+    env = asked.variables(spec) if spec else held.process.environment()
+    return [
+        *nodes.items(held, spec, facts["nodes"], by, wanted),
+        *mounts.items(wanted),
+        *loader.items(held, by, wanted, mounts.bad, mounts.moved),
+        *surroundings.variables(env, before.added, by, wanted),
+        *surroundings.groups(held, wanted),
+        *surroundings.effects(held, by, wanted),
+    ]
+
+
+def _refused(by: str, wanted: Expected) -> Item:
+    error = wanted.refusal
+    told = "started" if by == giver.NOBODY else f"started, given GPUs by {by}"
+    ours = f"refused: {error.code}: {error.message}" if error else ""
+    return item.of(item.REQUEST, wanted.where or words.VOCABULARY.devices_env, told, ours)
+
+
+def _container(target: Target) -> dict[str, Any]:
+    found = target.found
+    pod = ledger.pod_of(target.spec.get("annotations"))
+    return {
+        "container": found.id,
+        "pod": pod.get("pod"),
+        "namespace": pod.get("namespace"),
+        "name": pod.get("container"),
+        "engine": found.engine or None,
+        "runtime": found.runtime or None,
+    }

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's files that are mounted: which file of the host, where, and with which options."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.diagnose.compare import item, reasons
+from gpuhook.vendors.nvidia import params, seen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from gpuhook.cdi.edits import Mount
+    from gpuhook.container.operations import Live
+    from gpuhook.diagnose.compare.expected import Expected
+    from gpuhook.diagnose.compare.item import Item
+
+_OPTIONS = ("ro", "nosuid", "nodev")
+
+
+class Mounts:
+    """The comparison of mounts.
+
+    Afterwards `bad` has the paths whose file is not the one meant, and is not anywhere else, and
+    `moved` those whose file is mounted elsewhere.
+    """
+
+    def __init__(self, held: Live, there: list[dict[str, Any]], by: str) -> None:
+        self._held = held
+        self._by = by
+        # What is mounted over another hides it.
+        self._there = {mount["path"]: mount for mount in there if mount["path"] != params.PATH}
+        self._all = {mount.target: mount.options for mount in held.process.mounts()}
+        self._matched: set[str] = set()
+        self.bad: set[str] = set()
+        self.moved: set[str] = set()
+
+    def items(self, expected: Expected) -> list[Item]:
+        """Return the items: those of gpuhook's mounts, then those that are only there."""
+        wanted = expected.edits.get("mounts") or []
+        places = {self._held.root.real(mount["containerPath"]) for mount in wanted}
+        found = [self._one(mount, places, expected) for mount in wanted]
+        rest = [path for path in self._there if path not in places | self._matched]
+        whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
+        for path in sorted(rest):
+            is_whole = path in whole and self._shows(path, whole[path]["hostPath"])
+            reason = reasons.of_extra(
+                path, self._by, expected, is_whole=is_whole, is_privileged=False
+            )
+            found.append(item.of(item.MOUNT, path, _worded(self._there[path]), "", reason))
+        return found
+
+    def _one(self, mount: Mount, places: Iterable[str], expected: Expected) -> Item:
+        """Return the item of one mount that gpuhook would make."""
+        target, source = mount["containerPath"], mount["hostPath"]
+        place = self._held.root.real(target)
+        ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()
+        try:
+            host = os.stat(source)
+        except OSError as error:
+            self.bad.add(target)
+            told = _worded(self._there[place]) if place in self._there else ""
+            return item.of(item.MOUNT, target, told, f"refused: {source}: {error.strerror}")
+        if self._is(place, host):
+            there = f"{source} {','.join(_of(self._options(place).split(',')))}".rstrip()
+            return item.of(item.MOUNT, target, there, ours)
+        if place in self._there:
+            self.bad.add(target)
+            return item.of(item.MOUNT, target, _worded(self._there[place]), ours)
+        elsewhere = self._elsewhere(host, places)
+        if elsewhere:
+            self._matched.add(elsewhere)
+            self.moved.add(target)
+            reason = reasons.moved(target.rpartition("/")[2], self._by)
+            return item.of(item.MOUNT, target, f"at {elsewhere}", ours, reason)
+        self.bad.add(target)
+        reason = reasons.missing(target, self._by, expected)
+        return item.of(item.MOUNT, target, "", ours, reason)
+
+    def _shows(self, place: str, source: str) -> bool:
+        try:
+            return self._is(place, os.stat(source))
+        except OSError:
+            return False
+
+    def _is(self, place: str, host: os.stat_result) -> bool:
+        found = self._held.root.found(place)
+        return found is not None and os.path.samestat(found, host)
+
+    def _elsewhere(self, host: os.stat_result, places: Iterable[str]) -> str:
+        """Return where else the host's file is mounted, "" if nowhere."""
+        for path in map(str, self._there):
+            if path not in places and path not in self._matched and self._is(path, host):
+                return path
+        return ""
+
+    def _options(self, place: str) -> str:
+        """Return the options of the mount through which a file is seen."""
+        while place not in self._all and place != "/":
+            place = place.rpartition("/")[0] or "/"
+        return self._all.get(place, "")
+
+
+def _of(options: Iterable[str]) -> list[str]:
+    held = set(options)
+    return [word for word in _OPTIONS if word in held]
+
+
+def _worded(mount: dict[str, Any]) -> str:
+    """Return what is mounted; the name in its file system is all that the kernel tells."""
+    gone: str = " (removed on the host)" if mount["removed"] else ""
+    version = seen.driver_version(mount["source"]) or seen.driver_version(mount["path"])
+    of = f" of driver {version}" if version else ""
+    name = str(mount["source"])
+    return f"{name}{of} {','.join(_of(mount['options'].split(',')))}".rstrip() + gone

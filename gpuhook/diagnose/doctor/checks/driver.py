@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver: its kernel module is loaded, has the GPUs, and is of its libraries' version."""
+
+from __future__ import annotations
+
+from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
+from gpuhook.diagnose.node import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.doctor.check import Node
+
+_RELEASE = "/proc/sys/kernel/osrelease"
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_MODULE_NAMES = ("/nvidia.ko", "/nvidia-current.ko")
+_NO_NVML = (
+    "nvidia-smi says \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+    'driver", and GPU containers do not start: "nvidia-container-cli: initialization error: nvml '
+    'error: driver not loaded"'
+)
+_MISMATCH = (
+    'nvidia-smi says "Failed to initialize NVML: Driver/library version mismatch", and GPU '
+    'containers do not start, with "nvml error: driver/library version mismatch"'
+)
+_RELOAD = (
+    "systemctl reboot  # or, with everything stopped that uses a GPU: "
+    "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia"
+)
+# Where distributions have DKMS keep the key that it signs modules with.
+_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+
+
+def _gpu(node: Node) -> Iterable[Finding]:
+    if facts.is_wsl(node):
+        return [ok("/dev/dxg is there: the GPUs are those of Windows (WSL)", "/dev/dxg")]
+    found = facts.pci_gpus(node)
+    if found:
+        buses = ", ".join(one.bus_id for one in found)
+        return [ok(f"NVIDIA GPUs on the PCI bus: {buses}", facts.PCI)]
+    if facts.gpus(node):
+        return [ok(f"the driver has {len(facts.gpus(node))} GPUs", facts.GPUS)]
+    if facts.module_version(node):
+        said = "the nvidia kernel module is loaded, and there is no NVIDIA GPU on the PCI bus"
+        return [absent(said, facts.PCI, facts.GPUS)]
+    return [absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")]
+
+
+def _nouveau(node: Node) -> Iterable[Finding]:
+    if not facts.has_gpu(node):
+        return [absent("this machine has no NVIDIA GPU", facts.PCI)]
+    held = [one.bus_id for one in facts.pci_gpus(node) if one.driver == "nouveau"]
+    is_loaded = node.tree.status("/sys/module/nouveau") is not None
+    looked = ("/sys/module/nouveau", facts.PCI)
+    if not held and (not is_loaded or facts.module_version(node)):
+        return [ok("nouveau holds no GPU", *looked)]
+    buses = ", ".join(held) or "the GPUs"
+    return [
+        Finding(
+            FAILED,
+            f"the kernel's own driver nouveau is loaded and holds {buses}",
+            meaning=f"NVIDIA's module cannot take a GPU that nouveau has. {_NO_NVML}",
+            command="printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' > "
+            "/etc/modprobe.d/blacklist-nouveau.conf && (update-initramfs -u || dracut --force) && "
+            "systemctl reboot",
+            looked_at=looked,
+        )
+    ]
+
+
+def _module(node: Node) -> Iterable[Finding]:
+    if facts.is_wsl(node):
+        return [absent("WSL has no kernel module of NVIDIA's: Windows has the driver")]
+    if facts.is_tegra(node):
+        return [absent("a Tegra system has a driver of its own kind")]
+    if not facts.has_gpu(node):
+        return [absent("this machine has no NVIDIA GPU", facts.PCI)]
+    version = facts.module_version(node)
+    if version:
+        kind = "open kernel module" if facts.is_open_module(node) else "kernel module"
+        return [ok(f"the {kind} {version} is loaded", facts.VERSION, facts.PROC_VERSION)]
+    if {one.driver for one in facts.pci_gpus(node)} == {"vfio-pci"}:
+        return [absent("all GPUs are given to virtual machines (vfio-pci)", facts.PCI)]
+    return [_unloaded(node)]
+
+
+def _unloaded(node: Node) -> Finding:
+    """Return why the module is not loaded, as far as files tell."""
+    release = tree.line(node.tree, _RELEASE)
+    listing = f"/lib/modules/{release}/modules.dep"
+    looked = (facts.VERSION, facts.PROC_VERSION, listing, _SECURE_BOOT)
+    known = tree.text(node.tree, listing) if release else None
+    if known is not None and not any(name in known for name in _MODULE_NAMES):
+        said = f"the nvidia kernel module is not loaded: there is none for the kernel {release}"
+        headers = facts.install(node, "linux-headers-$(uname -r)", "kernel-devel-$(uname -r)")
+        command = f"{headers} && dkms autoinstall && modprobe nvidia"
+    elif _is_secure_boot(node):
+        said = (
+            "the nvidia kernel module is not loaded, and Secure Boot is on: the kernel refuses "
+            "modules that are not signed with a key it trusts (modprobe says 'Key was rejected by "
+            "service' or 'Required key not available')"
+        )
+        key = next((path for path in _KEYS if node.tree.status(path)), _KEYS[-1])
+        command = (
+            f"mokutil --import {key} && systemctl reboot  # then enroll the key in the blue screen"
+        )
+    else:
+        said = "the nvidia kernel module is not loaded"
+        command = "modprobe nvidia && nvidia-smi || dmesg | grep -i nvrm"
+    return Finding(FAILED, said, meaning=_NO_NVML, command=command, looked_at=looked)
+
+
+def _is_secure_boot(node: Node) -> bool:
+    """Return whether Secure Boot is on: four bytes of attributes, then one that is 1."""
+    return (node.tree.read(_SECURE_BOOT, 16) or b"")[4:5] == b"\1"
+
+
+def _version(node: Node) -> Iterable[Finding]:
+    module, space = facts.module_version(node), user_space.of(node)
+    if not module:
+        return [absent("no kernel module is loaded")]
+    if not space.current:
+        return [absent(f"there are no libraries of the driver below {space.root}")]
+    looked = (facts.VERSION, *(p for known in space.versions.values() for p in known.values()))
+    wrong = {stem: version for stem, version in space.current.items() if version != module}
+    if not wrong:
+        said = f"kernel module, libcuda and libnvidia-ml are of {module}"
+        return [ok(said, *looked)]
+    names = " and ".join(f"{stem}.1 is {version}" for stem, version in wrong.items())
+    is_there = all(module in space.versions[stem] for stem in wrong)
+    command = f"ldconfig  # the links are to lead to the files of {module}" if is_there else _RELOAD
+    return [
+        Finding(
+            FAILED,
+            f"the loaded kernel module is {module}, but {names}",
+            meaning=_MISMATCH,
+            command=command,
+            looked_at=looked,
+        )
+    ]
+
+
+def _bound(node: Node) -> Iterable[Finding]:
+    found = facts.pci_gpus(node)
+    if not found:
+        return [absent("no GPU shows on the PCI bus", facts.PCI)]
+    others = [one for one in found if one.driver not in ("nvidia", "nouveau")]
+    if not others:
+        return [ok(f"the nvidia driver has all {len(found)} GPUs of the PCI bus", facts.PCI)]
+    return [
+        Finding(
+            WARNING,
+            f"the driver of {one.bus_id} is {one.driver or 'none'}, not nvidia",
+            subject=one.bus_id,
+            meaning="no container gets this GPU: neither nvidia-smi nor the node's resources "
+            "count it",
+            command=f"echo {one.bus_id} > /sys/bus/pci/drivers/vfio-pci/unbind && "
+            f"echo {one.bus_id} > /sys/bus/pci/drivers/nvidia/bind"
+            "  # nothing, where a virtual machine is to have it"
+            if one.driver == "vfio-pci"
+            else f"dmesg | grep -i {one.bus_id}  # this driver may not know such a GPU",
+            looked_at=(f"{facts.PCI}/{one.bus_id}/driver",),
+        )
+        for one in others
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("driver.gpu", DRIVER, "The machine has an NVIDIA GPU", _gpu),
+    Check("driver.nouveau", DRIVER, "nouveau does not hold the GPUs", _nouveau),
+    Check(
+        "driver.module",
+        DRIVER,
+        "NVIDIA's kernel module is loaded",
+        _module,
+        needs=("driver.nouveau",),
+    ),
+    Check(
+        "driver.bound",
+        DRIVER,
+        "The kernel module has every GPU of the PCI bus",
+        _bound,
+        needs=("driver.module",),
+    ),
+    Check(
+        "driver.version",
+        DRIVER,
+        "The driver's libraries are of the kernel module's version",
+        _version,
+        needs=("driver.module",),
+    ),
+)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs: the driver answers for each, and programs may use it."""
+
+from __future__ import annotations
+
+from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import services
+from gpuhook.diagnose.doctor.check import FAILED, GPUS, WARNING, Check, Finding, absent, ok
+from gpuhook.diagnose.node import readings, tree
+from gpuhook.vendors.nvidia import selection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.vendors.nvidia.inventory import Gpu
+    from gpuhook.vendors.nvidia.nodes import ProcGpu
+
+_NO_PERMISSION = "GH1205"
+_UNASKED = "what NVML knows cannot be told from files alone"
+_SOCKET = "/run/nvidia-fabricmanager/socket"
+# GPUs that go to sleep between programs, and take seconds to wake, matter where jobs come and go.
+_DATA_CENTRE = ("Tesla", "A10", "A16", "A2", "A30", "A40", "A100", "A800", "B100", "B200", "B300",
+                "GB200", "GB300", "GH200", "H100", "H200", "H800", "H20", "L2", "L4", "L20", "L40",
+                "L40S", "T4", "V100", "P100", "P40", "P4")  # fmt: skip
+
+
+def _nvml(node: Node) -> Iterable[Finding]:
+    reading = node.readings.of(readings.INVENTORY)
+    if reading.document is not None:
+        found = facts.inventory_of(node)
+        count = len(found.gpus) if found else 0
+        return [ok(f"NVML answers for {count} GPUs", "libnvidia-ml.so.1")]
+    if reading is readings.NOT_RUNNING or not facts.has_gpu(node):
+        return [absent(_UNASKED if facts.has_gpu(node) else "this machine has no NVIDIA GPU")]
+    if reading.code == _NO_PERMISSION:
+        return [absent(f"{reading.trouble}: {reading.hint}")]
+    return [
+        Finding(
+            FAILED,
+            f"NVML does not answer: {reading.trouble}",
+            meaning='nvidia-smi says "Failed to initialize NVML" or "Unable to determine the '
+            'device handle", and GPU containers do not start: "nvidia-container-cli: '
+            'initialization error: nvml error"',
+            command="nvidia-smi; dmesg | grep -iE 'nvrm|xid' | tail -n 20",
+            looked_at=("libnvidia-ml.so.1",),
+        )
+    ]
+
+
+def _lost(node: Node) -> Iterable[Finding]:
+    found = facts.inventory_of(node)
+    if found is None:
+        return [absent(_UNASKED)]
+    lost = [gpu for gpu in found.gpus if gpu.lost is not None]
+    if not lost:
+        return [ok("no GPU is lost", "libnvidia-ml.so.1")]
+    return [
+        Finding(
+            FAILED,
+            f"GPU {gpu.index} ({gpu.pci_bus_id or 'bus id unknown'}) is lost: {gpu.lost}",
+            subject=gpu.uuid or str(gpu.index),
+            meaning='programs that use it fail with XID 79, "GPU has fallen off the bus", '
+            'nvidia-smi says "Unable to determine the device handle for GPU", and containers '
+            "that are given it find no device",
+            command=f"nvidia-smi --gpu-reset -i {selection.bus_id(gpu.pci_bus_id or '')}  # with "
+            "everything stopped that uses it; else reboot; where it comes again, the card, its "
+            "power or its slot is broken",
+            looked_at=("libnvidia-ml.so.1",),
+        )
+        for gpu in lost
+    ]
+
+
+def _seen(node: Node) -> Iterable[Finding]:
+    found = facts.inventory_of(node)
+    if found is None:
+        return [absent(_UNASKED)]
+    known = {selection.bus_id(gpu.pci_bus_id or "") for gpu in found.gpus}
+    unseen = [
+        gpu
+        for gpu in facts.gpus(node)
+        if selection.bus_id(gpu.pci_bus_id) not in known and not _is_excluded(node, gpu)
+    ]
+    if not unseen:
+        return [ok("NVML has every GPU that the kernel module has", facts.GPUS)]
+    return [
+        Finding(
+            FAILED,
+            f"the kernel module has the GPU {gpu.pci_bus_id}, and NVML does not",
+            subject=gpu.pci_bus_id,
+            meaning="no container gets this GPU: it did not start (dmesg: RmInitAdapter failed)",
+            command="dmesg | grep -iE 'nvrm|xid' | tail -n 20; systemctl reboot",
+            looked_at=(facts.GPUS,),
+        )
+        for gpu in unseen
+    ]
+
+
+def _is_excluded(node: Node, gpu: ProcGpu) -> bool:
+    """Return whether the driver was told to leave the GPU alone (NVreg_ExcludedGpus)."""
+    path = f"{facts.GPUS}/{selection.bus_id(gpu.pci_bus_id)}/information"
+    lines = (tree.text(node.tree, path) or "").splitlines()
+    return any(line.split() == ["GPU", "Excluded:", "Yes"] for line in lines)
+
+
+def _compute_mode(node: Node) -> Iterable[Finding]:
+    gpus = _working(node)
+    if gpus is None:
+        return [absent(_UNASKED)]
+    found = [finding for gpu in gpus for finding in _mode(gpu)]
+    return found or [ok("the compute mode of every GPU lets several programs use it")]
+
+
+def _mode(gpu: Gpu) -> Iterable[Finding]:
+    if gpu.compute_mode in (None, "default"):
+        return
+    prohibited = gpu.compute_mode == "prohibited"
+    meaning = "all programs" if prohibited else "every program but the first, and every replica,"
+    yield Finding(
+        FAILED if prohibited else WARNING,
+        f"the compute mode of GPU {gpu.index} is {gpu.compute_mode}",
+        subject=gpu.uuid or str(gpu.index),
+        meaning=f'{meaning} fail with "all CUDA-capable devices are busy or unavailable" '
+        "(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)",
+        command=f"nvidia-smi -i {gpu.index} -c DEFAULT",
+        looked_at=("libnvidia-ml.so.1",),
+    )
+
+
+def _mig(node: Node) -> Iterable[Finding]:
+    gpus = _working(node)
+    if gpus is None:
+        return [absent(_UNASKED)]
+    divided = [gpu for gpu in gpus if selection.is_divided(gpu)]
+    if not divided:
+        return [absent("no GPU is in MIG mode")]
+    empty = [gpu for gpu in divided if not gpu.instances]
+    if not empty:
+        return [ok("every GPU in MIG mode has MIG devices")]
+    return [
+        Finding(
+            WARNING,
+            f"GPU {gpu.index} is in MIG mode and has no MIG device",
+            subject=gpu.uuid or str(gpu.index),
+            meaning='nothing of this GPU can be used: CUDA says "no CUDA-capable device is '
+            'detected", and its resource has the count 0',
+            command=f"nvidia-smi mig -i {gpu.index} -cgi 0 -C  # nvidia-smi mig -lgip lists the "
+            f"profiles; or, to leave MIG mode: nvidia-smi -i {gpu.index} -mig 0",
+            looked_at=("libnvidia-ml.so.1",),
+        )
+        for gpu in empty
+    ]
+
+
+def _working(node: Node) -> list[Gpu] | None:
+    found = facts.inventory_of(node)
+    return None if found is None else [gpu for gpu in found.gpus if gpu.lost is None]
+
+
+def _persistence(node: Node) -> Iterable[Finding]:
+    names = [gpu.model or "" for gpu in facts.gpus(node)]
+    if not names:
+        return [absent("the kernel module has no GPU")]
+    runs = services.runs(node, "nvidia-persistenced.service", "nvidia-persistenced")
+    if runs is None:
+        return [absent("whether nvidia-persistenced runs cannot be told from files alone")]
+    if runs:
+        return [ok("nvidia-persistenced keeps the GPUs initialised", "nvidia-persistenced.service")]
+    is_server = any(set(name.replace("-", " ").split()) & set(_DATA_CENTRE) for name in names)
+    if len(names) == 1 and not is_server:
+        return [absent("nvidia-persistenced does not run; on a workstation it need not")]
+    return [
+        Finding(
+            WARNING,
+            f"nvidia-persistenced does not run, on a node with {len(names)} GPUs ({names[0]})",
+            meaning="where persistence mode was not set by nvidia-smi -pm 1 either, the driver "
+            "initialises every GPU anew when nobody uses one: containers and nvidia-smi take "
+            "seconds longer to start, and settings such as clocks are forgotten",
+            command="systemctl enable --now nvidia-persistenced.service",
+            looked_at=("nvidia-persistenced.service",),
+        )
+    ]
+
+
+def _fabric(node: Node) -> Iterable[Finding]:
+    switches = facts.switches(node)
+    if not switches:
+        return [absent("this machine has no NVSwitch", facts.SWITCHES, facts.PCI)]
+    runs = services.runs(node, "nvidia-fabricmanager.service", "nv-fabricmanager")
+    if runs is None:
+        said = "whether the fabric manager runs cannot be told from files alone"
+        return [absent(said, _SOCKET)]
+    if runs:
+        return [ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)]
+    version = facts.module_version(node)
+    branch = version.partition(".")[0]
+    debian = f"nvidia-fabricmanager-{branch}={version}-1"
+    other = facts.install(node, debian, f"nvidia-fabricmanager-{version}")
+    return [
+        Finding(
+            FAILED,
+            f"the fabric manager does not run, on a machine with NVSwitches ({len(switches)})",
+            meaning='nvidia-smi works, and CUDA does not: "system not yet initialized" '
+            "(CUDA_ERROR_SYSTEM_NOT_READY, 802) in cuInit",
+            command="systemctl enable --now nvidia-fabricmanager.service  # where it stops, it is "
+            f"not of the driver's version: {other}",
+            looked_at=("nvidia-fabricmanager.service", facts.SWITCHES),
+        )
+    ]
+
+
+_NEEDS = ("driver.module", "driver.version", "driver.libraries")
+_ANSWERS = ("gpus.nvml",)
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "gpus.nvml",
+        GPUS,
+        "NVML, the driver's library for managing GPUs, answers",
+        _nvml,
+        needs=(*_NEEDS, "devices.control"),
+    ),
+    Check("gpus.lost", GPUS, "No GPU has fallen off the bus", _lost, needs=_ANSWERS),
+    Check("gpus.seen", GPUS, "NVML has every GPU of the kernel module", _seen, needs=_ANSWERS),
+    Check(
+        "gpus.compute-mode",
+        GPUS,
+        "Programs may use the GPUs, and share them",
+        _compute_mode,
+        needs=_ANSWERS,
+    ),
+    Check("gpus.mig", GPUS, "GPUs in MIG mode are divided", _mig, needs=_ANSWERS),
+    Check(
+        "gpus.persistence",
+        GPUS,
+        "The driver keeps the GPUs initialised between programs",
+        _persistence,
+        needs=("driver.module",),
+    ),
+    Check(
+        "gpus.fabric",
+        GPUS,
+        "The fabric manager runs where GPUs are joined by NVSwitches",
+        _fabric,
+        needs=("driver.module", "driver.version"),
+    ),
+)

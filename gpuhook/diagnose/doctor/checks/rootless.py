@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines that users run without root: what the node has to give them."""
+
+from __future__ import annotations
+
+from gpuhook.diagnose.doctor.check import FAILED, HOST, Check, Finding, absent, ok
+from gpuhook.diagnose.doctor.engine_facts import dockers, homes, program
+from gpuhook.diagnose.node.tree import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.doctor.check import Node
+
+_STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
+_FILES = ("/etc/subuid", "/etc/subgid")
+
+
+def _users(node: Node) -> dict[str, str]:
+    """Return the users who have an engine of their own, each with their number."""
+    numbers = {}
+    for entry in (text(node.tree, "/etc/passwd") or "").splitlines():
+        fields = entry.split(":")
+        if len(fields) > 5:
+            numbers[fields[5]] = (fields[0], fields[2])
+    found = {}
+    for home in homes(node.tree):
+        if any(node.tree.status(f"{home}/{place}") for place in _STORAGE):
+            name, number = numbers.get(home, (home.rpartition("/")[2], ""))
+            found[name] = number
+    return found
+
+
+def subordinate(node: Node) -> Iterable[Finding]:
+    """Say whether users with engines of their own have ids to give to containers."""
+    users = _users(node)
+    for name, number in users.items():
+        lacking = [path for path in _FILES if not _has_range(node, path, name, number)]
+        if not lacking:
+            yield ok(f"{name} has subordinate ids", *_FILES, subject=name)
+            continue
+        yield Finding(
+            FAILED,
+            f"{name} has containers of their own, and no range in {' and '.join(lacking)}",
+            subject=name,
+            meaning="containers of that user do not start, or not from images with files of more"
+            " than one user: potentially insufficient UIDs or GIDs available in user namespace",
+            command=f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
+            " # then, as that user: podman system migrate",
+            looked_at=_FILES,
+        )
+    if not users:
+        yield absent("no user of this node has an engine of their own", "/home")
+
+
+def _has_range(node: Node, path: str, name: str, number: str) -> bool:
+    entries = (text(node.tree, path) or "").splitlines()
+    return any(entry.split(":")[0] in {name, number} - {""} for entry in entries if entry.strip())
+
+
+def mapping(node: Node) -> Iterable[Finding]:
+    """Say whether the programs are there that map those ids."""
+    if not _users(node) and not any(one.kind == "rootless" for one in dockers(node)):
+        yield absent("no user of this node has an engine of their own", "/home")
+        return
+    lacking = [name for name in ("newuidmap", "newgidmap") if not program(node.tree, name)]
+    if not lacking:
+        yield ok("newuidmap and newgidmap are there", "/usr/bin/newuidmap")
+        return
+    yield Finding(
+        FAILED,
+        f"{' and '.join(lacking)} cannot be run, and users have engines of their own",
+        subject="newuidmap",
+        meaning='containers of users do not start: exec: "newuidmap": executable file not found in'
+        " $PATH",
+        command="apt-get install uidmap",
+        looked_at=("/usr/bin/newuidmap", "/usr/bin/newgidmap"),
+    )
+
+
+CHECKS = (
+    Check("host.id-mapping", HOST, "The programs that map users' ids are there", mapping),
+    Check(
+        "host.subordinate-ids",
+        HOST,
+        "Users with engines of their own have ids for containers",
+        subordinate,
+        ("host.id-mapping",),
+    ),
+)

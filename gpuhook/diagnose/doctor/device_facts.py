@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes that a driver needs, and what the files of a node tell of each."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor.check import Mend
+from gpuhook.vendors.nvidia import mig, mig_nodes, nodes, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.node.tree import Status
+
+_MODE = 0o666
+CONTROL, UVM, UVM_TOOLS, MODESET = (
+    nodes.CONTROL_NODES[0],
+    *nodes.CONTROL_NODES[2:],
+    (nodes.CONTROL_NODES[1]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A device node that there should be: its major goes by one of `names` in /proc/devices."""
+
+    path: str  # as containers see it
+    names: tuple[str, ...]
+    minor: int
+    command: str  # what makes it
+    mode: int | None = None  # None: as the module's parameters say
+
+
+def control() -> dict[str, Wanted]:
+    """Return the control nodes, by path."""
+    uvm = "nvidia-modprobe -c 0 -u"
+    found = (
+        Wanted(CONTROL, nodes.FRONTEND, 255, "nvidia-modprobe -c 255"),
+        Wanted(UVM, nodes.UVM, 0, uvm),
+        Wanted(UVM_TOOLS, nodes.UVM, 1, uvm),
+        Wanted(MODESET, nodes.MODESET, 254, "nvidia-modprobe -m"),
+    )
+    return {one.path: one for one in found}
+
+
+def of_gpus(node: Node) -> list[Wanted]:
+    """Return the nodes of the GPUs that the module drives and that are not lost."""
+    lost = facts.lost_minors(node)
+    minors = [gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None]
+    return [
+        Wanted(f"/dev/nvidia{minor}", nodes.FRONTEND, minor, f"nvidia-modprobe -c {minor}")
+        for minor in sorted(minors)
+        if minor not in lost
+    ]
+
+
+def of_capabilities(node: Node) -> list[Wanted]:
+    """Return the nodes that open the MIG devices there are."""
+    known = {one.minor: (name, one) for name, one in facts.capabilities(node).items()}
+    return [
+        Wanted(
+            words.capability_node(minor),
+            (mig.MAJOR_NAME,),
+            minor,
+            f"nvidia-modprobe -f {mig.file(name)}",
+            one.mode,
+        )
+        for minor, (name, one) in sorted(known.items())
+    ]
+
+
+def every(node: Node) -> list[Wanted]:
+    """Return all nodes that may be there."""
+    return [*control().values(), *of_gpus(node), *of_capabilities(node)]
+
+
+def dev_root(node: Node) -> str:
+    """Return the directory whose /dev has the driver's nodes."""
+    if node.dev_root != "/":
+        return node.dev_root
+    root = user_space.of(node).root
+    has_own = node.tree.status(user_space.at(root, CONTROL)) is not None
+    has_host = node.tree.status(CONTROL) is not None
+    return root if has_own and not has_host else "/"
+
+
+def place(node: Node, wanted: Wanted) -> str:
+    """Return the node's path of a device node."""
+    return user_space.at(dev_root(node), wanted.path)
+
+
+def found(node: Node, wanted: Wanted) -> Status | None:
+    """Return what is at the place of a device node, None for nothing."""
+    return node.tree.status(place(node, wanted))
+
+
+def major(node: Node, wanted: Wanted) -> int | None:
+    """Return the major that the kernel gave the module, None where it gave none."""
+    numbers = facts.majors(node)
+    return next((numbers[name] for name in wanted.names if name in numbers), None)
+
+
+def mode(node: Node, wanted: Wanted) -> int:
+    """Return the permission bits that the node should have."""
+    if wanted.mode is not None:
+        return wanted.mode
+    text = facts.params(node).get("DeviceFileMode", "")
+    return int(text) & 0o777 if text.isdigit() else _MODE
+
+
+def mend(node: Node, wanted: Wanted, *, is_there: bool = False) -> Mend | None:
+    """Return what makes the node, on this machine alone; a wrong one that `is_there` goes first."""
+    number = major(node, wanted)
+    if number is None or node.tree.root != "/":
+        return None
+    path, bits = place(node, wanted), mode(node, wanted)
+    first = f"remove {path}, and make it anew as" if is_there else f"make {path},"
+    says = f"{first} the character device {number}:{wanted.minor} with mode {bits:04o}"
+    apply = partial(_make, path, number, wanted.minor, bits, is_there=is_there)
+    return Mend(says, apply)
+
+
+def _make(path: str, major: int, minor: int, mode: int, *, is_there: bool) -> None:
+    if is_there:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+    mig_nodes.make(path, major, minor, mode)

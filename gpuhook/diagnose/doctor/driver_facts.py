@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the files of a node tell of its driver and its GPUs, read once for all checks.
+
+What only NVML knows is in the reading `inventory`. Every path is the node's own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from gpuhook.diagnose.node import readings, tree
+from gpuhook.vendors.nvidia import dump, mig, nodes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.vendors.nvidia import inventory
+    from gpuhook.vendors.nvidia.mig import Capability
+
+VERSION, PROC_VERSION = "/sys/module/nvidia/version", "/proc/driver/nvidia/version"
+DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
+GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
+SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
+_VENDOR = "0x10de"
+_DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """A device of NVIDIA's on the PCI bus: its bus id as the kernel writes it, and its driver."""
+
+    bus_id: str
+    device_class: str  # "0x030200"
+    driver: str  # "nvidia", "nouveau", "vfio-pci", "" where none is bound
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a graphics or compute device, no audio, USB or switch."""
+        return self.device_class.startswith(_DISPLAY)
+
+
+def is_wsl(node: Node) -> bool:
+    """Return whether the GPUs are those of Windows, reached by WSL's device."""
+    return node.tree.status("/dev/dxg") is not None
+
+
+def is_tegra(node: Node) -> bool:
+    """Return whether this is one of NVIDIA's systems on a chip, with a driver of its own kind."""
+    return node.tree.status("/etc/nv_tegra_release") is not None
+
+
+def module_version(node: Node) -> str:
+    """Return the version of the loaded kernel module, "" when none is loaded."""
+    return str(node.once(_module_version))
+
+
+def _module_version(node: Node) -> str:
+    version = tree.line(node.tree, VERSION)
+    if version:
+        return version
+    words = tree.line(node.tree, PROC_VERSION).split()
+    return next((word for word in words if word[:1].isdigit() and "." in word), "")
+
+
+def is_open_module(node: Node) -> bool:
+    """Return whether the module is the open one, which cannot do without the GSP's firmware."""
+    return "Open Kernel Module" in tree.line(node.tree, PROC_VERSION)
+
+
+def majors(node: Node) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in /proc/devices."""
+    found: dict[str, int] = node.once(_majors)
+    return found
+
+
+def _majors(node: Node) -> dict[str, int]:
+    return nodes.parse_majors((tree.text(node.tree, DEVICES) or "").splitlines())
+
+
+def params(node: Node) -> dict[str, str]:
+    """Return the parameters of the kernel module, by name."""
+    pairs = (line.partition(":") for line in (tree.text(node.tree, PARAMS) or "").splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def gpus(node: Node) -> tuple[nodes.ProcGpu, ...]:
+    """Return the GPUs that the kernel module drives, by bus id."""
+    found: tuple[nodes.ProcGpu, ...] = node.once(_gpus)
+    return found
+
+
+def _gpus(node: Node) -> tuple[nodes.ProcGpu, ...]:
+    return tuple(
+        nodes.parse_gpu(
+            name, (tree.text(node.tree, f"{GPUS}/{name}/information") or "").splitlines()
+        )
+        for name in node.tree.names(GPUS)
+    )
+
+
+def pci(node: Node) -> tuple[PciDevice, ...]:
+    """Return NVIDIA's devices on the PCI bus, by bus id."""
+    found: tuple[PciDevice, ...] = node.once(_pci)
+    return found
+
+
+def _pci(node: Node) -> tuple[PciDevice, ...]:
+    found = []
+    for name in node.tree.names(PCI):
+        if tree.line(node.tree, f"{PCI}/{name}/vendor") != _VENDOR:
+            continue
+        link = node.tree.status(f"{PCI}/{name}/driver", follow=False)
+        driver = posixpath.basename(link.target) if link else ""
+        found.append(PciDevice(name, tree.line(node.tree, f"{PCI}/{name}/class"), driver))
+    return tuple(found)
+
+
+def pci_gpus(node: Node) -> list[PciDevice]:
+    """Return the GPUs on the PCI bus."""
+    return [device for device in pci(node) if device.is_gpu]
+
+
+def has_gpu(node: Node) -> bool:
+    """Return whether the machine has a GPU of NVIDIA's, or a driver that says so."""
+    return bool(pci_gpus(node) or gpus(node) or module_version(node))
+
+
+def switches(node: Node) -> list[str]:
+    """Return the bus ids of the machine's NVSwitches."""
+    known = set(node.tree.names(SWITCHES))
+    known |= {one.bus_id for one in pci(node) if one.device_class.startswith(_BRIDGE)}
+    return sorted(known)
+
+
+def inventory_of(node: Node) -> inventory.Node | None:
+    """Return what the driver says of the node's GPUs, None where it could not be asked."""
+    found: inventory.Node | None = node.once(_inventory)
+    return found
+
+
+def _inventory(node: Node) -> inventory.Node | None:
+    document: Any = node.readings.document(readings.INVENTORY)
+    return dump.from_dict(document) if document else None
+
+
+def lost_minors(node: Node) -> set[int]:
+    """Return the minors of the GPUs that are lost, as far as the driver was asked."""
+    found = inventory_of(node)
+    lost = [gpu.minor for gpu in found.gpus if gpu.lost is not None] if found else []
+    return {minor for minor in lost if minor is not None}
+
+
+def has_apt(node: Node) -> bool:
+    """Return whether the node's packages are Debian's or Ubuntu's."""
+    return node.tree.status("/etc/debian_version") is not None
+
+
+def install(node: Node, debian: str, others: str) -> str:
+    """Return the command that installs packages, by what they are called on the node."""
+    return f"apt-get install {debian}" if has_apt(node) else f"dnf install {others}"
+
+
+def reinstall(node: Node) -> str:
+    """Return the command that installs the driver's packages again."""
+    if not has_apt(node):
+        return "dnf reinstall '*nvidia*'"
+    installed = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*'"
+    return f"apt-get install --reinstall $({installed} | awk '$1 == \"ii\" {{print $2}}')"
+
+
+def capabilities(node: Node) -> dict[str, Capability]:
+    """Return the access capabilities of the MIG devices there are, by their names in mig-minors.
+
+    Those are of each compute instance, and of the GPU instance that it is in.
+    """
+    found: dict[str, Capability] = node.once(_capabilities)
+    return found
+
+
+def _capabilities(node: Node) -> dict[str, Capability]:
+    minors = mig.parse_minors(tree.text(node.tree, mig.MINORS) or "")
+    found = {}
+    for name in _instances(node):
+        described = mig.parse_file(tree.text(node.tree, mig.file(name)) or "")
+        minor = minors.get(name, described.minor if described else None)
+        if minor is not None:
+            found[name] = mig.Capability(minor, described.mode if described else None)
+    return found
+
+
+def compute_instances(node: Node) -> list[str]:
+    """Return gpu0/gi1/ci0 and so on, in order: the MIG devices there are."""
+    rest = "/access"
+    return [name.removesuffix(rest) for name in _instances(node) if "/ci" in name]
+
+
+def _instances(node: Node) -> list[str]:
+    """Return the names of the access capabilities of MIG devices, as mig-minors has them."""
+    found = []
+    for gpu in node.tree.names(mig.CAPABILITIES):
+        if not gpu.startswith("gpu"):
+            continue
+        for instance in node.tree.names(f"{mig.CAPABILITIES}/{gpu}/mig"):
+            below = node.tree.names(f"{mig.CAPABILITIES}/{gpu}/mig/{instance}")
+            computes = [name for name in below if name.startswith("ci")]
+            if instance.startswith("gi") and computes:
+                found.append(f"{gpu}/{instance}/access")
+                found += [f"{gpu}/{instance}/{name}/access" for name in computes]
+    return found

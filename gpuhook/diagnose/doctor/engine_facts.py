@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container engines of a node: their configurations, versions, and since when they run."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+
+from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node.tree import text
+from gpuhook.engines import containerd, crio, docker, podman, versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.node.tree import Tree
+    from gpuhook.engines.configuration import Runtime
+    from gpuhook.engines.versions import Version
+
+# Where engines and NVIDIA's runtime look for bare names, besides their PATH, which has the same.
+BIN_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+KUBELET = "/var/lib/kubelet"
+_HOOKS = (b"nvidia-container-runtime-hook", b"nvidia-container-toolkit", b"gpuhook-")
+_ENDPOINT = re.compile(r"(?:containerRuntimeEndpoint:|--container-runtime-endpoint[= ])\s*\"?(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A way in which containerd comes: its file, what that is made of, how it is restarted."""
+
+    name: str
+    path: str
+    restart: str
+    configure: str
+    templates: tuple[str, ...] = ()
+
+
+_CTK = "nvidia-ctk runtime configure --runtime="
+CONTAINERD = Distribution(
+    "containerd", containerd.PATH, "systemctl restart containerd", f"{_CTK}containerd"
+)
+_RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd/"
+_TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
+DISTRIBUTIONS = (
+    CONTAINERD,
+    *(
+        Distribution(
+            name,
+            f"{_RANCHER.format(name)}config.toml",
+            f"systemctl restart {unit}",
+            "nvidia-container-runtime --version",
+            tuple(f"{_RANCHER.format(name)}{template}" for template in _TEMPLATES),
+        )
+        for name, unit in (("k3s", "k3s"), ("rke2", "rke2-server"))
+    ),
+    Distribution(
+        "microk8s",
+        "/var/snap/microk8s/current/args/containerd.toml",
+        "snap restart microk8s.daemon-containerd",
+        "microk8s enable nvidia",
+        ("/var/snap/microk8s/current/args/containerd-template.toml",),
+    ),
+    Distribution(
+        "k0s",
+        "/etc/k0s/containerd.toml",
+        "systemctl restart k0sworker",
+        f"{_CTK}containerd --config=/etc/k0s/containerd.toml"
+        " --drop-in-config=/etc/k0s/containerd.d/nvidia.toml",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerdHere:
+    """A containerd of the node. `started` is in seconds of the epoch, None if it is not known."""
+
+    distribution: Distribution
+    read: containerd.Containerd
+    daemon: Version | None
+    started: float | None
+
+    @property
+    def root(self) -> str:
+        """The file that it is started with."""
+        return self.read.root
+
+
+@dataclass(frozen=True, slots=True)
+class DockerHere:
+    """A Docker daemon of the node: the system's, the snap's, or that of a user."""
+
+    kind: str  # "docker", "snap", "rootless"
+    read: docker.Docker
+    daemon: Version | None
+    started: float | None
+
+    @property
+    def restart(self) -> str:
+        """The command that has it read its configuration."""
+        return {
+            "snap": "snap restart docker",
+            "rootless": "systemctl --user restart docker",
+        }.get(self.kind, "systemctl restart docker")
+
+
+def program(tree: Tree, name: str, directories: Iterable[str] = BIN_DIRS) -> str | None:
+    """Return the path at which a program is found, None if nothing that may be run is there."""
+    paths = [name] if "/" in name else [f"{place}/{name}" for place in directories]
+    for path in paths:
+        status = tree.status(path)
+        if status and status.is_executable:
+            return path
+    return None
+
+
+def version(node: Node, name: str) -> Version | None:
+    """Return the version that a program says it is of."""
+    programs = node.readings.document(readings.PROGRAMS) or {}
+    return versions.of(str((programs.get(name) or {}).get("version") or ""))
+
+
+def processes(node: Node, *names: str) -> list[dict[str, Any]]:
+    """Return the node's processes of these names."""
+    found = node.readings.document(readings.PROCESSES) or []
+    return [one for one in found if one.get("name") in names]
+
+
+def containerds(node: Node) -> tuple[ContainerdHere, ...]:
+    """Return the containerds of the node."""
+    found: tuple[ContainerdHere, ...] = node.once(_containerds)
+    return found
+
+
+def dockers(node: Node) -> tuple[DockerHere, ...]:
+    """Return the Docker daemons of the node."""
+    found: tuple[DockerHere, ...] = node.once(_dockers)
+    return found
+
+
+def crio_here(node: Node) -> crio.Crio | None:
+    """Return CRI-O's configuration, None on a node without CRI-O."""
+    found: crio.Crio | None = node.once(_crio)
+    return found
+
+
+def podman_here(node: Node) -> podman.Podman | None:
+    """Return the configuration of root's podman, None on a node without podman."""
+    found: podman.Podman | None = node.once(_podman)
+    return found
+
+
+def _containerds(node: Node) -> tuple[ContainerdHere, ...]:
+    started: dict[str, float] = {}
+    for process in processes(node, "containerd"):
+        path = _argument(process.get("argv") or [], ("-c", "--config")) or containerd.PATH
+        if not path.startswith("/var/run/docker/") and not path.startswith("/run/docker/"):
+            started[path] = max(float(process.get("started") or 0), started.get(path, 0))
+    by_path = {one.path: one for one in DISTRIBUTIONS}
+    paths = dict.fromkeys([*by_path, *started])
+    here = [path for path in paths if path in started or node.tree.status(path)]
+    if not here and program(node.tree, "containerd"):
+        here = [containerd.PATH]
+    daemon = version(node, "containerd")
+    return tuple(_containerd(node, by_path.get(path), path, daemon, started) for path in here)
+
+
+def _containerd(
+    node: Node,
+    known: Distribution | None,
+    path: str,
+    daemon: Version | None,
+    started: dict[str, float],
+) -> ContainerdHere:
+    distribution = known or Distribution(
+        "containerd", path, CONTAINERD.restart, f"{CONTAINERD.configure} --config={path}"
+    )
+    own = daemon if distribution.name == "containerd" else None  # others bring their own
+    read = containerd.read(node.tree, path, own)
+    return ContainerdHere(distribution, read, own, started.get(path))
+
+
+def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
+    for position, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals else "".join(argv[position + 1 : position + 2])
+    return ""
+
+
+def _dockers(node: Node) -> tuple[DockerHere, ...]:
+    tree = node.tree
+    daemon = version(node, "dockerd") or version(node, "docker")
+    running = [float(one.get("started") or 0) for one in processes(node, "dockerd")]
+    started = max(running) if len(running) == 1 else None
+    found = []
+    has_snap = tree.status("/var/snap/docker/current") is not None
+    if program(tree, "dockerd") or (tree.status(docker.PATH) and not has_snap):
+        found.append(DockerHere("docker", docker.read(tree), daemon, started))
+    if has_snap:
+        found.append(DockerHere("snap", docker.read(tree, docker.SNAP_PATH), None, started))
+    for home in homes(tree):
+        path = f"{home}/{docker.OF_A_USER}"
+        if tree.status(path):
+            found.append(DockerHere("rootless", docker.read(tree, path), daemon, None))
+    return tuple(found)
+
+
+def homes(tree: Tree) -> list[str]:
+    """Return the homes of users who may run engines of their own."""
+    return [f"/home/{name}" for name in tree.names("/home")]
+
+
+def _crio(node: Node) -> crio.Crio | None:
+    tree = node.tree
+    is_here = program(tree, "crio") or tree.status(crio.PATH) or tree.names(crio.DROP_INS)
+    return crio.read(tree) if is_here else None
+
+
+def _podman(node: Node) -> podman.Podman | None:
+    return podman.read(node.tree) if program(node.tree, "podman") else None
+
+
+def installed(node: Node) -> frozenset[str]:
+    """Return the names of the engines of the node which could run containers with GPUs."""
+    found = {
+        "containerd" if any(one.read.has_cri for one in containerds(node)) else "",
+        "docker" if dockers(node) else "",
+        "crio" if crio_here(node) else "",
+        "podman" if podman_here(node) else "",
+    }
+    return frozenset(found - {""})
+
+
+def has_to_give_gpus(node: Node, engine: str) -> bool:
+    """Return whether GPUs are this engine's task: it is a kubelet's, or there is no other."""
+    if node.tree.status(KUBELET) and engine in ("containerd", "crio"):
+        endpoint = _endpoint(node)
+        return engine in endpoint if endpoint else not {"containerd", "crio"} <= installed(node)
+    return installed(node) == {engine}
+
+
+def _endpoint(node: Node) -> str:
+    """Return the socket of the engine that the kubelet calls, "" if nothing says."""
+    said = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
+    said += [
+        text(node.tree, f"{KUBELET}/{name}") or "" for name in ("kubeadm-flags.env", "config.yaml")
+    ]
+    for words in said:
+        found = _ENDPOINT.search(words)
+        if found:
+            return found.group(1).strip("\"'")
+    return ""
+
+
+def gives_gpus(tree: Tree, runtime: Runtime) -> bool:
+    """Return whether containers of a runtime get GPUs: by its program, or by hooks of its spec."""
+    if runtime.gives_gpus:
+        return True
+    spec = runtime.options.get("base_runtime_spec")
+    if not isinstance(spec, str) or not posixpath.isabs(spec):
+        return False
+    content = tree.read(spec) or b""
+    return any(hook in content for hook in _HOOKS)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found of every engine alike: files that it refuses, programs, CDI specs, its start."""
+
+from __future__ import annotations
+
+from gpuhook.diagnose.doctor.check import FAILED, WARNING, Finding, ok
+from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, gives_gpus, program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.node.tree import Tree
+    from gpuhook.engines.configuration import Configuration, Runtime
+
+SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
+_SPEC = (".yaml", ".yml", ".json")
+
+
+def refused(configuration: Configuration, meaning: str, command: str) -> list[Finding]:
+    """Return a finding for everything that keeps an engine from starting."""
+    return [
+        Finding(
+            FAILED,
+            f"{one.where} {one.said}",
+            subject=one.where.path,
+            meaning=meaning,
+            command=command,
+            looked_at=configuration.files or (one.where.path,),
+        )
+        for one in configuration.fatal
+    ]
+
+
+def without_program(
+    tree: Tree, runtimes: Iterable[Runtime], meaning: str, command: str
+) -> list[Finding]:
+    """Return a finding for every runtime whose program is not there, or may not be run."""
+    return [
+        Finding(
+            FAILED,
+            f'{one.where} has runtime "{one.name}" be {one.path}, {_lacks(tree, one.path)}',
+            subject=one.name,
+            meaning=meaning.format(path=one.path, name=one.name),
+            command=_cure(tree, one.path, command),
+            looked_at=(one.where.path, one.path),
+        )
+        for one in runtimes
+        if one.path and program(tree, one.path) is None
+    ]
+
+
+def _lacks(tree: Tree, path: str) -> str:
+    if "/" not in path:
+        return f"which is in none of {', '.join(BIN_DIRS)}"
+    status = tree.status(path)
+    if status is None:
+        link = tree.status(path, follow=False)
+        return f"a link to {link.target}, which is not there" if link else "which is not there"
+    return f"which may not be run: its mode is {status.permissions:04o}"
+
+
+def _cure(tree: Tree, path: str, command: str) -> str:
+    status = tree.status(path) if "/" in path else None
+    return f"chmod 0755 {path}" if status and status.is_file else command
+
+
+def gpu_runtimes(tree: Tree, configuration: Configuration) -> list[Runtime]:
+    """Return the runtimes of an engine that give containers GPUs."""
+    return [one for one in configuration.runtimes.values() if gives_gpus(tree, one)]
+
+
+def named(runtimes: Iterable[Runtime]) -> str:
+    """Return runtimes in words, with where each is written."""
+    return ", ".join(f'"{one.name}" ({one.path or "runc"}, {one.where})' for one in runtimes)
+
+
+def spec_dirs(node: Node) -> tuple[str, ...]:
+    """Return the usual directories that have CDI specs of GPUs."""
+    found: tuple[str, ...] = node.once(_spec_dirs)
+    return found
+
+
+def _spec_dirs(node: Node) -> tuple[str, ...]:
+    return tuple(place for place in SPEC_DIRS if has_gpu_specs(node.tree, place))
+
+
+def has_gpu_specs(tree: Tree, directory: str) -> bool:
+    """Return whether a directory has a CDI spec that is about GPUs of NVIDIA."""
+    return any(
+        b"nvidia.com/" in (tree.read(f"{directory}/{name}") or b"")
+        for name in tree.names(directory)
+        if name.endswith(_SPEC)
+    )
+
+
+def unseen_specs(node: Node, engine: str, configuration: Configuration, key: str) -> list[Finding]:
+    """Return a finding where an engine looks for CDI specs in none of the places that have some.
+
+    `key` is what names those places in the engine's configuration.
+    """
+    here = spec_dirs(node)
+    looked = configuration.cdi_dirs
+    if not here or any(has_gpu_specs(node.tree, place) for place in looked):
+        return []
+    said = (
+        f"{engine} looks for CDI specs in {', '.join(looked)}, and those of GPUs are in"
+        f" {', '.join(here)}"
+    )
+    return [
+        Finding(
+            FAILED,
+            said,
+            meaning="a container that asks for a CDI device does not start: unresolvable CDI"
+            " devices nvidia.com/gpu=all",
+            command=f"grep -rn {key} {' '.join(configuration.files)}"
+            f" # and have it name {', '.join(here)}",
+            looked_at=(*configuration.files, *looked, *here),
+        )
+    ]
+
+
+def not_read_yet(
+    tree: Tree, engine: str, paths: Iterable[str], started: float, command: str, *, fails: bool
+) -> list[Finding]:
+    """Return a finding where files were changed after the engine that reads them was started."""
+    newer = [path for path in paths if _changed(tree, path) > started]
+    if not newer:
+        return []
+    return [
+        Finding(
+            FAILED if fails else WARNING,
+            f"{', '.join(newer)} was changed after {engine} was started, which reads it at its"
+            " start only",
+            meaning="containers are made by the configuration of before: a runtime that was added"
+            ' since is not known (no runtime for "nvidia" is configured)',
+            command=command,
+            looked_at=tuple(newer),
+        )
+    ]
+
+
+def _changed(tree: Tree, path: str) -> float:
+    status = tree.status(path)
+    return status.mtime if status else 0.0
+
+
+def all_is_well(findings: list[Finding], said: str, *looked_at: str) -> list[Finding]:
+    """Return the findings, or that all is well where there is none."""
+    return findings or [ok(said, *looked_at)]

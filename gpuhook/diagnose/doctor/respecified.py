@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A spec of gpuhook's written anew, as it was: with its kind, its names and its hook.
+
+It is offered only where the node's devices are those that the spec has, so that nobody gets more
+than before.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from gpuhook.cdi import cache, spec
+from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import spec_facts as specs
+from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor.check import Mend
+from gpuhook.vendors.nvidia import selection
+from gpuhook.vendors.nvidia.spec import Choices, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.doctor.spec_facts import SpecFile
+    from gpuhook.vendors.nvidia import inventory
+
+
+def mend(node: Node, one: SpecFile) -> Mend | None:
+    """Return what writes the spec again, None where that is not ours, or might change what it is.
+
+    A spec with a part of the GPUs, or of the driver's files, may be meant so.
+    """
+    known, jobs = facts.inventory_of(node), one.jobs()
+    if one.author != specs.GPUHOOK or known is None or not jobs or node.tree.root != "/":
+        return None
+    choices = _choices(one, jobs[0].hook_path, jobs[0].host_root)
+    if set(one.device_names) != set(_names(known, choices)) or not _is_whole(one):
+        return None
+    root = user_space.of(node).root
+    return Mend(f"write {one.path} again for this node", partial(write, one.path, choices, root))
+
+
+def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
+    """Return the choices that a spec was made by, as far as it shows them."""
+    vendor, _, device_class = one.kind.partition("/")
+    return Choices(
+        vendor=vendor,
+        device_class=device_class,
+        strategies=tuple(dict.fromkeys(map(_strategy, _own_names(one)))),
+        with_all=selection.EVERY in one.device_names,
+        hook_path=hook_path,
+        host_root=host_root,
+    )
+
+
+def _own_names(one: SpecFile) -> list[str]:
+    return [name for name in one.device_names if name != selection.EVERY]
+
+
+def _strategy(name: str) -> str:
+    if name.startswith(("GPU-", "MIG-")):
+        return "uuid"
+    return "index" if name[0].isdigit() else "type-index"
+
+
+def _names(known: inventory.Node, choices: Choices) -> Iterable[str]:
+    """Yield the names that a spec of the node's devices has."""
+    for gpu in known.gpus:
+        for instance in selection.offered(gpu) if gpu.lost is None else ():
+            yield from selection.names(gpu, choices.strategies, instance)
+    if choices.with_all:
+        yield selection.EVERY
+
+
+def _is_whole(one: SpecFile) -> bool:
+    """Return whether a spec was made for all capabilities, as far as its files show."""
+    names = [mount["containerPath"].rpartition("/")[2] for mount in one.items("mounts")]
+    stems = {name.partition(".so")[0] for name in names}
+    return {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"} <= stems
+
+
+def write(path: str, choices: Choices, driver_root: str = "/") -> None:
+    """Describe this machine and write its spec, as generate-cdi does.
+
+    Raises OSError, and the faults of asking the driver, of describing, and of writing (GH1111).
+    """
+    from gpuhook.cdi import validate  # with jsonschema, which only who mends needs
+    from gpuhook.vendors.nvidia import gather, node_file
+
+    node = gather.node(gather.roots(driver_root, None, choices.host_root))
+    found = describe(node, choices)
+    validate.check(found.spec, path)
+    spec.write(found.spec, path, path.rpartition(".")[2])
+    cache.store(path, os.stat(path), found.spec)
+    node_file.write(node, selection.aliases(found.gpus, choices.strategies), path)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings file of NVIDIA's toolkit, config.toml: its keys, what they may hold, the mode.
+
+The toolkit ignores keys that it does not know, and ends with an error on values of a wrong type.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuhook.diagnose.doctor.engine_facts import version
+from gpuhook.engines import toml
+from gpuhook.engines.configuration import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.diagnose.doctor.check import Node
+
+PATHS = (
+    "/etc/nvidia-container-runtime/config.toml",
+    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+)
+MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
+COMPAT_MODES = ("disabled", "hook", "ldconfig", "mount")
+CAPABILITIES = ("all", "compat32", "compute", "display", "graphics", "ngx", "utility", "video")
+LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "fatal", "panic")
+RUNTIMES = ("runc", "crun")
+# Since 1.18 a runtime whose mode is auto works out CDI edits itself; before it had the hook.
+JIT_BY_DEFAULT = (1, 18)
+
+_CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
+_HOOK = "nvidia-container-runtime-hook"
+_KEYS: dict[str, type] = {
+    "disable-require": bool,
+    "swarm-resource": str,
+    "accept-nvidia-visible-devices-envvar-when-unprivileged": bool,
+    "accept-nvidia-visible-devices-as-volume-mounts": bool,
+    "supported-driver-capabilities": str,
+    **{f"{_CLI}.{key}": str for key in ("root", "path", "debug", "ldcache", "user", "ldconfig")},
+    f"{_CLI}.environment": list,
+    **{f"{_CLI}.{key}": bool for key in ("load-kmods", "no-cgroups", "no-pivot")},
+    **{f"{_RUNTIME}.{key}": str for key in ("debug", "log-level", "mode")},
+    f"{_RUNTIME}.runtimes": list,
+    f"{_RUNTIME}.modes.csv.mount-spec-path": str,
+    f"{_RUNTIME}.modes.csv.compat-container-root": str,
+    f"{_RUNTIME}.modes.cdi.spec-dirs": list,
+    f"{_RUNTIME}.modes.cdi.default-kind": str,
+    f"{_RUNTIME}.modes.cdi.annotation-prefixes": list,
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-feature-flags": list,
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-disable-hooks": list,
+    f"{_RUNTIME}.modes.legacy.cuda-compat-mode": str,
+    f"{_HOOK}.path": str,
+    f"{_HOOK}.skip-mode-detection": bool,
+    "nvidia-ctk.path": str,
+    **{
+        f"features.{key}": bool
+        for key in (
+            "allow-cuda-compat-libs-from-container",
+            "allow-ldconfig-from-container",
+            "allow-unknown-oci-spec-fields",
+            "disable-cuda-compat-lib-hook",
+            "disable-imex-channel-creation",
+            "ignore-imex-channel-requests",
+            "no-additional-gids-for-device-nodes",
+        )
+    },
+}
+_TYPES = {bool: "true or false", str: "a text in quotes", list: "a list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One file: `document` is {} where it cannot be read, and `trouble` says why."""
+
+    path: str
+    document: dict[str, Any] = field(default_factory=dict)
+    content: bytes = b""
+    trouble: toml.UnreadableError | None = None
+
+    def of(self, key: str) -> Any:
+        """Return the value of a dotted key, None where it is not set."""
+        *tables, last = key.split(".")
+        return toml.table(self.document, *tables).get(last)
+
+    def place(self, key: str) -> Place:
+        """Return where a dotted key is written."""
+        return Place(self.path, toml.line_of(self.content, key.split(".")))
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The low-level runtimes, of which the first that is found is taken."""
+        return toml.texts(self.of(f"{_RUNTIME}.runtimes")) or RUNTIMES
+
+    @property
+    def mode(self) -> str:
+        """The mode that is asked for."""
+        return toml.text(self.of(f"{_RUNTIME}.mode")) or "auto"
+
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """Return every key that the toolkit does not know, with the nearest that it knows."""
+        for key, _ in _leaves(self.document):
+            if key not in _KEYS:
+                near = difflib.get_close_matches(key, _KEYS, 1, 0.8)
+                yield key, near[0] if near else ""
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Return every key whose value the toolkit refuses, with what it has to be."""
+        for key, value in _leaves(self.document):
+            kind = _KEYS.get(key)
+            if kind and not isinstance(value, kind):
+                yield key, f"has to be {_TYPES[kind]}"
+            elif kind:
+                said = self._refused(key, value)
+                if said:
+                    yield key, said
+
+    def _refused(self, key: str, value: Any) -> str:
+        if key == f"{_RUNTIME}.mode" and value not in MODES:
+            return f"has to be one of {', '.join(MODES)}"
+        if key == f"{_RUNTIME}.log-level" and str(value).lower() not in LEVELS:
+            return f"has to be one of {', '.join(LEVELS)}"
+        if key == f"{_RUNTIME}.modes.legacy.cuda-compat-mode" and value not in COMPAT_MODES:
+            return f"has to be one of {', '.join(COMPAT_MODES)}"
+        if key == "supported-driver-capabilities":
+            wrong = [one for one in str(value).split(",") if one and one not in CAPABILITIES]
+            return f"has {', '.join(wrong)}, which is no capability" if wrong else ""
+        if key == f"{_CLI}.ldconfig" and not str(value).startswith("@"):
+            allowed = self.of("features.allow-ldconfig-from-container") is True
+            return "" if allowed else 'has to begin with "@", for ldconfig to be the host\'s'
+        return ""
+
+
+def files(node: Node) -> tuple[Settings, ...]:
+    """Return the settings files of the node."""
+    found: tuple[Settings, ...] = node.once(_files)
+    return found
+
+
+def _files(node: Node) -> tuple[Settings, ...]:
+    found = []
+    for path in PATHS:
+        content = node.tree.read(path)
+        if content is None:
+            continue
+        try:
+            found.append(Settings(path, toml.parsed(content), content))
+        except toml.UnreadableError as error:
+            found.append(Settings(path, {}, content, error))
+    return tuple(found)
+
+
+def is_legacy(node: Node, settings: Settings) -> bool | None:
+    """Return whether the runtime leaves all to the prestart hook; None where it is not known."""
+    if settings.mode != "auto":
+        return settings.mode == "legacy"
+    number = version(node, "nvidia-ctk") or version(node, "nvidia-container-runtime")
+    return number < JIT_BY_DEFAULT if number else None
+
+
+def _leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container in question put to the very code that the runtime wrapper runs, and what came of it.
+
+Nothing is written: config.json is edited in memory, its root file system only rehearsed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gpuhook import fastjson, state
+from gpuhook.container import record
+from gpuhook.diagnose.explain import question as kinds
+from gpuhook.diagnose.explain.rehearsed_root import Rehearsal
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant import policy, request
+from gpuhook.programs import oci_command, runtime
+from gpuhook.programs.create import Create, Edited
+from gpuhook.programs.granting import our_hooks
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.container.change import Change
+    from gpuhook.diagnose.explain.ground import Ground
+    from gpuhook.diagnose.explain.question import Question
+    from gpuhook.grant.policy import Verdict
+
+LAUNCHER = "gpuhook-runtime"
+_ROOT = "rootfs"
+_HOOK = "/usr/bin/gpuhook-hook"  # of a node that is not this one
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of a container: config.json `before` and `after`, and how it came to that.
+
+    `fault` is why it would not start; `after` is as `before` then. `asked` is the spec as it asks,
+    what an earlier create had given taken back. `changes` are those of the root file system.
+    """
+
+    question: Question
+    before: dict[str, Any]
+    after: dict[str, Any]
+    asked: dict[str, Any]
+    edited: Edited
+    verdict: Verdict
+    changes: tuple[Change, ...] = ()
+    warnings: tuple[GpuhookError, ...] = ()
+    fault: GpuhookError | None = None
+
+    @property
+    def has_engines_edits(self) -> bool:
+        """Whether its engine has applied a CDI spec of ours already."""
+        return bool(our_hooks(self.before))
+
+
+def given(question: Question, ground: Ground) -> Answer:
+    """Return what the wrapper would make of the container in question on this ground."""
+    before = copy.deepcopy(question.spec)
+    asked = copy.deepcopy(question.spec)
+    record.take_back(asked)
+    heard = len(ground.heard.warnings)
+    after, edited, changes, trouble = _edited(question, ground)
+    return Answer(
+        question=question,
+        before=before,
+        after=before if trouble else after,
+        asked=asked,
+        edited=edited,
+        verdict=_verdict(asked, ground),
+        changes=tuple(changes),
+        warnings=tuple(ground.heard.warnings[heard:]),
+        fault=trouble,
+    )
+
+
+def _edited(
+    question: Question, ground: Ground
+) -> tuple[dict[str, Any], Edited, list[Change], GpuhookError | None]:
+    """Return (config.json after, what was done, changes of the root, why it would not start)."""
+    spec = copy.deepcopy(question.spec)
+    if not _may_ask(question, ground):
+        return spec, Edited(), [], None
+    root = spec.get("root")
+    with TemporaryDirectory(prefix="gpuhook-explain-") as place:
+        command, work = oci_command.Command(), Rehearsal()
+        command.bundle = question.bundle
+        if _is_rootless(question):
+            command.bundle, spec["root"] = place, {"path": _ROOT}
+            os.mkdir(os.path.join(place, _ROOT))
+            work = Rehearsal(shown_as=_shown(question))
+        hook = "" if ground.is_here else _HOOK
+        create = Create(command, ground.granting, _launcher(), ground.trouble, work, hook=hook)
+        edited, trouble = Edited(), None
+        try:
+            edited = create.edited(spec, _low_level(ground))
+        except GpuhookError as error:
+            trouble = error
+        except OSError as error:  # as gpuhook-runtime says it
+            where = error.filename or error.filename2 or "the host"
+            trouble = fault("GH1490", where=where, reason=error.strerror or str(error))
+    if root is None:
+        spec.pop("root", None)
+    else:
+        spec["root"] = root
+    return spec, edited, work.changes, trouble
+
+
+def _may_ask(question: Question, ground: Ground) -> bool:
+    prefixes = [prefix.encode() for prefix in ground.granting.settings.annotation_prefixes]
+    return runtime.may_ask(question.raw or fastjson.dumps(question.spec), prefixes)
+
+
+def _is_rootless(question: Question) -> bool:
+    """Return whether an empty root file system is to stand for one that is not here."""
+    return not question.has_root and question.kind != kinds.BUNDLE
+
+
+def _shown(question: Question) -> str:
+    root = question.spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    return os.path.join(question.bundle or "/BUNDLE", path if isinstance(path, str) else _ROOT)
+
+
+def _launcher() -> str:
+    """Return the path of our runtime where it is installed, or would be."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
+    return shutil.which(LAUNCHER, path=path) or f"/usr/bin/{LAUNCHER}"
+
+
+def _low_level(ground: Ground) -> str:
+    try:
+        return runtime.find_low_level(ground.granting.settings.low_level_runtimes, _launcher())
+    except GpuhookError:
+        return "runc"
+
+
+def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
+    """Return the verdict over the sources; an empty one where they cannot be read."""
+    settings = ground.granting.settings
+    try:
+        found = request.sources(asked, words.VOCABULARY, settings.annotation_prefixes)
+    except GpuhookError:
+        found = []
+    return policy.judge(found, asked, settings)
+
+
+def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
+    """Yield each source of a verdict with what came of it, in the order of precedence."""
+    order = {request.ANNOTATIONS: 0, request.MOUNTS: 1, request.ENV: 2}
+    chosen = [(verdict.chosen, "won", "")] if verdict.chosen else []
+    beaten = [
+        (source, "beaten", f"{verdict.chosen.where} comes first")
+        for source in verdict.beaten
+        if verdict.chosen
+    ]
+    refused = [(source, "refused", reason) for source, reason in verdict.refused]
+    found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 3))
+    for source, result, reason in found:
+        yield {
+            "kind": source.kind,
+            "where": source.where,
+            "names": source.names,
+            "result": result,
+            "reason": reason,
+        }

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of requests as a graph for Graphviz: who asks -> names -> devices -> device nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuhook.errors import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COLOURS = {"won": "black", "beaten": "gray60", "refused": "firebrick"}
+
+
+def lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a graph in the DOT language, of a document of explain's."""
+    yield "digraph explain {"
+    yield "  rankdir=LR;"
+    yield '  node [shape=box, fontname="sans-serif"];'
+    for number, container in enumerate(document["containers"]):
+        yield f"  subgraph cluster_{number} {{"
+        yield f"    label={_quoted(container['where'])};"
+        for line in dict.fromkeys(_of_container(container, f"{number}/")):
+            yield f"    {line}"
+        yield "  }"
+    yield "}"
+
+
+def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
+    for source in container["sources"]:
+        place = prefix + source["kind"]
+        label = f"{source['where']}\n{source['result']}"
+        yield _node(place, label, shape="ellipse", color=_COLOURS[source["result"]])
+        if source["result"] == "won":
+            for name in source["names"]:
+                yield _edge(place, f"{prefix}name {name}")
+    for device in container["devices"]:
+        name = f"{prefix}name {device['name']}"
+        colour = "firebrick" if device["fault"] else "black"
+        yield _node(name, device["name"], shape="ellipse", color=colour)
+        if device["device"]:
+            yield from _of_device(device, name, prefix)
+    for spec in container["specs"]:
+        place = f"{prefix}spec {spec['spec']}"
+        yield _node(place, f"all devices of\n{spec['spec']}", shape="folder")
+        for path in spec["nodes"]:
+            yield _edge(place, f"{prefix}node {path}")
+            yield _node(f"{prefix}node {path}", path)
+
+
+def _of_device(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
+    place = f"{prefix}device {device['device']}"
+    yield _node(place, f"{device['device']}\n{_where(device)}", shape="component")
+    yield _edge(name, place, "" if device["by"] == "name" else device["by"])
+    yield _edge(place, f"{prefix}spec {device['spec']}", "with")
+    for path in device["nodes"]:
+        yield _node(f"{prefix}node {path}", path)
+        yield _edge(place, f"{prefix}node {path}")
+
+
+def _where(device: dict[str, Any]) -> str:
+    return f"{device['spec']}:{device['line']}" if device["line"] else str(device["spec"])
+
+
+def _node(name: str, label: str, **attributes: str) -> str:
+    told = "".join(f", {key}={_quoted(value)}" for key, value in attributes.items())
+    return f"{_quoted(name)} [label={_quoted(label)}{told}];"
+
+
+def _edge(one: str, other: str, label: str = "") -> str:
+    return f"{_quoted(one)} -> {_quoted(other)}" + (f" [label={_quoted(label)}];" if label else ";")
+
+
+def _quoted(text: str) -> str:
+    r"""Return a quoted string of DOT, in which a line break is \n."""
+    shown = "\n".join(printable(line) for line in text.split("\n"))
+    return json.dumps(shown, ensure_ascii=False)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node on which a request is explained: how it grants, and what is known of its GPUs.
+
+A node's specs say what it grants, and generate-cdi's notes what its GPUs are. A node that has
+neither is asked now, and described in memory as generate-cdi would describe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook import fastjson, files
+from gpuhook.diagnose.node.described import NAME, DescribedGranting, Heard
+from gpuhook.diagnose.node.read_granting import ReadGranting
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import apart
+from gpuhook.programs.wording import worded
+from gpuhook.vendors.nvidia import dump, known_node, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.programs.granting import Granting
+    from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.inventory import Node
+
+INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
+PATIENCE = 15.0  # seconds for a driver to answer: it takes two on a node with 16 GPUs
+_MAX_SIZE = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """How a node grants: `heard` is what its granting reported, `node` its facts, if known.
+
+    `source` is one of INVENTORY, SPECS, LIVE and NOTHING; `trouble` is what is wrong with the
+    node's settings, which refuses every container that asks.
+    """
+
+    granting: Granting
+    heard: Heard
+    source: str
+    where: str
+    node: Node | None = None
+    notes: tuple[str, ...] = ()
+    trouble: GpuhookError | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine, whose files can be looked at."""
+        return self.source != INVENTORY
+
+
+def of_node(node: Node, settings: Settings, where: str) -> Ground:
+    """Return the ground of a node that is not this one; raises what describing it raises."""
+    heard = Heard()
+    granting = DescribedGranting(node, settings, heard, is_elsewhere=True)
+    return Ground(granting, heard, INVENTORY, where, node, tuple(granting.warnings))
+
+
+def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node]) -> Ground:
+    """Return the ground of this node; `ask` asks its driver, which is done only where it must."""
+    heard = Heard()
+    granting = ReadGranting(settings, heard)
+    known = [spec for kind in _kinds(granting) for spec in _specs(granting, kind)]
+    if known:
+        where = ", ".join(dict.fromkeys(known))
+        return Ground(granting, heard, SPECS, where, noted(), trouble=trouble)
+    try:
+        node = asked(ask)
+        described = DescribedGranting(node, settings, heard)
+    except GpuhookError as error:
+        dirs = ", ".join(settings.spec_dirs)
+        note = f"no spec in {dirs}, and the driver does not tell: {error.code}: {error.message}"
+        return Ground(granting, heard, NOTHING, dirs, notes=(note,), trouble=trouble)
+    dirs = ", ".join(settings.spec_dirs)
+    note = f"no spec of {granting.default_kind()} in {dirs}: explained is {NAME}"
+    return Ground(described, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+
+
+def asked_of(
+    settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node], where: str
+) -> Ground:
+    """Return the ground of the node that `ask` finds, whatever specs are here.
+
+    Raises what asked() raises, and what describing the node raises.
+    """
+    heard, node = Heard(), asked(ask)
+    granting = DescribedGranting(node, settings, heard)
+    return Ground(granting, heard, LIVE, where, node, tuple(granting.warnings), trouble)
+
+
+def asked(ask: Callable[[], Node]) -> Node:
+    """Return the node that `ask` finds, in a process of its own: a driver may hang.
+
+    Raises what `ask` raises as a fault, and GH1913 where nothing comes within PATIENCE.
+    """
+    try:
+        answer = apart.done(lambda: _answer(ask), PATIENCE)
+    except TimeoutError as error:
+        raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
+    except OSError as error:
+        raise worded(error) from error
+    if "error" in answer:
+        raise GpuhookError(*answer["error"])
+    return dump.from_dict(answer)
+
+
+def noted() -> Node | None:
+    """Return the node as generate-cdi noted it on this machine, None without usable notes."""
+    try:
+        document: Any = fastjson.loads(files.read(known_node.path(), _MAX_SIZE))
+        return dump.from_dict(document)
+    except (OSError, ValueError, KeyError, TypeError, GpuhookError):
+        return None
+
+
+def _answer(ask: Callable[[], Node]) -> dict[str, Any]:
+    try:
+        return dump.as_dict(ask())
+    except (GpuhookError, OSError) as error:
+        told = worded(error)
+        return {"error": [told.code, told.message, told.hint]}
+
+
+def _kinds(granting: Granting) -> tuple[str, ...]:
+    return (granting.default_kind(), words.PLUGIN_KIND)
+
+
+def _specs(granting: Granting, kind: str) -> list[str]:
+    try:
+        return [spec.path for spec in granting.registry().kind(kind)]
+    except GpuhookError:
+        return []

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables of an image, or of a container, as tools print them in JSON.
+
+Known are `docker image inspect` and `podman image inspect`, the image configuration of OCI's image
+specification (`skopeo inspect --config`), `skopeo inspect`, and `docker container inspect`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.diagnose.explain import question
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.diagnose.explain.question import Question
+
+
+def is_one(document: object) -> bool:
+    """Return whether a document looks like an image's or container's."""
+    first = document[0] if isinstance(document, list) and document else document
+    return isinstance(first, dict) and any(key in first for key in ("Config", "config", "Env"))
+
+
+def questions(document: object, where: str) -> list[Question]:
+    """Return the question of each image or container in a document; GH1910 for another shape."""
+    found = document if isinstance(document, list) else [document]
+    return [_question(one, f"{where}[{n}]" if n else where) for n, one in enumerate(found)]
+
+
+def _question(image: Any, where: str) -> Question:
+    config = image.get("Config", image.get("config", image)) if isinstance(image, dict) else None
+    env = config.get("Env") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(env, (list, type(None))):
+        raise fault("GH1910", where=where, reason="it has no list of variables, Env")
+    host = image.get("HostConfig")
+    variables = [entry for entry in env or () if isinstance(entry, str)]
+    if not isinstance(host, dict):
+        note = "an image alone: unprivileged, with no other variables, annotations and volumes"
+        return question.imagined(question.IMAGE, where, variables, [note])
+    return _of_docker(where, variables, host)
+
+
+def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Question:
+    """Return the question of a container of Docker's; --gpus sets the devices' variable."""
+    notes = [f"its runtime is {host.get('Runtime') or 'the default one'}"]
+    for request in host.get("DeviceRequests") or ():
+        names = _requested(request)
+        if names:
+            variables = [e for e in variables if not e.startswith("NVIDIA_VISIBLE_DEVICES=")]
+            variables.append("NVIDIA_VISIBLE_DEVICES=" + names)
+            notes.append(f"--gpus asks for {names}, which Docker says in NVIDIA_VISIBLE_DEVICES")
+    found = question.imagined(question.IMAGE, where, variables, notes)
+    return question.with_options(
+        found, env={}, annotations={}, privileged=host.get("Privileged") is True
+    )
+
+
+def _requested(request: Any) -> str:
+    """Return what one of Docker's DeviceRequests names, "" where it is not about GPUs."""
+    if not isinstance(request, dict):
+        return ""
+    named = request.get("DeviceIDs") or ()
+    if named:
+        return ",".join(str(name) for name in named)
+    words = [word for group in request.get("Capabilities") or () for word in group or ()]
+    count = request.get("Count")
+    if "gpu" not in words or not isinstance(count, int):
+        return ""
+    return "all" if count < 0 else ",".join(str(number) for number in range(min(count, 64)))

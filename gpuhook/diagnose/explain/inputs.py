@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what somebody names to the containers in question: a bundle, a file, a container's id."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from gpuhook import files
+from gpuhook.container import find, oci
+from gpuhook.diagnose.explain import images, manifests, question
+from gpuhook.diagnose.explain.question import Question
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant import request
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MAX_FILE = 64 << 20
+_YAML = (".yaml", ".yml")
+
+
+def of_directory(path: str) -> Question:
+    """Return the question of a bundle. Raises GH1300 if it has no config.json, GH1301."""
+    place = os.path.join(path, "config.json")
+    try:
+        raw = files.read(place, _MAX_FILE)
+    except FileNotFoundError as error:
+        raise fault("GH1300", path=place) from error
+    return Question(question.BUNDLE, path, oci.parsed(place, raw), path, has_root=True, raw=raw)
+
+
+def of_file(path: str) -> list[Question]:
+    """Return the questions of a file, by what it holds; see of_text(). Raises OSError too."""
+    return of_text(files.read(path, _MAX_FILE), path)
+
+
+def of_text(raw: bytes, where: str) -> list[Question]:
+    """Return the questions of a config.json, an image's configuration, or manifests of pods.
+
+    Raises GH1910 for what is none of these, GH1301 for a broken config.json, and what manifests
+    raises.
+    """
+    try:
+        document: Any = json.loads(raw)
+    except (ValueError, RecursionError):
+        if not where.endswith(_YAML) and raw.lstrip()[:1] in (b"{", b"["):
+            raise fault("GH1910", where=where, reason="it is broken JSON") from None
+        return manifests.questions(_text(raw, where), where)
+    if isinstance(document, dict):
+        if "ociVersion" in document or "process" in document:
+            return [_of_config(raw, where)]
+        if "kind" in document:
+            return manifests.questions(_text(raw, where), where)
+    if images.is_one(document):
+        return images.questions(document, where)
+    reason = "it is no config.json, no image's configuration and no object of Kubernetes"
+    raise fault("GH1910", where=where, reason=reason)
+
+
+def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
+    """Return the question of a running container; raises the faults of find() and config().
+
+    What NVIDIA's runtime has written over its request is taken back, so that what it asked for
+    shows.
+    """
+    found = find.find(text, state_roots)
+    spec = found.config()
+    if not spec:
+        raise fault("GH1912", id=found.id)
+    notes = _asked_again(spec)
+    place = found.bundle or "."
+    where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
+    return Question(
+        question.CONTAINER, where, spec, place, has_root=_has_root(place, spec), notes=tuple(notes)
+    )
+
+
+def _of_config(raw: bytes, where: str) -> Question:
+    spec = oci.parsed(where, raw)
+    place = os.path.dirname(os.path.abspath(where))
+    has_root = _has_root(place, spec)
+    return Question(question.CONFIG, where, spec, place, has_root=has_root, raw=raw)
+
+
+def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    return isinstance(path, str) and bool(path) and os.path.isdir(os.path.join(bundle, path))
+
+
+def _asked_again(spec: dict[str, Any]) -> list[str]:
+    """Take the variable's last entry out where it says void after another; returns the notes.
+
+    NVIDIA's runtime appends it to what the container asked for, which the first entry says.
+    """
+    name = words.VOCABULARY.devices_env
+    if request.environment(spec).get(name) != "void":
+        return []
+    env = spec["process"]["env"]
+    held = [n for n, entry in enumerate(env) if str(entry).startswith(name + "=")]
+    if len(held) < 2:
+        return []
+    del env[held[-1]]
+    first = env[held[-2]]
+    given = f"{name}=void in its config.json says that a runtime has given it GPUs already"
+    return [f"{given}; explained is what it asked for before that, {first}"]
+
+
+def _text(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise fault("GH1910", where=where, reason="it is no text") from error
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is a file of this name, which then is meant and no container."""
+    try:
+        return os.path.exists(path)
+    except ValueError:  # a zero byte
+        return False
+
+
+def of_name(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
+    """Return the questions of a directory, a file, or else a container, that is named so."""
+    if os.path.isdir(text):
+        return [of_directory(text)]
+    if is_there(text):
+        return of_file(text)
+    try:
+        return [of_container(text, state_roots)]
+    except GpuhookError as error:
+        if "/" in text or text.endswith((*_YAML, ".json")):
+            raise fault("GH1911", path=text) from error
+        raise

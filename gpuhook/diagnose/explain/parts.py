@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each name that was asked for -> the device that it means -> what a spec file says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.diagnose.explain import spec_lines
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import replicas, resolve
+from gpuhook.programs.granting import filtered
+from gpuhook.vendors.nvidia import jobs, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.grant.resolve import Grant
+    from gpuhook.programs.granting import Granting
+
+# Why a name means a device.
+BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
+
+
+def of_names(
+    names: Iterable[str], granting: Granting, capabilities: frozenset[str]
+) -> list[dict[str, Any]]:
+    """Return the devices that each name means, in order, and the fault of a name of none.
+
+    A device that several names mean is said to be given by the first of them.
+    """
+    given: dict[str, str] = {}
+    found = []
+    for name in names:
+        try:
+            grant = granting.named([name], capabilities)
+        except GpuhookError as error:
+            found.append(_unknown(name, error))
+            continue
+        if not grant.devices:
+            found.append(_entry(name, FILES_ONLY))
+        for qualified in grant.devices:
+            entry = _device(name, qualified, granting, capabilities)
+            entry["given_by"] = given.setdefault(qualified, name)
+            found.append(entry)
+    return found
+
+
+def of_specs(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+    """Return what the spec files give to each container that has one of their devices."""
+    return [
+        {
+            "spec": spec.path,
+            "line": spec_lines.of_shared(spec.path),
+            "kind": spec.kind,
+            **edits(filtered(spec, spec.edits, capabilities)),
+        }
+        for spec in grant.specs
+    ]
+
+
+def left_out(
+    grant: Grant, granting: Granting, capabilities: frozenset[str]
+) -> list[dict[str, Any]]:
+    """Return the nodes, mounts, libraries and links that the capabilities leave out."""
+    parts = [(spec, spec.edits) for spec in grant.specs]
+    parts += [granting.registry().device(qualified) for qualified in grant.devices]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for spec, whole in parts:
+        for what, path in _missing(spec, whole, capabilities):
+            needed_by = sorted(words.capabilities_of(path))
+            found[what, path] = {"what": what, "path": path, "needed_by": needed_by}
+    return list(found.values())
+
+
+def edits(given: ContainerEdits) -> dict[str, Any]:
+    """Return ContainerEdits as the document has them."""
+    return {
+        "nodes": [node["path"] for node in given.get("deviceNodes") or ()],
+        "mounts": [
+            {"path": mount["containerPath"], "source": mount["hostPath"]}
+            for mount in given.get("mounts") or ()
+        ],
+        "env": list(given.get("env") or ()),
+        "hooks": [hook(one) for one in given.get("hooks") or ()],
+    }
+
+
+def hook(one: Any) -> dict[str, Any]:
+    """Return a hook of CDI, or of config.json with its stage, as the document has it."""
+    return {
+        "stage": str(one.get("hookName") or ""),
+        "path": str(one.get("path")),
+        "args": [str(word) for word in one.get("args") or ()],
+    }
+
+
+def _device(
+    name: str, qualified: str, granting: Granting, capabilities: frozenset[str]
+) -> dict[str, Any]:
+    spec, whole = granting.registry().device(qualified)
+    device = qualified.partition("=")[2]
+    return {
+        **_entry(name, _reason(name, qualified, granting)),
+        "device": qualified,
+        "spec": spec.path,
+        "line": spec_lines.of_device(spec.path, device),
+        **edits(filtered(spec, whole, capabilities)),
+    }
+
+
+def _reason(name: str, qualified: str, granting: Granting) -> str:
+    kind, equals, rest = name.partition("=")
+    plain = rest if equals and "/" in kind else name
+    if plain == "all":
+        return BY_ALL
+    if replicas.SEPARATOR in plain:
+        return BY_REPLICA
+    is_named = qualified in (name, f"{granting.default_kind()}={plain}")
+    return BY_NAME if is_named else BY_ALIAS
+
+
+def _entry(name: str, reason: str) -> dict[str, Any]:
+    nothing: ContainerEdits = {}
+    return {
+        "name": name,
+        "by": reason,
+        "given_by": name,
+        "device": None,
+        "spec": None,
+        "line": None,
+        **edits(nothing),
+        "fault": None,
+    }
+
+
+def _unknown(name: str, error: GpuhookError) -> dict[str, Any]:
+    return {**_entry(name, BY_NAME), "fault": fault_of(error)}
+
+
+def fault_of(error: GpuhookError) -> dict[str, str]:
+    """Return a fault as the document has it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _missing(
+    spec: Compiled, whole: ContainerEdits, capabilities: frozenset[str]
+) -> list[tuple[str, str]]:
+    """Return (what, path) of what a container with `capabilities` does not get of `whole`."""
+    kept = edits(filtered(spec, whole, capabilities))
+    all_of_it = edits(whole)
+    found = [("node", path) for path in all_of_it["nodes"] if path not in kept["nodes"]]
+    found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
+    for one in whole.get("hooks") or ():
+        if jobs.is_ours(one):
+            found += _of_jobs(jobs.of_hook(one), lambda path: words.wanted(path, capabilities))
+    return found
+
+
+def _of_jobs(job: jobs.Jobs, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    libraries = [("library", path) for path, _ in job.libraries if not wanted(path)]
+    return libraries + [("link", path) for _, path in job.links if not wanted(path)]
+
+
+def files_only(names: Iterable[str]) -> bool:
+    """Return whether all that was asked for are the driver's files, without a device."""
+    return all(name == resolve.NOTHING_BUT_FILES for name in names)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is to draw, whoever draws it: a terminal, an SVG, a page.
+
+Everything is frozen; sizes are bytes, None where nobody knows. Texts come from pods and files as
+they are: who draws makes them harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FREE, HELD, OVER, UNCUT, LOST = "free", "held", "over", "uncut", "lost"
+WORDS = {
+    FREE: "free",
+    HELD: "held",
+    OVER: "held, above its share",
+    UNCUT: "in no instance",
+    LOST: "cannot be used",
+}
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A part of a GPU: a replica or several, a MIG instance, or all of it.
+
+    `part` is how much of the GPU's width it takes, of 1. `label` is what it is ("1g.5gb ::0"),
+    `holder` who has it, as people call it, "" for nobody. `size` is what it may have of the
+    memory, `used` what it does use, `percent` how busy it keeps the GPU.
+    """
+
+    part: float
+    state: str
+    label: str = ""
+    holder: str = ""
+    container: str = ""
+    route: str = ""
+    size: int | None = None
+    used: int | None = None
+    percent: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what to call the cell, the longest first: its holder, or what it is."""
+        if not self.holder:
+            return (self.label if self.state == UNCUT else WORDS[self.state],)
+        words = self.holder.split("/")
+        shorter = "/".join(words[:2]), "/".join(words[1:2] or words)
+        return tuple(dict.fromkeys((self.holder, *shorter)))
+
+    @property
+    def level(self) -> float:
+        """Return how much of its size is used, 0 to 1."""
+        if not self.size or self.used is None:
+            return 0.0
+        return min(1.0, self.used / self.size)
+
+    @property
+    def memory(self) -> str:
+        """Return what is used of what it may have, in words; "" where nothing is known."""
+        return of(self.used, self.size) if self.holder else size(self.size)
+
+    @property
+    def sentence(self) -> str:
+        """Return all of it in words."""
+        facts = [self.label, self.holder or WORDS[self.state]]
+        if self.container and self.container != self.holder:
+            facts.append(f"container {self.container}")
+        if self.state == OVER:
+            facts.append("above its share")
+        facts.append(self.memory)
+        if self.percent is not None and self.holder:
+            facts.append(f"busy {self.percent}%")
+        if self.route:
+            facts.append(f"given by {self.route}")
+        return ", ".join(fact for fact in facts if fact)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One GPU, and its cells from left to right. `notes` are sentences on what no cell shows."""
+
+    index: str
+    name: str
+    uuid: str
+    cells: tuple[Cell, ...]
+    total: int | None = None
+    used: int | None = None
+    percent: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """Return memory and how busy it is, in words."""
+        busy = f"busy {self.percent}%" if self.percent is not None else ""
+        used = f"{of(self.used, self.total)} in use" if self.used is not None else size(self.total)
+        return " · ".join(word for word in (used, busy) if word)
+
+    @property
+    def sentence(self) -> str:
+        """Return the GPU in words, without its cells."""
+        return ", ".join(word for word in (f"GPU {self.index}", self.name, self.usage) if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A node: its name, what it comes to, its GPUs, and what could not be seen."""
+
+    node: str
+    bars: tuple[Bar, ...]
+    summary: str = ""
+    when: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def size(number: int | None) -> str:
+    """Return bytes as people read them; "" for None.
+
+    >>> size(3 << 30), size(3776 << 20), size(10 << 20)
+    ('3 GiB', '3.7 GiB', '10 MiB')
+    """
+    if number is None:
+        return ""
+    if number < _GIB:
+        return f"{round(number / _MIB)} MiB"
+    return f"{_short(number)} GiB"
+
+
+def of(used: int | None, total: int | None) -> str:
+    """Return "2.9 of 3.7 GiB", as far as they are known.
+
+    >>> of(3000 << 20, 3776 << 20), of(10 << 20, 15 << 30), of(None, 3 << 30), of(5 << 20, None)
+    ('2.9 of 3.7 GiB', '10 MiB of 15 GiB', '? of 3 GiB', '5 MiB')
+    """
+    if total is None:
+        return size(used)
+    if used is None:
+        return f"? of {size(total)}"
+    if used >= _GIB and total >= _GIB:
+        return f"{_short(used)} of {size(total)}"
+    return f"{size(used)} of {size(total)}"
+
+
+def _short(number: int) -> str:
+    return f"{number / _GIB:.1f}".removesuffix(".0")

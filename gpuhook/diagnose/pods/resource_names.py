@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of resources in a container's limits: which are of GPUs, which are Kubernetes' own."""
+
+from __future__ import annotations
+
+import re
+
+GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+OBSOLETE = "alpha.kubernetes.io/nvidia-gpu"  # of the time before device plugins
+_VENDOR = "nvidia.com"
+_OTHERS = ("amd.com", "gpu.intel.com", "intel.com", "habana.ai", "google.com", "aws.amazon.com")
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+# What NVIDIA's plugin and gpuhook offer without renaming.
+_USUAL = re.compile(
+    r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
+)
+_PROFILES = ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "7g.80gb")
+USUAL = (GPU, SHARED_GPU, *(f"{_VENDOR}/mig-{profile}" for profile in _PROFILES))
+
+
+def is_native(name: str) -> bool:
+    """Return whether a name is one of Kubernetes' own, "cpu" or "x.kubernetes.io/y"."""
+    domain, slash, _ = name.rpartition("/")
+    if not slash:
+        return name in _NATIVE or name.startswith("hugepages-")
+    return domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+
+
+def is_extended(name: str) -> bool:
+    """Return whether a name is an extended resource: integers only, requests equal limits."""
+    return "/" in name and not is_native(name)
+
+
+def is_gpu(name: str) -> bool:
+    """Return whether a name is likely one of NVIDIA's GPUs: by its domain, or a name of its own."""
+    domain, slash, base = name.lower().rpartition("/")
+    if not slash or is_native(name) or domain in _OTHERS:
+        return False
+    return domain == _VENDOR or "gpu" in base or base.startswith("mig-")
+
+
+def is_usual(name: str) -> bool:
+    """Return whether a device plugin offers a name without any configuration of names."""
+    return _USUAL.fullmatch(name) is not None

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look at who uses which GPU, as the document gpuhook/ps/v1.
+
+Four witnesses are put together, each of which may be missing: the ledger and the runtimes' own
+state say which containers there are, the driver which process uses how much of which GPU, the
+kernel whose the process is, and the kubelet who holds which replica.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from gpuhook.container import find, ledger
+from gpuhook.diagnose.usage import (
+    attribution,
+    kubelet,
+    processes,
+    recorded,
+    shares,
+    unrecorded,
+)
+from gpuhook.diagnose.usage import devices as known_devices
+from gpuhook.grant import replicas
+from gpuhook.vendors.nvidia import known_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.container.runtime_state import Found
+    from gpuhook.diagnose.usage.attribution import Users
+    from gpuhook.diagnose.usage.driver import Device, Look
+    from gpuhook.diagnose.usage.kubelet import Told
+    from gpuhook.errors import GpuhookError
+
+SCHEMA = "gpuhook/ps/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be looked at, besides the ledger.
+
+    `roots` are further state roots of runtimes; `kubelet` is the kubelet's root, "" for none;
+    `only_recorded`: no containers but the ledger's; `is_judged`: how each shares its GPUs.
+    """
+
+    roots: tuple[str, ...] = ()
+    kubelet: str = ""
+    only_recorded: bool = False
+    is_judged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What there was to see: the document, and what could not be seen, as faults and sentences.
+
+    `units` are all units of each device that the kubelet has.
+    """
+
+    document: dict[str, Any]
+    trouble: tuple[GpuhookError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    units: Mapping[str, tuple[str, ...]] | None = None
+
+
+def look(wanted: Wanted, driver: Look) -> Usage:
+    """Return who uses what now; `driver` is what the driver has just told."""
+    told = kubelet.told(wanted.kubelet)
+    running, denied = find.visible(wanted.roots)
+    entries = ledger.living()
+    members = processes.Members(running, (entry["id"] for entry in entries))
+    devices = driver.devices or known_devices.noted()
+    users = attribution.of(devices, members)
+    by_node = known_devices.by_node(devices, known_node.uuids())
+    others = [] if wanted.only_recorded else _others(running, entries, users.containers)
+    whole = [*entries, *(_with_units(entry, told) for entry in others)]
+    whole.sort(key=lambda entry: (entry["since"], entry["id"]))
+    containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
+    _complete(containers, entries, running)
+    _add_uses(containers, devices, users, told)
+    has_processes = any(one.processes for one in devices)
+    faults = [driver.trouble, members.trouble if has_processes else None, denied]
+    document = {
+        "schema": SCHEMA,
+        "containers": containers,
+        "gpus": [_device(one, users) for one in devices],
+        "processes": users.documents(),
+        "driver": {
+            "asked": driver.is_asked,
+            "trouble": driver.trouble.message if driver.trouble else "",
+            "code": driver.trouble.code if driver.trouble else "",
+        },
+    }
+    warnings = (f"the kubelet tells nobody: {told.trouble}",) if told.trouble else ()
+    trouble = tuple(one for one in faults if one is not None)
+    return Usage(document, trouble, warnings, told.units)
+
+
+def empty(devices: Iterable[Device]) -> dict[str, Any]:
+    """Return the document of devices that nobody uses, such as those of a dump."""
+    gpus = [_device(one, attribution.Users()) for one in devices]
+    driver = {"asked": False, "trouble": "", "code": ""}
+    return {"schema": SCHEMA, "containers": [], "gpus": gpus, "processes": [], "driver": driver}
+
+
+def _others(
+    running: Iterable[Found], entries: Iterable[dict[str, Any]], users: Mapping[str, list[str]]
+) -> list[dict[str, Any]]:
+    """Return entries for the containers that hold or use a GPU and have none in the ledger."""
+    known = {(_real(entry["root"]), entry["id"]) for entry in entries}
+    pids = {entry.get("pid") for entry in entries if not entry["root"]}
+    found = []
+    for one in running:
+        if (_real(one.state_root), one.id) in known or one.pid in pids:
+            continue
+        spec = unrecorded.config(one)
+        has = unrecorded.held(one, spec)
+        if not (has.is_holder or one.id in users):
+            continue
+        if not has.is_holder:  # what it may open says nothing of what it uses
+            has = replace(has, nodes=())
+        entry = unrecorded.entry(one, spec, has)
+        if not has.nodes and one.id in users:
+            entry["devices"] = users[one.id]
+        found.append(entry)
+    return found
+
+
+def _real(root: str) -> str:
+    return os.path.realpath(root) if root else ""
+
+
+def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:
+    """Return an entry with the replicas that the kubelet says its container has."""
+    names = tuple(str(entry.get(key) or "") for key in ("namespace", "pod", "container"))
+    units = told.held.get((names[0], names[1], names[2]), ()) if names[1] else ()
+    held = [unit for unit in units if replicas.device_of(unit)]
+    return {**entry, "replicas": held} if held and not entry["replicas"] else entry
+
+
+def _complete(
+    containers: Iterable[dict[str, Any]],
+    entries: Iterable[dict[str, Any]],
+    running: Iterable[Found],
+) -> None:
+    """Say of each container whether the ledger has it, and what its runtime's state tells."""
+    recorded_ids = {entry["id"] for entry in entries}
+    by_id = {found.id: found for found in running}
+    for one in containers:
+        found = by_id.get(one["id"])
+        one["recorded"] = one["id"] in recorded_ids
+        one["engine"] = (found.engine if found else "") or None
+        one["pid"] = found.pid if found else None
+
+
+def _add_uses(
+    containers: Sequence[dict[str, Any]], devices: Iterable[Device], users: Users, told: Told
+) -> None:
+    """Say of each container what it uses of each of its devices, and of others if it does."""
+    by_uuid = {device.uuid: device for device in devices if device.uuid}
+    used = users.containers
+    held = {one["id"]: list(dict.fromkeys([*one["gpus"], *used.get(one["id"], ())]))
+            for one in containers}  # fmt: skip
+    holders: dict[str, int] = {}
+    for gpus in held.values():
+        for gpu in gpus:
+            holders[gpu] = holders.get(gpu, 0) + 1
+    for one in containers:
+        one["usage"] = [
+            _use(
+                one,
+                gpu,
+                by_uuid.get(gpu),
+                users,
+                units=told.units.get(gpu, ()),
+                holders=holders[gpu],
+            )
+            for gpu in held[one["id"]]
+            if by_uuid
+        ]
+
+
+def _use(
+    container: dict[str, Any],
+    gpu: str,
+    device: Device | None,
+    users: Users,
+    *,
+    units: Sequence[str],
+    holders: int,
+) -> dict[str, Any]:
+    uses = users.by_key.get((container["id"], gpu), [])
+    is_told = device is not None and device.processes is not None
+    total = device.total if device is not None else None
+    used = attribution.total([use.memory_bytes for use in uses]) if is_told else None
+    percent = attribution.total([use.percent for use in uses])
+    share = shares.of(gpu, total, container, units, holders)
+    return {
+        "gpu": gpu,
+        "held": gpu in container["gpus"],
+        "used": used,
+        "total": total,
+        "share": share,
+        "over": shares.over(used, share),
+        "percent": percent if is_told and _busy(device) else None,
+        "processes": [attribution.document(use) for use in uses],
+    }
+
+
+def _busy(device: Device | None) -> bool:
+    """Return whether the driver tells how busy processes are: not of MIG instances."""
+    return device is not None and device.index.isdecimal()
+
+
+def _device(device: Device, users: Users) -> dict[str, Any]:
+    """Return a device, with what of its used memory no process accounts for."""
+    return {
+        "gpu": device.uuid or None,
+        "index": device.index,
+        "of": device.gpu or None,
+        "name": device.name or None,
+        "profile": device.profile or None,
+        "split": device.is_split,
+        "total": device.total,
+        "used": device.used,
+        "reserved": device.reserved,
+        "unattributed": _unattributed(device, users),
+        "percent": device.percent,
+        "lost": device.lost or None,
+    }
+
+
+def _unattributed(device: Device, users: Users) -> int | None:
+    """Return the bytes in use that no process known by name has, None where that is not told."""
+    if device.is_split or device.processes is None or device.used is None:
+        return None
+    strange = attribution.strangers(users, device.uuid)
+    known = sum(use.memory_bytes or 0 for use in device.processes if use.pid not in strange)
+    # Without `reserved`, the driver's own part is in `used`: nobody's in particular.
+    return max(0, device.used - known)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds GPUs in people's terms, of entries of the ledger or in the ledger's form."""
+
+from __future__ import annotations
+
+from gpuhook.diagnose import holdings, sharing
+from gpuhook.kubernetes.health import evidence
+from gpuhook.kubernetes.policies import before
+from gpuhook.programs.memory import guarded
+from gpuhook.vendors.nvidia import isolation as isolation_words
+from gpuhook.vendors.nvidia import known_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from gpuhook.kubernetes.guard.state_file import Watched
+
+
+def held(
+    entries: Iterable[dict[str, Any]], by_node: dict[str, str], *, is_judged: bool
+) -> list[dict[str, Any]]:
+    """Return the containers that hold GPUs; with how these are shared, where that `is_judged`.
+
+    `by_node` has the UUID of each device by its own device node.
+    """
+    turns, watched = _turns(), guarded.read()
+    told = [(entry, holdings.of(entry, by_node)) for entry in entries]
+    kept = [(entry, one) for entry, one in told if one["gpus"] or not one["withdrawn"]]
+    holders = sharing.counted(one["gpus"] for _, one in kept)
+    for entry, one in kept:
+        one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
+        one["memory"] = _with_guard(one["memory"], guarded.of(one["id"], watched))
+        if is_judged:
+            one["sharing"] = sharing.of(entry, one["gpus"], holders, one["memory"])
+    return [one for _, one in kept]
+
+
+def _with_guard(
+    memory: list[dict[str, Any]], watched: Mapping[str, Watched]
+) -> list[dict[str, Any]]:
+    """Return the limits of the ledger, with what the guard does about them, and those it knows."""
+    known = {told["gpu"] for told in memory}
+    found = [{**told, "guard": guarded.document(watched.get(told["gpu"]))} for told in memory]
+    found += [
+        {
+            "gpu": gpu,
+            "limit": one.limit,
+            "request": 0,
+            "by": isolation_words.BY_NOBODY,
+            "trouble": "",
+            "guard": guarded.document(one),
+        }
+        for gpu, one in watched.items()
+        if gpu not in known
+    ]
+    for told in found:
+        if told["by"] == isolation_words.BY_NOBODY:
+            told["by"] = guarded.by(watched.get(told["gpu"]))
+    return found
+
+
+def _turns() -> dict[str, dict[str, str]]:
+    """Return time slice and compute mode of each GPU, by UUID, as far as they are known.
+
+    They are what the device plugin has set of them; else what generate-cdi saw.
+    """
+    found = known_node.turns()
+    for (gpu, kind), note in before.read(evidence.read().boot).items():
+        found.setdefault(gpu, {})[kind.replace(" ", "_")] = note.ours
+    return found

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a containerd's configuration, in the order in which containerd reads them.
+
+After containerd's cmd/containerd/server/config/config.go: the file that it is started with, then
+what that imports, then what these import, each once. Up to 1.7 a relative pattern is looked up
+from containerd's working directory, which is / below systemd; a relative path is always looked up
+from the file that names it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines import toml
+from gpuhook.engines.configuration import Place, Trouble
+from gpuhook.engines.files import joined, matching
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.files import Files
+    from gpuhook.engines.versions import Version
+
+CRI_OF_1 = "cri"
+CRI_OF_2 = "io.containerd.grpc.v1.cri"
+CRI_OF_3 = "io.containerd.cri.v1.runtime"
+CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file: its document, and the version that it says it is of, 1 if it says none."""
+
+    path: str
+    content: bytes
+    document: dict[str, Any]
+    version: int
+    imports: tuple[str, ...]
+
+    def line(self, *names: str) -> Place:
+        """Return where a table or key is written."""
+        return Place(self.path, toml.line_of(self.content, names))
+
+
+def read_all(
+    files: Files, path: str, daemon: Version | None
+) -> tuple[tuple[File, ...], tuple[Trouble, ...]]:
+    """Return the files and what is wrong with them; none if there is no file at `path`."""
+    found: dict[str, File] = {}
+    trouble: list[Trouble] = []
+    pending = [(path, Place(path))]
+    while pending:
+        current, named = pending.pop(0)
+        if current in found:
+            continue
+        content = files.read(current)
+        if content is None:
+            if current != path:
+                said = f"imports {current}, which is not there"
+                trouble.append(Trouble(named, said))
+            continue
+        try:
+            file = _file(current, content)
+        except toml.UnreadableError as error:
+            trouble.append(Trouble(Place(current, error.line), f"is no TOML: {error.reason}"))
+            continue
+        found[current] = file
+        wrong = _wrong_version(file)
+        if wrong:
+            trouble.append(wrong)
+        where = file.line("imports")
+        pending += [(one, where) for one in _imported(files, file, daemon)]
+    return tuple(found.values()), tuple(trouble)
+
+
+def _file(path: str, content: bytes) -> File:
+    document = toml.parsed(content)
+    version = document.get("version", 0)
+    is_number = isinstance(version, int) and not isinstance(version, bool)
+    return File(
+        path,
+        content,
+        document,
+        (version or 1) if is_number else 1,
+        toml.texts(document.get("imports")),
+    )
+
+
+def _wrong_version(file: File) -> Trouble | None:
+    version = file.document.get("version", 0)
+    if isinstance(version, int) and not isinstance(version, bool):
+        return None
+    return Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+
+
+def _imported(files: Files, file: File, daemon: Version | None) -> list[str]:
+    found: list[str] = []
+    for path in file.imports:
+        is_pattern = "*" in path
+        if is_pattern and not posixpath.isabs(path) and is_of_1(daemon, file.version):
+            path = f"/{path}"
+        path = joined(file.path, path)
+        found += matching(files, path) if is_pattern else [path]
+    return found
+
+
+def is_of_1(daemon: Version | None, version: int) -> bool:
+    """Return whether a containerd is a 1.x, by its version or else by its configuration's."""
+    return daemon < (2,) if daemon else version < 3

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRI-O's configuration: crio.conf and its drop-ins, after crio.conf(5) and crio.conf.d(5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines import toml
+from gpuhook.engines.configuration import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.files import Files
+
+PATH = "/etc/crio/crio.conf"
+DROP_INS = "/etc/crio/crio.conf.d"
+HOOK_DIRS = ("/usr/share/containers/oci/hooks.d",)
+RUNTIMES = ("crio", "runtime", "runtimes")
+
+
+@dataclass(frozen=True, slots=True)
+class Crio:
+    """CRI-O's configuration, and where it looks for OCI hooks."""
+
+    configuration: Configuration
+    hook_dirs: tuple[str, ...]
+    has_selinux: bool
+
+
+def read(files: Files) -> Crio:
+    """Return the configuration; raises OSError.
+
+    The main file has the lowest precedence, then the drop-ins by name. Each value replaces that
+    of an earlier file; runtimes are replaced one by one.
+    """
+    merged: dict[str, Any] = {}
+    runtimes: dict[str, Runtime] = {}
+    read_files: list[str] = []
+    trouble: list[Trouble] = []
+    for path in (PATH, *(f"{DROP_INS}/{name}" for name in files.names(DROP_INS))):
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            document = toml.parsed(content)
+        except toml.UnreadableError as error:
+            trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
+            continue
+        read_files.append(path)
+        merged |= toml.table(document, "crio", "runtime")
+        for name, value in toml.table(document, *RUNTIMES).items():
+            if isinstance(value, dict):
+                place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
+                runtimes[name] = _runtime(name, value, place)
+    default = toml.text(merged.get("default_runtime"))
+    if not runtimes:
+        runtimes["crun"] = Runtime("crun", "", Place(PATH), "oci")
+    configuration = Configuration(
+        engine="crio",
+        files=tuple(read_files),
+        runtimes=runtimes,
+        default=default or ("crun" if "crun" in runtimes else next(iter(runtimes))),
+        cdi_enabled=True,  # always, since 1.23
+        cdi_dirs=toml.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
+        trouble=tuple(trouble),
+    )
+    hook_dirs = toml.texts(merged.get("hooks_dir")) or HOOK_DIRS
+    return Crio(configuration, hook_dirs, merged.get("selinux") is True)
+
+
+def _runtime(name: str, value: Mapping[str, Any], place: Place) -> Runtime:
+    kind = toml.text(value.get("runtime_type"))
+    return Runtime(name, toml.text(value.get("runtime_path")), place, kind, value)

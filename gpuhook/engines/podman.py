@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Podman's containers.conf and its drop-ins, after containers.conf(5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines import toml
+from gpuhook.engines.configuration import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.files import Files
+    from gpuhook.engines.versions import Version
+
+VENDOR = "/usr/share/containers/containers.conf"
+PATH = "/etc/containers/containers.conf"
+OF_A_USER = ".config/containers/containers.conf"  # below a home
+HAS_CDI = (4, 1)
+# oci-hooks(5): a file of the later directory masks one of that name in an earlier one.
+HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+RUNTIMES = ("engine", "runtimes")
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Podman's configuration, and where it looks for OCI hooks."""
+
+    configuration: Configuration
+    hook_dirs: tuple[str, ...]
+
+
+def read(files: Files, home: str | None = None) -> Podman:
+    """Return the configuration of root's podman, or of that of a user with `home`.
+
+    Every later file replaces values of earlier ones; raises OSError.
+    """
+    merged: dict[str, Any] = {}
+    runtimes: dict[str, Runtime] = {}
+    read_files: list[str] = []
+    trouble: list[Trouble] = []
+    for path in _paths(files, home):
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            document = toml.parsed(content)
+        except toml.UnreadableError as error:
+            trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
+            continue
+        read_files.append(path)
+        merged |= toml.table(document, "engine")
+        runtimes |= _runtimes(path, content, document)
+    configuration = Configuration(
+        engine="podman",
+        files=tuple(read_files),
+        runtimes=runtimes,
+        default=toml.text(merged.get("runtime")) or "crun",
+        cdi_enabled=True,
+        cdi_dirs=toml.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
+        trouble=tuple(trouble),
+    )
+    return Podman(configuration, toml.texts(merged.get("hooks_dir")) or HOOK_DIRS)
+
+
+def has_cdi(version: Version | None) -> bool:
+    """Return whether a podman gives CDI devices to containers; one of unknown version does."""
+    return version is None or version >= HAS_CDI
+
+
+def _paths(files: Files, home: str | None) -> list[str]:
+    found = [VENDOR]
+    for main in (PATH, *([f"{home}/{OF_A_USER}"] if home else [])):
+        drop_ins = f"{main}.d"
+        names = [name for name in files.names(drop_ins) if name.endswith(".conf")]
+        found += [main, *(f"{drop_ins}/{name}" for name in names)]
+    return found
+
+
+def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
+    found = {}
+    for name, value in toml.table(document, *RUNTIMES).items():
+        paths = toml.texts(value)
+        place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
+        found[name] = Runtime(name, paths[0] if paths else "", place, "oci", {"paths": paths})
+    return found

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML documents, and the lines on which their tables and keys stand."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
+_NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
+_PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
+_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+
+
+class UnreadableError(Exception):
+    """A document that is no TOML: `line` counts from 1, 0 where it is not known."""
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        """Take the reason in words."""
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """Return the document; raises UnreadableError."""
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UnreadableError("it is not UTF-8", line) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        where = _LINE.search(str(error))
+        reason = _LINE.sub("", str(error)).strip()
+        raise UnreadableError(reason, int(where.group(1)) if where else 0) from error
+
+
+def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the table of those names, {} where there is none, or something else is there."""
+    found: Any = document
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def text(value: Any) -> str:
+    """Return a value that has to be a string, "" of others."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Return the strings of a value that has to be a list of such."""
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def line_of(content: bytes, names: Sequence[str]) -> int:
+    """Return the line on which a table or key of those names is first written, 0 if unseen.
+
+    Keys of inline tables are found on the line of the table that is around them. Text of
+    several lines that looks like TOML may mislead: the line is for people to look at.
+    """
+    wanted = tuple(names)
+    best, best_line = 0, 0
+    here: tuple[str, ...] = ()
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        header = _HEADER.match(line)
+        key = None if header else _KEY.match(line)
+        if header:
+            here = _names(header.group(1))
+        elif key is None:
+            continue
+        place = here if key is None else here + _names(key.group(1))
+        if place[: len(wanted)] == wanted:
+            return number
+        if wanted[: len(place)] == place and len(place) > best and key is not None:
+            best, best_line = len(place), number
+    return best_line
+
+
+def _names(dotted: str) -> tuple[str, ...]:
+    found: Iterable[tuple[str, str, str]] = _NAME.findall(dotted)
+    return tuple(double or single or bare for double, single, bare in found)

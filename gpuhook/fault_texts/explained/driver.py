@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults GH12xx at length: cause, cure, example."""
+
+from __future__ import annotations
+
+EXPLANATIONS: dict[str, tuple[str, str, str]] = {
+    "GH1200": (
+        (
+            "NVML, the library by which the driver is asked, is nowhere below the driver root: "
+            "no driver is installed, it is installed elsewhere (a driver container, GKE, "
+            "NixOS), or only its kernel part is. In a container the host's files are not where "
+            "they are on the host."
+        ),
+        "Install the driver's user space, or say where it is.",
+        """
+$ gpuhook inventory --driver-root /run/nvidia/driver              # GPU operator
+$ gpuhook inventory --driver-root /home/kubernetes/bin/nvidia     # GKE
+$ gpuhook inventory --library-search-path /run/opengl-driver/lib  # NixOS
+""",
+    ),
+    "GH1201": (
+        "--nvml-library names a file that is not there.",
+        "Give the path on this host, or leave the option out: the driver root is searched.",
+        """
+$ ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
+""",
+    ),
+    "GH1202": (
+        (
+            "The NVML library is there and the loader refuses it: it is cut short, of another "
+            "machine, or needs a library that is missing."
+        ),
+        "Reinstall the driver's packages; see what the loader says.",
+        """
+$ ldd /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
+""",
+    ),
+    "GH1203": (
+        (
+            "The library and the loaded kernel module are of two versions: an unattended "
+            "upgrade has replaced the files, and the old module is still loaded. nvidia-smi "
+            "says `Driver/library version mismatch` then."
+        ),
+        (
+            "Reboot, or stop all GPU programs and load the module anew. Pin the driver's "
+            "packages so that it does not come back."
+        ),
+        """
+$ cat /sys/module/nvidia/version
+575.57.08
+$ ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05
+$ apt-mark hold nvidia-driver
+""",
+    ),
+    "GH1204": (
+        (
+            "The library answers that there is no driver: the kernel module is not loaded. "
+            "Typical after a kernel upgrade for which no module was built, with Secure Boot and "
+            "an unsigned module, or where nouveau holds the GPU."
+        ),
+        "Load the module, and read why where that fails. A node without a GPU needs nothing.",
+        """
+$ modprobe nvidia; dmesg | tail
+$ lsmod | grep nouveau
+""",
+    ),
+    "GH1205": (
+        "The driver's device nodes may not be opened by this user.",
+        (
+            "Run as root. For users, the module's parameters say who may: NVreg_DeviceFileMode, "
+            "NVreg_DeviceFileGID."
+        ),
+        """
+$ ls -l /dev/nvidiactl
+crw-rw---- 1 root video 195, 255 /dev/nvidiactl
+$ usermod -aG video USER
+""",
+    ),
+    "GH1206": (
+        (
+            "The driver is loaded and NVML fails with the reason in the message: a GPU has "
+            "fallen off its bus, its firmware does not answer, or a reset is needed."
+        ),
+        "Compare with nvidia-smi on the host, and read the kernel's lines.",
+        """
+$ nvidia-smi
+Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error
+$ dmesg | grep -i -e NVRM -e Xid
+""",
+    ),
+    "GH1207": (
+        (
+            "NVML answers for another driver than the files below the driver root are of: two "
+            "drivers are installed, or --driver-root and --nvml-library are of two."
+        ),
+        "Name both of one driver, or remove the other.",
+        """
+$ gpuhook generate-cdi --driver-root /run/nvidia/driver
+""",
+    ),
+    "GH1210": (
+        (
+            "A node that GPUs need is not there. No program makes /dev/nvidia-uvm until CUDA is "
+            "used for the first time, so it is missing after a boot."
+        ),
+        (
+            "Make it with nvidia-modprobe, which knows the numbers; a udev rule or "
+            "nvidia-persistenced makes it at boot."
+        ),
+        """
+$ nvidia-modprobe -c 0 -u
+""",
+    ),
+    "GH1211": (
+        (
+            "At the path of a device node there is a file or a directory. A container engine "
+            "that was told to mount a node which was not there makes a directory of that name."
+        ),
+        "Remove it and make the node.",
+        """
+$ rmdir /dev/nvidia-uvm && nvidia-modprobe -c 0 -u
+""",
+    ),
+    "GH1212": (
+        (
+            "The node has another major number than the module has now: majors of nvidia-uvm "
+            "and nvidia-caps are given anew at each load. Opening such a node fails or opens "
+            "another driver's device."
+        ),
+        "Remove the node and make it anew.",
+        """
+$ grep nvidia-uvm /proc/devices
+510 nvidia-uvm
+$ rm /dev/nvidia-uvm && nvidia-modprobe -c 0 -u
+""",
+    ),
+    "GH1230": (
+        (
+            "There is no libcuda.so with a version in its name in any directory of the driver: "
+            "only part of the driver is installed, or it is elsewhere."
+        ),
+        ("Install it whole (the package with libcuda is often one of its own), or name its place."),
+        """
+$ apt-get install libcuda1
+$ gpuhook generate-cdi --library-search-path /opt/nvidia/lib64
+""",
+    ),
+    "GH1231": (
+        (
+            "libcuda and libnvidia-ml are of two versions: an installation that was "
+            "interrupted, or two packages of which one was held back."
+        ),
+        "Finish the installation, so that all of the driver is of one version.",
+        """
+$ dpkg -l | grep -e libcuda1 -e libnvidia-ml1
+""",
+    ),
+    "GH1232": (
+        (
+            "The driver that answers has no libcuda of its version below the driver root, only "
+            "others: the files were replaced under the running driver."
+        ),
+        "Reboot into the installed driver, or install the libraries of the running one.",
+        """
+$ cat /sys/module/nvidia/version && ls /usr/lib/x86_64-linux-gnu/libcuda.so.*
+""",
+    ),
+    "GH1233": (
+        "Several versions of libcuda lie side by side, and no link says which one counts.",
+        "Remove the old ones, or have ldconfig make the link.",
+        """
+$ ldconfig && ls -l /usr/lib/x86_64-linux-gnu/libcuda.so.1
+""",
+    ),
+    "GH1234": (
+        (
+            "A file that is named as a library of the driver is none: empty, cut short, 32 bits "
+            "wide, or unreadable."
+        ),
+        "Repeat the installation; a full disk is the usual cause.",
+        """
+$ file -L /usr/lib/x86_64-linux-gnu/libcuda.so.1
+""",
+    ),
+    "GH1235": (
+        (
+            "--driver-root names something that is no directory. A driver container's root is "
+            "there only while that container runs."
+        ),
+        "Name the directory, or wait for the driver container.",
+        """
+$ ls -ld /run/nvidia/driver
+""",
+    ),
+    "GH1236": (
+        (
+            "A search path is relative, and would mean another directory wherever the command "
+            "is called."
+        ),
+        "Give it from / on; it is taken below the driver root.",
+        """
+$ gpuhook inventory --library-search-path /usr/lib/nvidia-580
+""",
+    ),
+    "GH1240": (
+        (
+            "Waiting for events of the GPUs failed, and some GPUs are lost: the driver forgets "
+            "everyone's registration then."
+        ),
+        "See why they are lost; the plugin registers again by itself.",
+        """
+$ dmesg | grep NVRM
+NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.
+""",
+    ),
+    "GH1241": (
+        (
+            "Waiting for events of the GPUs failed with the reason in the message. Errors that "
+            "the driver tells by an event go unseen meanwhile; the plugin tries again."
+        ),
+        "Compare with nvidia-smi on the host.",
+        """
+$ nvidia-smi && dmesg | grep NVRM
+""",
+    ),
+    "GH1242": (
+        "This NVML makes no set of events: it is very old, or the driver is not whole.",
+        "Update the driver. Health is told by the other signs meanwhile.",
+        """
+$ nvidia-smi --query-gpu=driver_version --format=csv
+""",
+    ),
+    "GH1250": (
+        (
+            "Memory limits of containers are a call that came to the driver with CUDA 13.4; "
+            "this NVML does not have it."
+        ),
+        "Update the driver, or share the GPU without: docs/sharing.md compares what is left.",
+        """
+$ gpuhook limits show
+""",
+    ),
+    "GH1251": (
+        (
+            "The driver has the call for memory limits and refused this one, for the reason in "
+            "the message: no permission, no such cgroup, a backend that the kernel lacks."
+        ),
+        "See the remedy beside the reason.",
+        """
+$ gpuhook limits set trainer --limit 4Gi
+Error GH1251: the driver refuses a memory limit on GPU-...: Insufficient Permissions
+""",
+    ),
+    "GH1252": (
+        (
+            "The limit was set without an error, and read back it is another: somebody else "
+            "sets it too, or the driver does not do what it says. A limit that only seems to "
+            "hold is worse than none, so this is an error."
+        ),
+        "Find the other program; else report it with the driver's version.",
+        """
+$ gpuhook limits show trainer
+""",
+    ),
+    "GH1253": (
+        (
+            "A limit was asked for a MIG instance, or for a GPU in MIG mode. An instance has "
+            "memory of its own, which nobody else can use."
+        ),
+        "Pick a profile of the right size, and leave the limit out.",
+        """
+nvidia.com/mig-2g.10gb: 1       # instead of a limit of 10 GiB
+""",
+    ),
+    "GH1254": (
+        "The driver does not say which limit a container has, for the reason in the message.",
+        "See the remedy beside the reason.",
+        """
+$ gpuhook inspect trainer
+""",
+    ),
+    "GH1255": (
+        "NVML has no handle for this GPU: it is lost, or the UUID is of another node.",
+        "Compare the UUID with nvidia-smi -L.",
+        """
+$ nvidia-smi -L
+""",
+    ),
+    "GH1256": (
+        (
+            "The driver was asked about a limit in a process of its own and has not answered in "
+            "time. A driver in trouble hangs in the kernel, where nothing can end it; gpuhook "
+            "went on without."
+        ),
+        (
+            "See whether nvidia-smi hangs too, and what the kernel says; usually only a reset "
+            "or a reboot helps."
+        ),
+        """
+$ timeout 20 nvidia-smi; echo $?
+124
+""",
+    ),
+    "GH1257": (
+        (
+            "The process that asked the driver ended by a signal or without an answer: its "
+            "library crashed."
+        ),
+        "Run nvidia-smi; where it crashes too, reinstall the driver.",
+        """
+$ nvidia-smi; dmesg | tail
+""",
+    ),
+    "GH1258": (
+        (
+            "The driver is asked in a process of its own, and none could be started: a limit of "
+            "processes, or no memory."
+        ),
+        "Raise the limit that is met.",
+        """
+$ cat /sys/fs/cgroup/system.slice/containerd.service/pids.max
+""",
+    ),
+    "GH1260": (
+        "The length of a time slice is set by nvidia-smi, and there is none in the driver root.",
+        "Install the package that has it.",
+        """
+$ apt-get install nvidia-smi
+""",
+    ),
+    "GH1261": (
+        "This nvidia-smi has no compute-policy: the driver is older than 455.",
+        "Update the driver, or take timeSlice out of the plugin's configuration.",
+        """
+$ nvidia-smi compute-policy --list
+""",
+    ),
+    "GH1262": (
+        (
+            "This GPU's time slice cannot be set: it has no compute preemption (older than "
+            "Volta), or the driver says no."
+        ),
+        "Take timeSlice away for this GPU; it is shared with the driver's own slices.",
+        """
+$ gpuhook inventory -o json | grep time_slice
+""",
+    ),
+    "GH1263": (
+        "Setting a time slice needs root and CAP_SYS_ADMIN, which the caller has not.",
+        (
+            "Run the plugin's container privileged, or set the slice on the host and take "
+            "timeSlice away."
+        ),
+        """
+securityContext: {privileged: true}
+""",
+    ),
+    "GH1264": (
+        "nvidia-smi failed with the words in the message.",
+        "Run the same command on the host.",
+        """
+$ nvidia-smi compute-policy --set-timeslice 2
+""",
+    ),
+    "GH1265": (
+        "NVML does not tell the compute mode of this GPU.",
+        "Compare with nvidia-smi; a GPU without one needs no computeMode in the configuration.",
+        """
+$ nvidia-smi -q -d COMPUTE
+""",
+    ),
+}

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults GH15xx at length: cause, cure, example."""
+
+from __future__ import annotations
+
+EXPLANATIONS: dict[str, tuple[str, str, str]] = {
+    "GH1500": (
+        "--inventory names a file that is not there, and no profile that ships with gpuhook.",
+        "Dump a node with `gpuhook inventory -o yaml`, or take one of the profiles.",
+        """
+$ ssh gpu-node gpuhook inventory -o yaml > gpu-node.yaml
+$ gpuhook generate-cdi --inventory gpu-node.yaml
+""",
+    ),
+    "GH1501": (
+        "The inventory is no YAML or JSON at the line that the message names.",
+        "Correct that line, or dump the node again.",
+        """
+$ gpuhook inventory --inventory gpu-node.yaml
+Error GH1501: gpu-node.yaml: line 7, column 3: ...
+""",
+    ),
+    "GH1502": (
+        (
+            "The inventory is readable and says something that no node has: an unknown key, a "
+            "number where a text stands, two GPUs of one index."
+        ),
+        "Compare it with a profile that ships.",
+        """
+$ gpuhook inventory --inventory t4 -o yaml > t4.yaml && diff t4.yaml gpu-node.yaml
+""",
+    ),
+    "GH1510": (
+        "--vendor or --class has a value that cannot be part of a CDI kind.",
+        "Use letters, digits, `_`, `-` and `.`, a letter first, a letter or digit last.",
+        """
+$ gpuhook generate-cdi --vendor nvidia_com_      # GH1510
+$ gpuhook generate-cdi --vendor nvidia.com
+""",
+    ),
+    "GH1511": (
+        "--device-id names something that this node has not.",
+        "`gpuhook inventory` lists GPUs and MIG instances with all their names.",
+        """
+$ gpuhook generate-cdi --device-id 8       # GH1511 on a node with the GPUs 0 to 7
+""",
+    ),
+    "GH1512": (
+        (
+            "--device-id names a GPU or an instance that is there and cannot be given to a "
+            "container: it is lost, or lacks its capability nodes."
+        ),
+        ("Mend it (the message says what is wrong), or leave --device-id out: then it is skipped."),
+        """
+$ gpuhook generate-cdi --device-id 0:1
+Error GH1512: --device-id 0:1 cannot be used: ...
+$ gpuhook generate-cdi --create-device-nodes --output /var/run/cdi/nvidia.yaml
+""",
+    ),
+    "GH1513": (
+        (
+            "The driver answers, and has no GPU that could be described: none is there, all are "
+            "lost, or all are in MIG mode without an instance."
+        ),
+        "Look at what was found; make MIG instances, or reset the GPU.",
+        """
+$ gpuhook inventory
+$ nvidia-smi mig -cgi 19,19 -C
+""",
+    ),
+    "GH1514": (
+        (
+            "The file would be read by no engine: its name ends in neither .yaml nor .json, or "
+            "not as its --format is, or it is a directory."
+        ),
+        "Name a file such as /var/run/cdi/nvidia.yaml.",
+        """
+$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yml     # GH1514: engines read *.yaml
+""",
+    ),
+    "GH1515": (
+        (
+            "The path of the hook goes into the spec, where an engine reads it in a working "
+            "directory of its own."
+        ),
+        "Give the absolute path on the host.",
+        """
+$ gpuhook generate-cdi --hook-path /usr/local/bin/gpuhook-hook
+""",
+    ),
+    "GH1530": (
+        (
+            "The settings file is broken: an unknown key, a value of another type, no YAML. No "
+            "container gets a GPU under settings that nobody can read; those without GPUs "
+            "start."
+        ),
+        "Let `gpuhook config validate` name every mistake, with its line.",
+        """
+$ gpuhook config validate
+/etc/gpuhook/config.yaml: line 3: request.onMissingDriver: ...
+""",
+    ),
+    "GH1531": (
+        (
+            "The settings are read by their compiled form, which cannot be written: the state "
+            "directory is read-only, full, or somebody else's."
+        ),
+        "Make the directory writable for root.",
+        """
+$ ls -ld /run/gpuhook /run/gpuhook/compiled
+$ chown root:root /run/gpuhook && chmod 0755 /run/gpuhook
+""",
+    ),
+    "GH1532": (
+        "`gpuhook config validate` found a mistake in the file that it was given.",
+        "Correct it; the message has the key or the line.",
+        """
+$ gpuhook config validate /tmp/config.yaml
+""",
+    ),
+    "GH1590": (
+        (
+            "The system refused something that the command needs; the message has the path and "
+            "the system's reason."
+        ),
+        "See to that path, and call again. Most commands that look at containers need root.",
+        """
+Error GH1590: /proc/1/root: Permission denied
+""",
+    ),
+    "GH1591": (
+        (
+            "What the command printed could not be written: the disk behind the redirection is "
+            "full, or the terminal is gone. What was to be changed may be done."
+        ),
+        "See to where the output goes; `gpuhook inspect` shows the container as it is now.",
+        """
+$ gpuhook attach trainer --device 1 > /full/out
+Error GH1591: standard output: No space left on device
+""",
+    ),
+    "GH1592": (
+        (
+            "The state directory cannot be used: it is no directory, or you may not write in "
+            "it. A user who is not root has one of their own below XDG_RUNTIME_DIR."
+        ),
+        "Run as root, or name a directory of yours.",
+        """
+$ GPUHOOK_STATE_DIR=$HOME/gpuhook-state gpuhook generate-cdi --output nvidia.yaml
+""",
+    ),
+    "GH1593": (
+        (
+            "A command met something that nobody foresaw. What it had begun may be half done "
+            "where it changes something; `gpuhook inspect` shows a container as it is."
+        ),
+        "Report the line. `gpuhook support-bundle` collects what is needed to find the cause.",
+        """
+$ gpuhook --debug inventory
+""",
+    ),
+}

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a person waits for each command, on a node with 16 GPUs and 200 running containers.
+
+Two hundred real containers of runc, each with a GPU of gpuhook's, and the commands as they are
+installed. A figure is the median of a few calls, process start included.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuhook.vendors.nvidia import dump_file
+from tests.bench.figure import Figure
+from tests.bench.nodes import doubled
+from tests.contract import roots
+from tests.contract.bundles import bundle
+from tests.contract.product import Product, asks, install
+from tests.simulated.node import make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+GPUS, CONTAINERS = 16, 200
+MOST = 1000.0  # milliseconds
+_CALLS = 3
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The node, and the containers that run on it."""
+
+    product: Product
+    state_root: Path
+    bundles: Path
+    ids: tuple[str, ...]
+
+    @property
+    def one(self) -> str:
+        """Return the id of one of the containers."""
+        return self.ids[len(self.ids) // 2]
+
+    def commands(self) -> Iterator[tuple[str, ...]]:
+        """Yield the command lines that people wait for."""
+        root = f"--state-root={self.state_root}"
+        library = f"--nvml-library={self.product.node.nvml_library}"
+        yield ("--version",)
+        yield ("--help",)
+        yield "inventory", *self.product.node.options
+        yield "cdi", "list"
+        yield "ps", library
+        yield "ps", "-o", "json", library
+        yield "map", library
+        yield "inspect", self.one, root, library
+        yield "limits", "show", library
+        yield "repair", "--all", "--dry-run", root, library
+        yield "explain", self.one, root
+        yield "explain", str(self.bundles / self.one)
+        yield "explain", "GH1102"
+        yield "compare", self.one, root
+        yield "compare", "--all", root
+        yield ("doctor",)
+        yield "doctor", "--root", self.product.node.host_root
+        yield "support-bundle", "--output", str(self.product.place / "bundle.tar.gz")
+
+
+def figures(place: Path) -> Iterator[Figure]:
+    """Measure all, with files below `place`."""
+    with crowd(place) as made:
+        for words in made.commands():
+            took = [_milliseconds(made.product, words) for _ in range(_CALLS)]
+            yield Figure(f"gpuhook {_shown(words, made)}", statistics.median(took), "ms", MOST)
+
+
+def _shown(words: Sequence[str], made: Crowd) -> str:
+    """Return a command line without what only this node needs."""
+    hidden = ("--state-root=", "--nvml-library=", "--driver-root=", "--dev-root=", "--host-root=")
+    names = {made.one: "CONTAINER", str(made.bundles / made.one): "BUNDLE"}
+    kept = [names.get(word, word) for word in words if not word.startswith(hidden)]
+    return " ".join(os.path.basename(word) if word.startswith("/") else word for word in kept)
+
+
+def _milliseconds(product: Product, words: Sequence[str]) -> float:
+    begun = time.perf_counter()
+    done = product.gpuhook(*words)
+    took = (time.perf_counter() - begun) * 1000
+    if done.returncode not in (0, 1) or "GH1593" in done.stderr:  # 1: something is wrong here
+        raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
+    return took
+
+
+@contextmanager
+def crowd(place: Path, containers: int = CONTAINERS) -> Iterator[Crowd]:
+    """Give a node with 16 GPUs on which so many containers run; they end with it."""
+    node = make_node(place / "node", doubled(dump_file.load("h100x8")))
+    made = Product(place, install(place / "prefix"), node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    state_root, bundles = place / "runtime", place / "bundles"
+    root = roots.copy("musl", place / "root")
+    ids = tuple(f"crowd-{number:03}" for number in range(containers))
+    try:
+        for number, identity in enumerate(ids):
+            _start(made, state_root, bundles / identity, root, identity, number % GPUS)
+        yield Crowd(made, state_root, bundles, ids)
+    finally:
+        for identity in ids:
+            _end(state_root, identity)
+
+
+def _start(
+    made: Product, state_root: Path, path: Path, root: Path, identity: str, gpu: int
+) -> None:
+    annotations = {
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.container-name": "main",
+        "io.kubernetes.cri.sandbox-name": f"train-{identity}",
+        "io.kubernetes.cri.sandbox-namespace": "ml",
+    }
+    uuid = made.gpu(gpu).uuid
+    bundle(path, root, ["sleep", "3600"], asks(f"{uuid}::{identity[-1]}"), annotations)
+    runtime = [made.runtime, "--root", str(state_root)]
+    env = {**os.environ, **made.on("runc")}
+    null = subprocess.DEVNULL
+    run = ["run", "--detach", "--bundle", str(path), identity]
+    subprocess.run([*runtime, *run], check=True, env=env, stdin=null, stdout=null)
+
+
+def _end(state_root: Path, identity: str) -> None:
+    runc = [shutil.which("runc") or "runc", "--root", str(state_root)]
+    subprocess.run([*runc, "delete", "--force", identity], check=False, capture_output=True)

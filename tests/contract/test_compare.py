@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook compare` on real containers that NVIDIA's stack, as simulated, has given GPUs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpuhook.cdi import spec
+from tests.contract.kept import CHECKOUT
+from tests.contract.live import Live, eventually, sleeping, started
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import CGROUPS
+from tests.simulated import nvidia_stack
+from tests.simulated.node import make_node
+
+SCHEMAS = CHECKOUT / "gpuhook/schemas"
+GPU = 2
+Change = Callable[[dict[str, Any]], None]
+
+
+def schema(name: str) -> dict[str, Any]:
+    return dict(json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def nvidia(node8: Product, tmp_path: Path) -> Product:
+    """Give the node with nothing of gpuhook's configured: NVIDIA's spec, and no other."""
+    mine = node8.apart(tmp_path / "nvidia")
+    mine.spec.unlink()
+    hooks = nvidia_stack.programs(mine.place / "bin")
+    nvidia_stack.write_cdi(mine.node, mine.specs / "nvidia.yaml", hooks)
+    shutil.rmtree(mine.state, ignore_errors=True)
+    return mine
+
+
+@pytest.fixture
+def mig(node8: Product, tmp_path: Path) -> Product:
+    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
+    node = make_node(tmp_path / "node", "a100-mig")
+    mine = Product(tmp_path / "mig", node8.bindir, node)
+    mine.specs.mkdir(parents=True)
+    mine.configure()
+    nvidia_stack.programs(mine.place / "bin")
+    return mine
+
+
+@contextmanager
+def by_cdi(
+    product: Product,
+    place: Path,
+    change: Change | None = None,
+    kind: str = "debian",
+    engine: str = "runc",
+    cgroup: str = "host",
+    env: list[str] | None = None,
+    name: str = str(GPU),
+) -> Iterator[Live]:
+    """Give a container as NVIDIA's runtime makes it in its CDI modes, its config.json changed."""
+    made = sleeping(place, kind, env=asks(name) if env is None else env)
+    described = nvidia_stack.cdi_spec(product.node, product.place / "bin")
+    config = nvidia_stack.cdi_edited(made.config(), described, [name])
+    if change is not None:
+        change(config)
+    made.write(config)
+    with started(made, product, engine, cgroup) as live:
+        yield live
+
+
+@contextmanager
+def by_legacy(
+    product: Product,
+    place: Path,
+    change: Change | None = None,
+    kind: str = "debian",
+    capabilities: str | None = None,
+    name: str = str(GPU),
+) -> Iterator[Live]:
+    """Give a container to which NVIDIA's legacy hook gives its GPUs, its plan changed."""
+    if not (CGROUPS / "devices").is_dir():
+        pytest.skip("the simulated hook writes a v1 cgroup's file")
+    made = sleeping(place, kind, env=asks(name, capabilities))
+    graphical = product.node if "graphics" in (capabilities or "") else None
+    hooks = product.place / "bin"
+    made.write(nvidia_stack.legacy_edited(made.config(), hooks, graphical))
+    words = [capabilities] if capabilities else []
+    plan = nvidia_stack.legacy_plan(product.node, made.root, [name], *words)
+    if change is not None:
+        change(plan)
+    nvidia_stack.write_plan(made.path, plan)
+    with started(made, product) as live:
+        yield live
+
+
+def document(live: Live, *words: str, rc: int) -> dict[str, Any]:
+    done = live.gpuhook("compare", *live.product.node.options, "-o", "json", *words)
+    told = json.loads(done.stdout or "{}")
+    assert done.rc == rc, (done.stderr, [_counted(one) for one in told.get("containers", ())])
+    jsonschema.validate(told, schema("compare"))
+    return dict(told)
+
+
+def differences(live: Live) -> list[dict[str, Any]]:
+    """Return the differences of a container, of which there must be some."""
+    (one,) = document(live, rc=1)["containers"]
+    return _counted(one)
+
+
+def _counted(one: dict[str, Any]) -> list[dict[str, Any]]:
+    return [i for i in one["items"] if i["verdict"] != "same" and not i["reason"]]
+
+
+def unchanged(live: Live, by: str, name: str = str(GPU)) -> dict[str, Any]:
+    """Return the comparison of a container in which nothing was planted."""
+    told = document(live, rc=0)
+    (one,) = told["containers"]
+    assert _counted(one) == []
+    assert one["givenBy"] == by
+    assert one["request"]["names"] == [name]
+    kinds = {i["kind"] for i in one["items"] if i["verdict"] == "same"}
+    assert kinds >= {"node", "access", "mount", "library"}
+    return dict(one)
+
+
+@pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
+def test_nothing_but_known_differences_in_the_cdi_modes(
+    kind: str, nvidia: Product, tmp_path: Path
+) -> None:
+    with by_cdi(nvidia, tmp_path, kind=kind) as live:
+        one = unchanged(live, "nvidia-cdi")
+        assert not nvidia.state.exists()
+    assert "link" in {i["kind"] for i in one["items"] if i["verdict"] == "same"}
+    known = {(i["kind"], i["name"]) for i in one["items"] if i["reason"]}
+    assert ("variable", "NVIDIA_CTK_LIBCUDA_DIR") in known
+    assert ("node", "/dev/nvidia-modeset") in known
+
+
+@pytest.mark.parametrize(("engine", "cgroup"), [("runc", "v2"), ("crun", "host"), ("crun", "v2")])
+def test_other_runtimes_and_cgroups(
+    engine: str, cgroup: str, nvidia: Product, tmp_path: Path
+) -> None:
+    with by_cdi(nvidia, tmp_path, engine=engine, cgroup=cgroup) as live:
+        unchanged(live, "nvidia-cdi")
+
+
+@pytest.mark.parametrize("by", ["nvidia-cdi", "nvidia-legacy"])
+def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Product, tmp_path: Path) -> None:
+    """It has its GPU's node and the two of its capabilities, and no other instance's."""
+    made = by_cdi if by == "nvidia-cdi" else by_legacy
+    with made(mig, tmp_path, name="0:1") as live:
+        one = unchanged(live, by, "0:1")
+    nodes = [i["name"] for i in one["items"] if i["kind"] == "node"]
+    assert len([path for path in nodes if "/nvidia-caps/" in path]) == 2
+
+
+def test_the_simulated_spec_is_one(nvidia: Product) -> None:
+    """It is valid CDI, of the kind and with the devices that nvidia-ctk writes."""
+    found = spec.read(str(nvidia.specs / "nvidia.yaml"))
+    names = [device["name"] for device in found["devices"]]
+    gpus = nvidia.node.node.gpus
+    assert sorted(names) == sorted(["all", *(n for g in gpus for n in (str(g.index), str(g.uuid)))])
+    verbs = [hook["args"][1] for hook in found["containerEdits"]["hooks"]]
+    assert verbs[0] == "create-symlinks"
+    assert verbs[2] == "update-ldcache"
+
+
+def _number(product: Product, index: int) -> tuple[str, int]:
+    return product.device(index), int(product.gpu(index).minor or 0)
+
+
+def _devices(config: dict[str, Any], *, rules: bool = False) -> list[dict[str, Any]]:
+    linux = config["linux"]
+    held: list[dict[str, Any]] = linux["resources"]["devices"] if rules else linux["devices"]
+    return held
+
+
+def _without_rule(config: dict[str, Any], minor: int) -> None:
+    rules = _devices(config, rules=True)
+    rules[:] = [r for r in rules if (r.get("major"), r.get("minor")) != (195, minor)]
+
+
+def _with_gpu(config: dict[str, Any], path: str, minor: int, *, is_node: bool = True) -> None:
+    device = {"type": "c", "major": 195, "minor": minor}
+    if is_node:
+        _devices(config).append({"path": path, **device, "fileMode": 0o666})
+    _devices(config, rules=True).append({"allow": True, **device, "access": "rw"})
+
+
+def _mount(config: dict[str, Any], end: str) -> dict[str, Any]:
+    (found,) = [m for m in config["mounts"] if str(m["destination"]).endswith(end)]
+    assert isinstance(found, dict)
+    return found
+
+
+class Planted:
+    """Mistakes in what NVIDIA's CDI modes write; each returns what is to be found, alone."""
+
+    def __init__(self, product: Product, place: Path) -> None:
+        self.product = product
+        self.place = place
+        self.path, self.minor = _number(product, GPU)
+
+    def missing_node(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        devices = _devices(config)
+        devices[:] = [device for device in devices if device["path"] != self.path]
+        _without_rule(config, self.minor)
+        return "node", self.path, "only-gpuhook"
+
+    def node_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        path, minor = _number(self.product, 5)
+        _with_gpu(config, path, minor)
+        return "node", path, "only-there"
+
+    def wrong_minor(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        (device,) = [one for one in _devices(config) if one["path"] == self.path]
+        _without_rule(config, self.minor)
+        device["minor"] = 6
+        _with_gpu(config, "", 6, is_node=False)
+        return "node", self.path, "differs"
+
+    def mode(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        (device,) = [one for one in _devices(config) if one["path"] == self.path]
+        device["fileMode"] = 0o600
+        return "node", self.path, "differs"
+
+    def missing_rule(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        _without_rule(config, self.minor)
+        return "access", self.path, "differs"
+
+    def rule_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        path, minor = _number(self.product, 5)
+        _with_gpu(config, path, minor, is_node=False)
+        return "access", path, "only-there"
+
+    def library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        mount = _mount(config, f"/libcuda.so.{self.product.node.node.driver.version}")
+        other = self.place / "libcuda.so.999.10"
+        shutil.copy(mount["source"], other)
+        mount["source"] = str(other)
+        return "mount", mount["destination"], "differs"
+
+    def unasked_library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        mount = _mount(config, f"/libnvidia-eglcore.so.{self.product.node.node.driver.version}")
+        other = self.place / "libnvidia-eglcore.so.999.10"
+        shutil.copy(mount["source"], other)
+        mount["source"] = str(other)
+        return "mount", mount["destination"], "only-there"
+
+    def missing_library(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        name = f"/libnvidia-ml.so.{self.product.node.node.driver.version}"
+        mount = _mount(config, name)
+        config["mounts"].remove(mount)
+        return "mount", mount["destination"], "only-gpuhook"
+
+    def writable_file(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        mount = _mount(config, "/nvidia-smi")
+        mount["options"].remove("ro")
+        return "mount", mount["destination"], "differs"
+
+    def extra_mount(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        extra = self.place / "nvidia-extra"
+        extra.touch()
+        entry = {"destination": "/usr/bin/nvidia-extra", "type": "bind", "source": str(extra)}
+        config["mounts"].append({**entry, "options": ["ro", "nosuid", "nodev", "bind"]})
+        return "mount", "/usr/bin/nvidia-extra", "only-there"
+
+    def variable_not_set(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        config["process"]["env"].remove("NVIDIA_VISIBLE_DEVICES=void")
+        return "variable", "NVIDIA_VISIBLE_DEVICES", "differs"
+
+    def extra_variable(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        config["process"]["env"].append("CUDA_VISIBLE_DEVICES=0")
+        return "variable", "CUDA_VISIBLE_DEVICES", "only-there"
+
+    def missing_link(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        path = "/usr/lib/x86_64-linux-gnu/libcuda.so"
+        for hook in config["hooks"]["createContainer"]:
+            link = f"libcuda.so.1::{path}"
+            if link in hook["args"]:
+                at = hook["args"].index(link)
+                del hook["args"][at - 1 : at + 1]
+        return "link", path, "only-gpuhook"
+
+
+PLANTED = sorted(name for name in vars(Planted) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found_and_nothing_else(
+    name: str, nvidia: Product, tmp_path: Path
+) -> None:
+    planted: list[tuple[str, str, str]] = []
+    plant = getattr(Planted(nvidia, tmp_path), name)
+    with by_cdi(nvidia, tmp_path, lambda config: planted.append(plant(config))) as live:
+        found = differences(live)
+        text = live.gpuhook("compare", *nvidia.node.options).stdout
+    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
+    assert planted[0][1] in text
+    assert text.endswith(", 1 difference\n")
+
+
+def test_a_loader_that_was_told_nothing(nvidia: Product, tmp_path: Path) -> None:
+    def plant(config: dict[str, Any]) -> None:
+        stage = config["hooks"]["createContainer"]
+        stage[:] = [hook for hook in stage if "update-ldcache" not in hook["args"]]
+
+    with by_cdi(nvidia, tmp_path, plant, kind="lib64") as live:
+        found = differences(live)
+    assert "libcuda.so.1" in {i["name"] for i in found if i["kind"] == "library"}
+    assert {i["kind"] for i in found} <= {"library", "link"}
+
+
+@pytest.mark.parametrize("kind", ["debian", "lib64"])
+@pytest.mark.parametrize("capabilities", [None, "utility,compute,video,graphics"])
+def test_nothing_but_known_differences_in_the_legacy_mode(
+    capabilities: str | None, kind: str, nvidia: Product, tmp_path: Path
+) -> None:
+    with by_legacy(nvidia, tmp_path, kind=kind, capabilities=capabilities) as live:
+        one = unchanged(live, "nvidia-legacy")
+    known = {(i["kind"], i["name"]) for i in one["items"] if i["reason"]}
+    assert ("variable", "NVIDIA_VISIBLE_DEVICES") in known
+
+
+class PlantedInLegacy:
+    """Mistakes in what the legacy hook does."""
+
+    def __init__(self, product: Product, place: Path) -> None:
+        self.product = product
+        self.place = place
+        self.path, self.minor = _number(product, GPU)
+
+    def missing_node(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        plan["nodes"] = [node for node in plan["nodes"] if node["target"] != self.path]
+        plan["rules"].remove(f"c 195:{self.minor} rw")
+        return "node", self.path, "only-gpuhook"
+
+    def node_of_another_gpu(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        path, minor = _number(self.product, 5)
+        plan["nodes"].append({"source": self.product.node.dev_root + path, "target": path})
+        plan["rules"].append(f"c 195:{minor} rw")
+        return "node", path, "only-there"
+
+    def missing_rule(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        plan["rules"].remove(f"c 195:{self.minor} rw")
+        return "access", self.path, "differs"
+
+    def library_of_another_version(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        (mount,) = [m for m in plan["mounts"] if "/libcuda.so." in m["target"]]
+        other = self.place / "libcuda.so.999.10"
+        shutil.copy(mount["source"], other)
+        mount["source"] = str(other)
+        return "mount", mount["target"], "differs"
+
+    def missing_program(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        plan["mounts"] = [m for m in plan["mounts"] if not m["target"].endswith("/nvidia-smi")]
+        return "mount", "/usr/bin/nvidia-smi", "only-gpuhook"
+
+    def extra_mount(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        extra = self.place / "nvidia-extra"
+        extra.touch()
+        target = "/usr/bin/nvidia-extra"
+        plan["mounts"].append({"source": str(extra), "target": target, "ro": True})
+        return "mount", target, "only-there"
+
+
+PLANTED_IN_LEGACY = sorted(name for name in vars(PlantedInLegacy) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("name", PLANTED_IN_LEGACY)
+def test_what_is_planted_in_the_legacy_mode_is_found_and_nothing_else(
+    name: str, nvidia: Product, tmp_path: Path
+) -> None:
+    planted: list[tuple[str, str, str]] = []
+    plant = getattr(PlantedInLegacy(nvidia, tmp_path), name)
+    with by_legacy(nvidia, tmp_path, lambda plan: planted.append(plant(plan))) as live:
+        found = differences(live)
+    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
+
+
+def test_a_container_of_gpuhooks_own(node8: Product, tmp_path: Path) -> None:
+    """By the specs of this node nothing differs from what the wrapper has given."""
+    mine = node8.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks(str(GPU)))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        told = document(live, rc=0)
+    assert told["node"]["by"] == str(mine.spec)
+    (one,) = told["containers"]
+    assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
+
+
+def test_gpus_that_config_json_asks_for_nowhere(nvidia: Product, tmp_path: Path) -> None:
+    """An engine that was told by the kubelet leaves devices alone: these are the request."""
+    with by_cdi(nvidia, tmp_path, env=[]) as live:
+        (one,) = document(live, rc=0)["containers"]
+    assert one["request"]["names"] == [f"nvidia.com/gpu={GPU}"]
+    assert "device nodes" in one["request"]["where"]
+
+
+def test_a_request_that_gpuhook_would_refuse(nvidia: Product, tmp_path: Path) -> None:
+    with by_cdi(nvidia, tmp_path, env=asks("GPU-nobody")) as live:
+        (found,) = differences(live)
+    assert (found["kind"], found["name"]) == ("request", "NVIDIA_VISIBLE_DEVICES")
+    assert "GH1102" in found["gpuhook"]
+
+
+def test_a_container_without_gpus(nvidia: Product, tmp_path: Path) -> None:
+    with started(sleeping(tmp_path), nvidia) as live:
+        assert document(live, rc=0)["containers"] == []
+
+
+def test_a_privileged_container_has_what_its_engine_gives(nvidia: Product, tmp_path: Path) -> None:
+    """All the nodes of the host, whoever asks: that says nothing about anybody's stack."""
+    made = sleeping(tmp_path)
+    config = made.config()
+    config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    described = nvidia_stack.cdi_spec(nvidia.node, nvidia.place / "bin")
+    every = nvidia_stack.cdi_edited(config, described, ["all"])["linux"]["devices"]
+    config["linux"]["devices"] = every
+    made.write(config)
+    with started(made, nvidia) as live:
+        (one,) = document(live, rc=0)["containers"]
+    assert (one["givenBy"], one["request"]["names"]) == ("unknown", [])
+    assert one["counts"] == {"same": 0, "known": len(every), "differences": 0}
+
+
+def test_watching_compares_each_start_once(nvidia: Product, tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    with by_cdi(nvidia, tmp_path / "first") as live:
+        second = tmp_path / "second/bundle/state"
+        second.mkdir(parents=True)
+        words = ["--watch", "--interval", "0.1", "--record", str(file), *nvidia.node.options]
+        roots = [*live.roots, "--state-root", str(second)]
+        command = [str(nvidia.bindir / "gpuhook"), "compare", *words, *roots]
+        with subprocess.Popen(command, env=live.env, stdout=subprocess.PIPE, text=True) as watch:
+            try:
+                eventually(lambda: live.id in _text(file))
+                with by_cdi(nvidia, tmp_path / "second") as other:
+                    eventually(lambda: other.id in _text(file))
+            finally:
+                watch.terminate()
+            told = watch.stdout.read() if watch.stdout is not None else ""
+    lines = [json.loads(line) for line in _text(file).splitlines()]
+    ours = [line["container"] for line in lines if line["container"] in (live.id, other.id)]
+    assert ours == [live.id, other.id]
+    assert f"{live.id}, given by nvidia-cdi" in told
+    assert " with GPUs: " in told.splitlines()[-1]
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8") if file.exists() else ""
+
+
+def test_records_of_days(nvidia: Product, tmp_path: Path) -> None:
+    """Each start of a container is a line, once, and the summary groups what differs."""
+    file = tmp_path / "record.jsonl"
+    words = ["--record", str(file), *nvidia.node.options]
+    (tmp_path / "right").mkdir()
+    with by_cdi(nvidia, tmp_path / "right") as live:
+        for _ in range(2):
+            assert live.gpuhook("compare", *words).rc == 0
+    (tmp_path / "wrong").mkdir()
+    plant = Planted(nvidia, tmp_path)
+    with by_cdi(nvidia, tmp_path / "wrong", lambda c: _without_rule(c, plant.minor)) as live:
+        assert live.gpuhook("compare", *words).rc == 1
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for line in lines:
+        jsonschema.validate(line, schema("compare-record"))
+    assert [line["counts"]["differences"] for line in lines] == [0, 1]
+    done = nvidia.gpuhook("compare", "--summary", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 creates, 1 difference in 1 container\n")
+    done = nvidia.gpuhook("compare", "--summary", str(file), "-o", "json")
+    summed = json.loads(done.stdout)
+    jsonschema.validate(summed, schema("compare-summary"))
+    (group,) = summed["groups"]
+    assert (group["kind"], group["name"]) == ("access", nvidia.device(GPU))
+    assert group["containers"] == [lines[1]["container"]]

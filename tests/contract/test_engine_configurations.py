@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations are read as the real engines read them: containerd and podman say so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.engines import containerd, podman, toml, versions
+
+pytestmark = pytest.mark.contract
+CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
+RUNTIME = 'runtime_type = "io.containerd.runc.v2"'
+
+FILES = {
+    "no file says anything": {"config.toml": "version = 2\n"},
+    "runtimes take the place of runc": {
+        "config.toml": f"version = 2\n[{CRI}.runtimes.nvidia]\n{RUNTIME}\n"
+        f'[{CRI}.runtimes.nvidia.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\n'
+    },
+    "a drop-in takes the place of the plugin": {
+        "config.toml": f'version = 2\nimports = ["HERE/conf.d/*.toml"]\n[{CRI}]\n'
+        f'default_runtime_name = "a"\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
+        "conf.d/99-nvidia.toml": f"version = 2\n[{CRI}.runtimes.nvidia]\n{RUNTIME}\n",
+    },
+    "the later of two drop-ins wins": {
+        "config.toml": 'version = 2\nimports = ["HERE/conf.d/*.toml"]\n',
+        "conf.d/10-a.toml": f"version = 2\n[{CRI}.runtimes.a]\n{RUNTIME}\n",
+        "conf.d/20-b.toml": f'version = 2\n[{CRI}]\ndefault_runtime_name = "b"\n'
+        f"[{CRI}.runtimes.b]\n{RUNTIME}\n",
+    },
+    "files are read breadth first": {
+        "config.toml": 'version = 2\nimports = ["one.toml", "two.toml"]\n',
+        "one.toml": f'version = 2\nimports = ["deep/three.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
+        "two.toml": f"version = 2\n[{CRI}.runtimes.b]\n{RUNTIME}\n",
+        "deep/three.toml": f'version = 2\nimports = ["../one.toml"]\n'
+        f"[{CRI}.runtimes.c]\n{RUNTIME}\n",
+    },
+    "a drop-in of version 1 is of the others' version": {
+        "config.toml": f'version = 2\nimports = ["one.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
+        "one.toml": f"[{CRI}.runtimes.b]\n{RUNTIME}\n",
+    },
+    "the key of a later version is not read": {
+        "config.toml": "version = 2\n"
+        f'[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n{RUNTIME}\n'
+    },
+    "version 1": {
+        "config.toml": "[plugins.cri.containerd.runtimes.nvidia]\n"
+        'runtime_type = "io.containerd.runtime.v1.linux"\nruntime_engine = "/usr/bin/n"\n'
+    },
+}
+REFUSED = {
+    "no TOML": {"config.toml": "version = 2\n[plugins\n"},
+    "a version in quotes": {"config.toml": 'version = "2"\n'},
+    "an import that is not there": {"config.toml": 'version = 2\nimports = ["HERE/no.toml"]\n'},
+    "a question mark is no pattern": {
+        "config.toml": 'version = 2\nimports = ["HERE/x?.toml"]\n',
+        "x1.toml": "version = 2\n",
+    },
+    "a plugin's old name": {
+        "config.toml": f"version = 2\n[plugins.cri.containerd.runtimes.nvidia]\n{RUNTIME}\n"
+    },
+}
+
+
+def _daemon() -> versions.Version:
+    said = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
+    found = versions.of(said.stdout)
+    assert found is not None
+    return found
+
+
+def _write(place: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("HERE", str(place)), encoding="utf-8")
+    return str(place / "config.toml")
+
+
+def _dump(path: str) -> subprocess.CompletedProcess[str]:
+    words = ["containerd", "--config", path, "config", "dump"]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+
+
+def _engine(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    return found
+
+
+@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
+def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_path: Path) -> None:
+    path = _write(tmp_path, files)
+    dumped = _dump(path)
+    assert dumped.returncode == 0, dumped.stderr
+    document = toml.parsed(dumped.stdout.encode())
+    read = containerd.read(DirectoryTree("/"), path, _daemon())
+    assert read.configuration.fatal == ()
+    assert set(read.configuration.files) == set(document["imports"])
+    if read.version == 1 and files is FILES["version 1"]:
+        # What it prints of an old file is its default of version 2, not what it goes by.
+        assert read.configuration.runtimes["nvidia"].path == "/usr/bin/n"
+        return
+    expected = _engine(document)
+    assert read.configuration.default == expected["default_runtime_name"]
+    told = {
+        name: one["options"].get("BinaryName", "") for name, one in expected["runtimes"].items()
+    }
+    assert {name: one.path for name, one in read.configuration.runtimes.items()} == told
+
+
+@pytest.mark.parametrize("files", REFUSED.values(), ids=REFUSED)
+def test_what_containerd_refuses_is_called_fatal(files: dict[str, str], tmp_path: Path) -> None:
+    path = _write(tmp_path, files)
+    assert _dump(path).returncode != 0
+    assert containerd.read(DirectoryTree("/"), path, _daemon()).configuration.fatal != ()
+
+
+PODMAN = {
+    "the vendor's file alone": {},
+    "drop-ins by name, after the file": {
+        "containers.conf": '[engine]\nruntime = "crun"\n',
+        "containers.conf.d/20-b.conf": '[engine.runtimes]\nnvidia = ["/usr/sbin/runc"]\n',
+        "containers.conf.d/10-a.conf": '[engine]\nruntime = "nvidia"\n',
+        "containers.conf.d/30-c.toml": '[engine]\nruntime = "no-such"\n',
+    },
+    "the later drop-in wins": {
+        "containers.conf.d/1.conf": '[engine]\nruntime = "runc"\n',
+        "containers.conf.d/2.conf": '[engine]\nruntime = "crun"\n',
+    },
+}
+
+
+@pytest.mark.parametrize("files", PODMAN.values(), ids=PODMAN)
+def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Path) -> None:
+    etc = tmp_path / "etc/containers"
+    shutil.copytree("/etc/containers", etc)
+    _write(etc, files)
+    vendor = tmp_path / podman.VENDOR.lstrip("/")
+    vendor.parent.mkdir(parents=True)
+    shutil.copy(podman.VENDOR, vendor)
+    read = podman.read(DirectoryTree(str(tmp_path))).configuration
+    script = f"mount --bind {etc} /etc/containers && podman info --format '{{{{json .Host}}}}'"
+    words = ["unshare", "--mount", "sh", "-c", script]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    runtime = json.loads(said.stdout)["ociRuntime"]
+    assert runtime["name"] == read.default
+    if read.default in read.runtimes:
+        assert runtime["path"] in read.runtimes[read.default].options["paths"]

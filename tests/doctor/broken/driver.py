@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers, device nodes and GPUs that are broken."""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import partial
+from pathlib import Path
+
+from gpuhook.diagnose.node import readings
+from tests.doctor.parts import driver
+from tests.doctor.scene import Broken, Scene
+from tests.simulated.profiles import LIBRARY_DIR
+
+_VERSIONS = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_OTHER = "575.57.08"
+
+
+def _unload(scene: Scene) -> None:
+    for path in _VERSIONS:
+        scene.remove(path)
+
+
+def _no_module_for_kernel(scene: Scene) -> None:
+    _unload(scene)
+    scene.write(f"/lib/modules/{driver.RELEASE}/modules.dep", "kernel/drivers/net/tun.ko.zst:\n")
+
+
+def _secure_boot(scene: Scene) -> None:
+    _unload(scene)
+    scene.path(_SECURE_BOOT).write_bytes(b"\6\0\0\0\1")
+
+
+def _nouveau(scene: Scene) -> None:
+    _unload(scene)
+    scene.write("/sys/module/nouveau/refcnt", "1\n")
+    driver.bind(scene, "0000:00:1e.0", "nouveau")
+
+
+def _vfio(scene: Scene) -> None:
+    driver.add_pci_device(scene, "0000:00:1f.0", "0x030200", "vfio-pci")
+
+
+def _upgraded(scene: Scene) -> None:
+    replace(scene, _VERSIONS[0], "580.95.05", _OTHER)
+    replace(scene, _VERSIONS[1], "580.95.05", _OTHER)
+
+
+def replace(scene: Scene, path: str, old: str, new: str) -> None:
+    """Replace a text in a file of the node."""
+    place = scene.path(path)
+    text = place.read_text(encoding="utf-8")
+    assert old in text
+    place.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _libraries(scene: Scene, *stems: str) -> list[Path]:
+    directory = scene.root / LIBRARY_DIR.lstrip("/")
+    return [path for stem in stems for path in directory.glob(f"{stem}.so*")]
+
+
+def _no_libraries(scene: Scene) -> None:
+    for path in _libraries(scene, "libcuda", "libnvidia-ml"):
+        path.unlink()
+
+
+def _no_nvml(scene: Scene) -> None:
+    for path in _libraries(scene, "libnvidia-ml"):
+        path.unlink()
+
+
+def _unlinked(scene: Scene) -> None:
+    scene.remove(f"{LIBRARY_DIR}/libcuda.so.1")
+
+
+def _two_drivers(scene: Scene) -> None:
+    scene.write(f"{LIBRARY_DIR}/libcuda.so.{_OTHER}", "")
+
+
+def _no_firmware(scene: Scene) -> None:
+    for path in (scene.root / "lib/firmware/nvidia").glob("*/gsp*"):
+        path.unlink()
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+    scene.write("/proc/driver/nvidia/version", version)
+
+
+def _nvml_fails(scene: Scene) -> None:
+    with Path(scene.node.nvml_profile).open("a", encoding="utf-8") as profile:
+        profile.write("init 999\n")
+
+
+def _renumber(scene: Scene, path: str, major: int, minor: int) -> None:
+    place = scene.path(path)
+    place.unlink(missing_ok=True)
+    os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    place.chmod(0o666)
+
+
+def _uvm_unloaded(scene: Scene) -> None:
+    replace(scene, "/proc/devices", "242 nvidia-uvm\n", "")
+
+
+def _uvm_renumbered(scene: Scene) -> None:
+    _renumber(scene, "/dev/nvidia-uvm", 235, 0)
+
+
+def _directory(scene: Scene) -> None:
+    scene.remove("/dev/nvidia0")
+    scene.path("/dev/nvidia0").mkdir()
+
+
+def _closed(scene: Scene) -> None:
+    scene.path("/dev/nvidia0").chmod(0o600)
+
+
+def _no_capability(scene: Scene) -> None:
+    nodes = sorted((scene.root / "dev/nvidia-caps").iterdir())
+    nodes[0].unlink()
+
+
+def _imex(scene: Scene) -> None:
+    replace(scene, "/proc/devices", "\nBlock", "234 nvidia-caps-imex-channels\n\nBlock")
+    scene.write("/etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n")
+    scene.path("/dev/nvidia-caps-imex-channels").mkdir()
+    _renumber(scene, "/dev/nvidia-caps-imex-channels/channel0", 234, 0)
+
+
+def _stop(scene: Scene, name: str) -> None:
+    scene.readings[readings.UNITS][name] = driver.unit("inactive")
+
+
+def _mode(scene: Scene, number: int) -> None:
+    """Have the driver answer with another compute mode."""
+    with Path(scene.node.nvml_profile).open("a", encoding="utf-8") as profile:
+        profile.write(f"compute_mode {number}\n")
+
+
+BROKEN = [
+    Broken("module-not-loaded", "driver.module", _unload),
+    Broken("no-module-for-this-kernel", "driver.module", _no_module_for_kernel),
+    Broken("secure-boot-refuses-the-module", "driver.module", _secure_boot),
+    Broken("nouveau-holds-the-gpu", "driver.nouveau", _nouveau),
+    Broken("gpu-is-given-to-a-virtual-machine", "driver.bound", _vfio, is_warning=True),
+    Broken("driver-upgraded-and-not-rebooted", "driver.version", _upgraded),
+    Broken("no-libraries-of-the-driver", "driver.libraries", _no_libraries),
+    Broken("no-libnvidia-ml", "driver.libraries", _no_nvml),
+    Broken("libcuda-without-its-link", "driver.libraries", _unlinked),
+    Broken("two-drivers-installed", "driver.files", _two_drivers, is_warning=True),
+    Broken("no-gsp-firmware-for-the-open-module", "driver.firmware", _no_firmware),
+    Broken("nvml-fails", "gpus.nvml", _nvml_fails),
+    Broken("gpu-lost", "gpus.lost", lambda _: None, profile="lost-gpu"),
+    Broken("no-nvidiactl", "devices.control", lambda s: s.remove("/dev/nvidiactl")),
+    Broken("no-node-of-a-gpu", "devices.gpus", lambda s: s.remove("/dev/nvidia3"), "h100x8"),
+    Broken("no-uvm", "devices.uvm", lambda s: s.remove("/dev/nvidia-uvm")),
+    Broken("uvm-module-not-loaded", "devices.uvm", _uvm_unloaded),
+    Broken("no-uvm-tools", "devices.uvm-tools", lambda s: s.remove("/dev/nvidia-uvm-tools")),
+    Broken("no-modeset", "devices.modeset", lambda s: s.remove("/dev/nvidia-modeset")),
+    Broken("uvm-of-another-major", "devices.numbers", _uvm_renumbered),
+    Broken("directory-in-place-of-a-gpu", "devices.numbers", _directory),
+    Broken("no-node-of-a-mig-device", "devices.capabilities", _no_capability, "a100-mig"),
+    Broken("gpu-only-for-root", "devices.permissions", _closed, is_warning=True),
+    Broken(
+        "no-link-for-systemd",
+        "devices.links",
+        lambda s: s.remove("/dev/char/195:0"),
+        is_warning=True,
+    ),
+    Broken("imex-daemon-stopped", "devices.imex", _imex),
+    Broken(
+        "fabric-manager-stopped",
+        "gpus.fabric",
+        partial(_stop, name="nvidia-fabricmanager.service"),
+        "h100x8",
+    ),
+    Broken(
+        "persistence-daemon-stopped",
+        "gpus.persistence",
+        partial(_stop, name="nvidia-persistenced.service"),
+        "h100x8",
+        is_warning=True,
+    ),
+    Broken("compute-prohibited", "gpus.compute-mode", partial(_mode, number=2)),
+    Broken(
+        # The healthy node shares its GPU: in this mode the second process fails.
+        "compute-mode-exclusive",
+        "plugin.compute-mode",
+        partial(_mode, number=3),
+    ),
+]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways in which containerd, and NVIDIA's toolkit below it, are broken."""
+
+from __future__ import annotations
+
+from tests.doctor.parts.engines import (
+    CONFIG,
+    CRI,
+    DEFAULTS,
+    DROP_IN,
+    IMPORTS,
+    NVIDIA,
+    RUNC,
+    TOOLKIT,
+    programs,
+    run,
+)
+from tests.doctor.scene import Broken, Scene
+
+NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
+KUBELET = "/var/lib/kubelet/config.yaml"
+K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+MICROK8S = "/var/snap/microk8s/current/args"
+
+
+def _no_toml(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}[plugins\n")
+
+
+def _import_of_nothing(scene: Scene) -> None:
+    imports = IMPORTS.replace('"]', '", "/etc/containerd/certs.toml"]')
+    scene.write(CONFIG, f"version = 2\n{imports}{RUNC}")
+
+
+def _version_in_quotes(scene: Scene) -> None:
+    scene.write(CONFIG, f'version = "2"\n{IMPORTS}{RUNC}')
+
+
+def _later_drop_in(scene: Scene) -> None:
+    """A drop-in of the version of the engine, where the file is still of an older one."""
+    programs(scene)["containerd"]["version"] = "2.3.1"
+    new = f"{RUNC}{NVIDIA}".replace(CRI, NEW_CRI)
+    scene.write(DROP_IN, f"version = 4\n{new}")
+
+
+def _no_cri(scene: Scene) -> None:
+    scene.write(CONFIG, f'version = 2\ndisabled_plugins = ["cri"]\n{IMPORTS}{RUNC}')
+    if not scene.path(KUBELET).exists():
+        scene.write(KUBELET, "kind: KubeletConfiguration\n")
+
+
+def _new_key(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{NVIDIA.replace(CRI, NEW_CRI)}")
+
+
+def _old_key(scene: Scene) -> None:
+    programs(scene)["containerd"]["version"] = "2.1.3"
+    scene.write(CONFIG, f"version = 3\n{IMPORTS}{RUNC.replace(CRI, NEW_CRI)}")
+    scene.write(DROP_IN, f"version = 3\n{NVIDIA}")
+
+
+def _replaced(scene: Scene) -> None:
+    scene.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
+
+
+def _not_imported(scene: Scene) -> None:
+    scene.write(CONFIG, f"version = 2\n{RUNC}")
+
+
+def _reads_another(scene: Scene) -> None:
+    scene.write(K3S, f"version = 2\n{RUNC}")
+    run(scene, "containerd", "-c", K3S)
+
+
+def _template(scene: Scene) -> None:
+    scene.write(f"{MICROK8S}/containerd.toml", f"version = 2\n{RUNC}")
+    scene.write(f"{MICROK8S}/containerd-template.toml", f"version = 2\n{RUNC}{NVIDIA}")
+
+
+def _not_registered(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{RUNC}")
+
+
+def _no_type(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('runtime_type', '#runtime_type')}")
+
+
+def _no_binary(scene: Scene) -> None:
+    scene.remove("/usr/bin/nvidia-container-runtime")
+
+
+def _binary_mode(scene: Scene) -> None:
+    scene.path("/usr/bin/nvidia-container-runtime").chmod(0o644)
+
+
+def _default(scene: Scene) -> None:
+    table = f'[{CRI}.containerd]\n  default_runtime_name = "nvidia-cdi"\n'
+    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+
+
+def _no_runc(scene: Scene) -> None:
+    """containerd 1.x forgets its own runc where another runtime is registered."""
+    scene.write(CONFIG, f"version = 2\n{IMPORTS}")
+    scene.write(DROP_IN, f"version = 2\n{NVIDIA}")
+
+
+def _no_shim(scene: Scene) -> None:
+    scene.remove("/usr/bin/containerd-shim-runc-v2")
+
+
+def spec(scene: Scene) -> None:
+    """See that there is a CDI spec of GPUs."""
+    if not any(scene.path("/etc/cdi/x").parent.iterdir()):
+        text = "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: []\n"
+        scene.write("/etc/cdi/nvidia.yaml", text)
+
+
+def _cdi_dirs(scene: Scene) -> None:
+    spec(scene)
+    table = f'[{CRI}]\n  enable_cdi = true\n  cdi_spec_dirs = ["/opt/cdi"]\n'
+    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+
+
+def _cdi_of_old(scene: Scene) -> None:
+    programs(scene)["containerd"]["version"] = "1.6.20~ds1"
+    scene.write(DROP_IN, f"version = 2\n[{CRI}]\n  enable_cdi = true\n{RUNC}{NVIDIA}")
+
+
+def _not_restarted(scene: Scene) -> None:
+    run(scene, "containerd", started=1.0e9)
+
+
+def _driver_systemd(scene: Scene) -> None:
+    scene.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: cgroupfs\n")
+
+
+def _driver_cgroupfs(scene: Scene) -> None:
+    scene.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: systemd\n")
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('SystemdCgroup', '#SystemdCgroup')}")
+
+
+def _settings(scene: Scene, old: str, new: str) -> None:
+    assert old in DEFAULTS
+    scene.write(TOOLKIT, DEFAULTS.replace(old, new))
+
+
+def _no_settings(scene: Scene) -> None:
+    scene.write(TOOLKIT, f"{DEFAULTS}[nvidia-container-cli\n")
+
+
+def _mode(scene: Scene) -> None:
+    _settings(scene, 'mode = "auto"', 'mode = "jit"')
+
+
+def _type(scene: Scene) -> None:
+    _settings(scene, "load-kmods = true", 'load-kmods = "true"')
+
+
+def _ldconfig(scene: Scene) -> None:
+    _settings(scene, '"@/sbin/ldconfig"', '"/sbin/ldconfig"')
+
+
+def _typo(scene: Scene) -> None:
+    _settings(scene, "load-kmods = true", "load-kmods = true\nno-cgroup = true")
+
+
+def _no_low_level(scene: Scene) -> None:
+    _settings(scene, '["runc", "crun"]', '["docker-runc", "/usr/local/sbin/runc"]')
+
+
+def _no_hook(scene: Scene) -> None:
+    path = "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook"
+    _settings(scene, '"nvidia-container-runtime-hook"', f'"{path}"')
+
+
+def _no_root(scene: Scene) -> None:
+    _settings(scene, "environment = []", 'root = "/run/nvidia/driver"')
+
+
+def _no_cgroups(scene: Scene) -> None:
+    text = DEFAULTS.replace('mode = "auto"', 'mode = "legacy"')
+    scene.write(TOOLKIT, text.replace("load-kmods = true", "no-cgroups = true"))
+
+
+def _legacy(scene: Scene) -> None:
+    programs(scene)["nvidia-ctk"]["version"] = "1.17.8"
+
+
+BROKEN = [
+    Broken("drop-in-no-toml", "containerd.config", _no_toml),
+    Broken("import-not-there", "containerd.config", _import_of_nothing),
+    Broken("version-in-quotes", "containerd.config", _version_in_quotes),
+    Broken("drop-in-of-later-version", "containerd.config", _later_drop_in),
+    Broken("cri-disabled", "containerd.cri", _no_cri),
+    Broken("key-of-version-3-on-1.7", "containerd.plugin-key", _new_key),
+    Broken("key-of-version-2-in-version-3", "containerd.plugin-key", _old_key),
+    Broken("drop-in-replaced-by-later", "containerd.replaced", _replaced),
+    Broken("drop-in-not-imported", "containerd.drop-in", _not_imported),
+    Broken("k3s-reads-another-file", "containerd.wrong-file", _reads_another),
+    Broken("microk8s-template-not-rendered", "containerd.template", _template),
+    Broken("containerd-not-configured", "containerd.runtime", _not_registered),
+    Broken("runtime-type-missing", "containerd.runtime-type", _no_type),
+    Broken("runtime-not-installed", "containerd.binary", _no_binary),
+    Broken("runtime-not-executable", "containerd.binary", _binary_mode),
+    Broken("default-runtime-not-registered", "containerd.default", _default),
+    Broken("runc-forgotten", "containerd.default", _no_runc),
+    Broken("shim-not-installed", "containerd.shim", _no_shim),
+    Broken("cdi-dirs-elsewhere", "containerd.cdi-dirs", _cdi_dirs),
+    Broken("containerd-1.6-has-no-cdi", "containerd.cdi", _cdi_of_old, is_warning=True),
+    Broken("containerd-not-restarted", "containerd.restarted", _not_restarted),
+    Broken("cgroup-driver-systemd-alone", "containerd.cgroup-driver", _driver_systemd),
+    Broken("cgroup-driver-left-out", "containerd.cgroup-driver", _driver_cgroupfs, is_warning=True),
+    Broken("toolkit-no-toml", "nvidia-toolkit.config", _no_settings),
+    Broken("toolkit-invalid-mode", "nvidia-toolkit.values", _mode),
+    Broken("toolkit-value-of-wrong-type", "nvidia-toolkit.values", _type),
+    Broken("toolkit-ldconfig-of-container", "nvidia-toolkit.values", _ldconfig),
+    Broken("toolkit-key-misspelt", "nvidia-toolkit.keys", _typo, is_warning=True),
+    Broken("toolkit-no-low-level-runtime", "nvidia-toolkit.low-level", _no_low_level),
+    Broken("toolkit-hook-not-there", "nvidia-toolkit.programs", _no_hook),
+    Broken("toolkit-root-not-there", "nvidia-toolkit.programs", _no_root),
+    Broken("toolkit-no-cgroups", "nvidia-toolkit.no-cgroups", _no_cgroups),
+    Broken("legacy-mode-with-systemd", "host.daemon-reload", _legacy, is_warning=True),
+]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a healthy node has of its driver beside what every simulated node has."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+from gpuhook.cdi import spec
+from gpuhook.diagnose.node import readings
+from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, Choices, describe
+from tests.doctor.scene import Scene, part
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory import Node
+
+RELEASE = "6.8.0-45-generic"
+SPEC = "/etc/cdi/nvidia.yaml"
+_ICDS = {
+    "/etc/vulkan/icd.d/nvidia_icd.json": {"ICD": {"library_path": "libGLX_nvidia.so.0"}},
+    "/etc/vulkan/implicit_layer.d/nvidia_layers.json": {
+        "layers": [{"name": "VK_LAYER_NV_optimus", "library_path": "libGLX_nvidia.so.0"}]
+    },
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": {"ICD": {"library_path": "libEGL_nvidia.so.0"}},
+}
+_PLATFORMS = "/usr/share/egl/egl_external_platform.d"
+
+
+@part
+def add_pci(scene: Scene) -> None:
+    """Put the GPUs on the PCI bus, and NVSwitches beside eight of them."""
+    for gpu in scene.node.node.gpus:
+        add_pci_device(scene, (gpu.pci_bus_id or "")[4:].lower(), "0x030200", "nvidia")
+    if has_switches(scene):
+        add_pci_device(scene, "0000:05:00.0", "0x068000", "nvidia-nvswitch")
+        scene.write("/proc/driver/nvidia-nvswitch/devices/0000:05:00.0/information", "NVSwitch\n")
+
+
+def add_pci_device(scene: Scene, bus_id: str, device_class: str, driver: str) -> None:
+    """Put a device of NVIDIA's on the PCI bus, bound to a driver."""
+    directory = f"/sys/bus/pci/devices/{bus_id}"
+    scene.write(f"{directory}/vendor", "0x10de\n")
+    scene.write(f"{directory}/class", f"{device_class}\n")
+    bind(scene, bus_id, driver)
+
+
+def bind(scene: Scene, bus_id: str, driver: str) -> None:
+    """Bind a device of the PCI bus to a driver."""
+    scene.path(f"/sys/bus/pci/drivers/{driver}/{bus_id}").touch()
+    link = scene.path(f"/sys/bus/pci/devices/{bus_id}/driver")
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"../../../../bus/pci/drivers/{driver}")
+
+
+def has_switches(scene: Scene) -> bool:
+    """Return whether the machine has NVSwitches."""
+    return len(scene.node.node.gpus) == 8
+
+
+@part
+def add_kernel(scene: Scene) -> None:
+    """Add the kernel's release, the module among its modules, and a distribution."""
+    scene.write("/etc/debian_version", "12.5\n")
+    scene.write("/proc/sys/kernel/osrelease", f"{RELEASE}\n")
+    scene.write(f"/lib/modules/{RELEASE}/modules.dep", "updates/dkms/nvidia.ko.zst:\n")
+    scene.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)
+
+
+@part
+def add_links(scene: Scene) -> None:
+    """Add the links by which systemd finds device nodes."""
+    scene.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
+    for device in scene.node.node.device_nodes:
+        link = scene.path(f"/dev/char/{device.major}:{device.minor}")
+        link.symlink_to(os.path.relpath(device.path, "/dev/char"))
+
+
+@part
+def add_daemons(scene: Scene) -> None:
+    """Have the driver's daemons run."""
+    units = scene.readings.setdefault(readings.UNITS, {})
+    units["nvidia-persistenced.service"] = unit()
+    if has_switches(scene):
+        units["nvidia-fabricmanager.service"] = unit()
+
+
+def unit(active: str = "active", enabled: str = "enabled", result: str = "success") -> Any:
+    """Return what is read of a unit."""
+    return {"load": "loaded", "active": active, "result": result, "enabled": enabled}
+
+
+@part
+def add_manifests(scene: Scene) -> None:
+    """Write the manifests of Vulkan and EGL, where the driver has them."""
+    manifests: dict[str, Any] = dict(_ICDS)
+    for name in scene.path(f"{_PLATFORMS}/x").parent.iterdir():
+        platform = name.name.removesuffix(".json").rpartition("_")[2]
+        library = f"libnvidia-egl-{platform}.so.1"
+        manifests[f"{_PLATFORMS}/{name.name}"] = {"ICD": {"library_path": library}}
+    for path, manifest in manifests.items():
+        scene.write(path, json.dumps({"file_format_version": "1.0.0", **manifest}))
+
+
+@part
+def add_spec(scene: Scene) -> None:
+    """Describe the GPUs by a CDI spec of gpuhook's, and put its hook where the spec says."""
+    if not scene.path(DEFAULT_HOOK_PATH).exists():
+        scene.write(DEFAULT_HOOK_PATH, "#!/bin/sh\nexit 0\n", mode=0o755)
+    write_spec(scene)
+
+
+def write_spec(scene: Scene, path: str = SPEC) -> None:
+    """Write the spec that generate-cdi writes on this node."""
+    document = describe(own(scene), Choices()).spec
+    scene.write(path, spec.document(document, "json" if path.endswith(".json") else "yaml"))
+
+
+def own(scene: Scene) -> Node:
+    """Return the facts of the node with its own paths, not those of this machine."""
+    facts = scene.node.node
+    return replace(
+        facts,
+        files=tuple(replace(file, host_path=file.container_path) for file in facts.files),
+        device_nodes=tuple(replace(node, host_path=node.path) for node in facts.device_nodes),
+        driver_root="/",
+        dev_root="/",
+    )
+
+
+def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
+    """Return the spec that nvidia-ctk writes, in what checks look at.
+
+    Device nodes have their numbers, and hooks are NVIDIA's.
+    """
+    facts = own(scene)
+    made = describe(facts, Choices(hooks="none")).spec
+    numbers = {device.path: device for device in facts.device_nodes}
+    document: dict[str, Any] = json.loads(json.dumps(made))
+    for part_of in (document, *document["devices"]):
+        for node in part_of["containerEdits"].get("deviceNodes") or ():
+            number = numbers[node["path"]]
+            node |= {"major": number.major, "minor": number.minor}
+    hook = "/usr/bin/nvidia-cdi-hook"
+    scene.write(hook, "#!/bin/sh\nexit 0\n", mode=0o755)
+    asked = [
+        ["update-ldcache", "--folder", "/usr/lib/x86_64-linux-gnu"],
+        ["enable-cuda-compat", f"--host-driver-version={version or facts.driver.version}"],
+        ["disable-device-node-modification"],
+    ]
+    document["containerEdits"]["hooks"] = [
+        {"hookName": "createContainer", "path": hook, "args": ["nvidia-cdi-hook", *words]}
+        for words in asked
+    ]
+    return document

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes of other kinds, what files alone tell, and what --fix may do about devices."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import dump
+from tests.doctor.parts import driver
+from tests.doctor.scene import Scene, is_root
+from tests.simulated.node import make_node
+from tests.simulated.profiles import LIBRARY_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpuhook.diagnose.doctor.check import Finding
+    from gpuhook.diagnose.doctor.examination import Examination
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+_OURS = ("driver", "devices", "gpus", "specs")
+
+
+def looked(node: Node, *ids: str) -> Examination:
+    """Return what the checks of these subjects find, or those of the ids."""
+    chosen = ids or tuple(check.id for check in checks() if check.section in _OURS)
+    return examine(node, checks(), chosen)
+
+
+def found(node: Node, identity: str) -> list[Finding]:
+    """Return what one check finds."""
+    return [r.finding for r in looked(node, identity).results if r.check.id == identity]
+
+
+def bare(root: Path) -> Node:
+    """Return a node that is only the files below `root`."""
+    return Node(DirectoryTree(str(root)), Readings({}))
+
+
+def troubles(examination: Examination) -> list[tuple[str, str]]:
+    """Return all that is not well."""
+    bad = [*examination.of(FAILED), *examination.of(WARNING)]
+    return [(result.check.id, result.finding.said) for result in bad]
+
+
+def test_a_machine_without_a_gpu_has_nothing_to_mend(tmp_path: Path) -> None:
+    assert troubles(looked(bare(tmp_path))) == []
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100-mig"])
+def test_the_files_of_a_healthy_node_are_enough_to_find_no_fault(
+    profile: str, healthy: Callable[[str], Scene]
+) -> None:
+    examination = looked(bare(healthy(profile).root))
+    assert troubles(examination) == []
+    answers = {result.check.id: result.finding for result in examination.results}
+    assert answers["gpus.nvml"].status == NOT_APPLICABLE
+    assert answers["specs.fresh"].status == OK
+
+
+def test_on_wsl_the_driver_is_that_of_windows(tmp_path: Path) -> None:
+    libraries = tmp_path / "usr/lib/wsl/lib"
+    libraries.mkdir(parents=True)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/dxg").touch()
+    for name in ("libcuda.so.1", "libdxcore.so"):
+        (libraries / name).touch()
+    [lacking] = looked(bare(tmp_path)).of(FAILED)
+    assert lacking.check.id == "driver.wsl"
+    assert "/usr/lib/wsl/lib/libnvidia-ml.so.1" in lacking.finding.said
+    (libraries / "libnvidia-ml.so.1").touch()
+    assert found(bare(tmp_path), "driver.wsl")[0].status == OK
+
+
+def test_a_driver_for_linux_on_wsl_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/dxg").touch()
+    for directory in ("usr/lib/wsl/lib", LIBRARY_DIR[1:]):
+        (tmp_path / directory).mkdir(parents=True)
+    for name in ("libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1"):
+        (tmp_path / "usr/lib/wsl/lib" / name).touch()
+    (tmp_path / LIBRARY_DIR[1:] / "libcuda.so.580.95.05").touch()
+    [finding] = found(bare(tmp_path), "driver.wsl")
+    assert finding.status == WARNING
+    assert "libcuda.so.580.95.05" in finding.said
+
+
+def test_gpus_of_virtual_machines_need_no_driver(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    for path in ("/sys/module/nvidia/version", "/proc/driver/nvidia/version"):
+        scene.remove(path)
+    driver.bind(scene, "0000:00:1e.0", "vfio-pci")
+    assert found(scene.examined(), "driver.module")[0].status == NOT_APPLICABLE
+
+
+def test_a_driver_in_a_container_of_its_own_is_found(tmp_path: Path) -> None:
+    made = make_node(tmp_path, "t4", layout="driver-container")
+    scene = Scene(tmp_path, made)
+    examination = looked(scene.examined(), "driver.libraries", "devices.gpus", "devices.uvm")
+    assert troubles(examination) == []
+    said = {result.check.id: result.finding.said for result in examination.results}
+    assert "/run/nvidia/driver" in said["driver.libraries"]
+    assert said["devices.uvm"] == "/run/nvidia/driver/dev/nvidia-uvm is there"
+
+
+def test_links_that_lead_to_another_driver_are_mended_by_ldconfig(
+    fresh: Callable[[str], Scene],
+) -> None:
+    scene = fresh("t4")
+    for stem in ("libcuda", "libnvidia-ml"):
+        scene.write(f"{LIBRARY_DIR}/{stem}.so.570.86.10", "")
+        link = scene.path(f"{LIBRARY_DIR}/{stem}.so.1")
+        link.unlink()
+        link.symlink_to(f"{stem}.so.570.86.10")
+    [finding] = found(scene.examined(), "driver.version")
+    assert finding.status == FAILED
+    assert finding.command.startswith("ldconfig")
+
+
+def test_what_no_spec_names_may_be_missing(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    for path in (driver.SPEC, "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"):
+        scene.remove(path)
+    node = scene.examined()
+    assert found(node, "devices.uvm-tools")[0].status == WARNING
+    assert found(node, "devices.modeset")[0].status == NOT_APPLICABLE
+
+
+def _dumped(scene: Scene) -> dict[str, Any]:
+    return dump.as_dict(scene.node.node)
+
+
+def test_a_gpu_in_mig_mode_without_instances_is_warned_of(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("a100-mig")
+    scene.readings[readings.INVENTORY] = _dumped(scene)
+    del scene.readings[readings.INVENTORY]["gpus"][1]["instances"]
+    [finding] = found(scene.examined(), "gpus.mig")
+    assert finding.status == WARNING
+    assert finding.said.startswith("GPU 1 is in MIG mode")
+
+
+def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("h100x8")
+    scene.readings[readings.INVENTORY] = _dumped(scene)
+    del scene.readings[readings.INVENTORY]["gpus"][7]
+    [failed] = looked(scene.examined()).of(FAILED)
+    assert failed.check.id == "gpus.seen"
+    assert "DF:00.0" in failed.finding.said
+    path = scene.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
+    text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
+    path.write_text(text, encoding="utf-8")
+    assert found(scene.examined(), "gpus.seen")[0].status == OK
+
+
+def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], Scene]) -> None:
+    def refused() -> Any:
+        raise fault("GH1205", path="/usr/lib/libnvidia-ml.so.1")
+
+    collectors = {readings.INVENTORY: refused}
+    node = Node(DirectoryTree(str(healthy("t4").root)), Readings(collectors))
+    [finding] = found(node, "gpus.nvml")
+    assert finding.status == NOT_APPLICABLE
+    assert "root" in finding.said
+
+
+class LiveTree(DirectoryTree):
+    """A tree that is taken for this machine's own."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self._below, self.root = self.root, "/"
+
+    def real(self, path: str) -> str | None:
+        """Return the path with every link resolved, as the tree has it."""
+        place = super().real(path)
+        return place and (place.removeprefix(self._below) or "/")
+
+
+def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    path = scene.path("/dev/nvidia-uvm")
+    path.unlink()
+    [finding] = found(scene.examined(), "devices.uvm")
+    assert finding.mend is None
+    # Its own names are those of this machine: the node of the tree's /dev is made there.
+    live = Node(LiveTree(scene.root), Readings({}), dev_root=str(scene.root))
+    [finding] = found(live, "devices.uvm")
+    assert finding.mend is not None
+    assert finding.mend.says == f"make {path}, the character device 242:0 with mode 0666"
+    for _ in range(2):
+        finding.mend.apply()
+        assert os.stat(path).st_rdev == os.makedev(242, 0)
+        assert os.stat(path).st_mode & 0o777 == 0o666
+
+
+def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    scene.remove("/dev/char/195:0")
+    scene.remove("/sys/fs/cgroup/cgroup.controllers")
+    for path in ("/var/lib/kubelet/config.yaml", "/etc/containerd/config.toml"):
+        scene.path(path).unlink(missing_ok=True)
+    scene.path("/etc/docker/daemon.json").unlink(missing_ok=True)
+    assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
+    scene.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
+    [finding] = found(scene.examined(), "devices.links")
+    assert finding.status == WARNING
+    assert finding.command == "nvidia-ctk system create-dev-char-symlinks --create-all"
+    for path in ("/usr/bin/nvidia-ctk", "/usr/local/bin/nvidia-ctk"):
+        scene.path(path).unlink(missing_ok=True)
+    [finding] = found(scene.examined(), "devices.links")
+    assert finding.command == "ln -sfn ../nvidia0 /dev/char/195:0"
+
+
+def test_the_toolkits_own_spec_of_this_driver_is_well(fresh: Callable[[str], Scene]) -> None:
+    import json
+
+    scene = fresh("h100x8")
+    document = driver.toolkit_spec(scene)
+    scene.remove(driver.SPEC)
+    scene.write("/var/run/cdi/nvidia.json", json.dumps(document))
+    assert troubles(looked(scene.examined())) == []

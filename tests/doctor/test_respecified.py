@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook's own spec, written again by --fix: as it was, and never with more than before."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.cdi import spec
+from gpuhook.diagnose.doctor import respecified, spec_facts
+from gpuhook.diagnose.doctor.check import Node
+from gpuhook.diagnose.node import readings
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.vendors.nvidia import dump
+from gpuhook.vendors.nvidia.spec import Choices, describe
+from tests.doctor.parts import driver
+from tests.doctor.scene import Scene, is_root
+from tests.doctor.test_driver_checks import LiveTree, found
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gpuhook.diagnose.doctor.check import Mend
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+
+
+def offered(scene: Scene) -> Mend | None:
+    """Return what is offered for the one spec of a node that is taken for this machine."""
+    document = dump.as_dict(scene.node.node)
+    node = Node(LiveTree(scene.root), Readings({readings.INVENTORY: lambda: document}))
+    [one] = spec_facts.of(node)
+    return respecified.mend(node, one)
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100-mig"])
+def test_a_whole_spec_is_written_again(profile: str, fresh: Callable[[str], Scene]) -> None:
+    mend = offered(fresh(profile))
+    assert mend is not None
+    assert mend.says == f"write {driver.SPEC} again for this node"
+
+
+def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
+    fresh: Callable[[str], Scene],
+) -> None:
+    scene = fresh("t4")
+    scene.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
+    document = dump.as_dict(scene.node.node)
+    node = Node(LiveTree(scene.root), Readings({readings.INVENTORY: lambda: document}))
+    [failed] = found(node, "specs.fresh")
+    assert failed.mend is not None
+    [failed] = found(scene.examined(), "specs.fresh")
+    assert failed.mend is None
+
+
+def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("h100x8")
+    made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
+    scene.write(driver.SPEC, spec.document(made, "yaml"))
+    assert offered(scene) is None
+
+
+def test_a_spec_for_some_capabilities_is_left_alone(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    made = describe(driver.own(scene), Choices(capabilities=frozenset({"compute"}))).spec
+    scene.write(driver.SPEC, spec.document(made, "yaml"))
+    assert offered(scene) is None
+
+
+def test_a_spec_of_the_toolkit_is_left_alone(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    document = driver.toolkit_spec(scene)
+    scene.remove(driver.SPEC)
+    scene.write("/etc/cdi/nvidia.json", json.dumps(document))
+    assert offered(scene) is None
+
+
+def test_what_is_written_is_what_generate_cdi_writes(
+    fresh: Callable[[str], Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    scene = fresh("t4")
+    path = str(tmp_path / "nvidia.yaml")
+    choices = Choices(strategies=("uuid",), with_all=False, host_root=str(scene.root))
+    for _ in range(2):
+        respecified.write(path, choices, str(scene.root))
+        [device] = spec.read(path)["devices"]
+        assert device["name"] == scene.node.node.gpus[0].uuid
+    assert json.loads((tmp_path / "state/node.json").read_bytes())["spec"]["path"] == path

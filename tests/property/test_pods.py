@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests of whatever shape: they are read, or refused with a code, and what is said holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.cli import pod_text
+from gpuhook.diagnose import pods
+from gpuhook.diagnose.pods import Asked
+from gpuhook.diagnose.pods.quantities import quantity
+from gpuhook.errors import GpuhookError
+from gpuhook.kubernetes.config.configuration import Configuration
+from tests.unit.offering import H100
+from tests.unit.test_pod_answers import SCHEMA
+
+KEYS = [
+    "kind",
+    "metadata",
+    "spec",
+    "template",
+    "jobTemplate",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "name",
+    "namespace",
+    "image",
+    "env",
+    "envFrom",
+    "value",
+    "valueFrom",
+    "fieldRef",
+    "fieldPath",
+    "configMapRef",
+    "data",
+    "resources",
+    "limits",
+    "requests",
+    "claims",
+    "nvidia.com/gpu",
+    "gpu",
+    "annotations",
+    "volumes",
+    "volumeMounts",
+    "mountPath",
+    "hostPath",
+    "path",
+    "securityContext",
+    "privileged",
+    "capabilities",
+    "add",
+    "runtimeClassName",
+    "items",
+]
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["Pod", "List", "Deployment", "CronJob", "ConfigMap", "NVIDIA_VISIBLE_DEVICES"]
+    ),
+    st.sampled_from(["$(A)", "$$(", "1", "500m", "-3", "1e3", "all", "metadata.annotations['a']"]),
+)
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+AMOUNTS = st.sampled_from(["1", "2", 3, 0, "9", "0.5", "500m", "-1", "x", "1Ki"])
+NAMES = st.sampled_from(["nvidia.com/gpu", "nvidia.com/gpu.shared", "gpu", "cpu", "amd.com/gpu"])
+CONTAINERS = st.fixed_dictionaries(
+    {"name": st.text(max_size=3)},
+    optional={
+        "env": ANYTHING,
+        "securityContext": ANYTHING,
+        "volumeMounts": ANYTHING,
+        "restartPolicy": st.just("Always"),
+        "resources": st.dictionaries(
+            st.sampled_from(["limits", "requests"]), st.dictionaries(NAMES, AMOUNTS, max_size=3)
+        ),
+    },
+)
+PODS = st.fixed_dictionaries(
+    {
+        "kind": st.just("Pod"),
+        "spec": st.fixed_dictionaries(
+            {"containers": st.lists(CONTAINERS, min_size=1, max_size=3)},
+            optional={"initContainers": st.lists(CONTAINERS, max_size=2), "volumes": ANYTHING},
+        ),
+    },
+    optional={"metadata": ANYTHING},
+)
+
+
+def _read(text: str) -> tuple[Asked, ...]:
+    try:
+        return pods.read(text, "pod.yaml")
+    except GpuhookError as error:
+        if error.code not in ("GH1930", "GH1931"):
+            raise
+        return ()
+
+
+@given(st.one_of(st.text(), ANYTHING.map(yaml.safe_dump), PODS.map(yaml.safe_dump)))
+def test_whatever_is_read_can_be_told(text: str) -> None:
+    found = _read(text)
+    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
+        jsonschema.validate(json.loads(json.dumps(pods.document(asked, allocated))), SCHEMA)
+        assert all(line.isprintable() for line in pod_text.lines(asked, allocated))
+        pods.as_spec(asked, allocated, H100)
+
+
+@given(PODS)
+def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
+    try:
+        text = json.dumps(pod, allow_nan=False)
+    except ValueError:
+        return  # JSON has no infinity
+    ours = [
+        (one.container, one.gpus, one.resources, [o.id for o in one.objections])
+        for one in _read(text)
+    ]
+    theirs = [
+        (one.container, one.gpus, one.resources, [o.id for o in one.objections])
+        for one in _read(yaml.safe_dump(pod, sort_keys=False))
+    ]
+    assert ours == theirs
+
+
+@given(PODS)
+def test_no_unit_is_given_twice_but_from_an_init_container(pod: dict[str, object]) -> None:
+    found = _read(yaml.safe_dump(pod, sort_keys=False))
+    held: set[str] = set()
+    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
+        units = set(allocated.units)
+        assert len(units) == sum(len(answer.units) for answer in allocated.answers)
+        if asked.kind != "init":
+            assert not held & units
+            held |= units
+
+
+@given(st.text(max_size=12))
+def test_a_quantity_is_a_number_or_none(text: str) -> None:
+    number = quantity(text)
+    assert number is None or quantity(f"{number.numerator}") == number.numerator

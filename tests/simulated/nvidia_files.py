@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's files below a root, as NVIDIA's container toolkit 1.20 looks for them.
+
+Written from its behaviour, and apart from what gpuhook does: the file names in the directory of
+libcuda say what belongs to the driver, nothing else does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_DIRECTORIES = (
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+)
+_OWN_VERSION = re.compile(r"libnvidia-(?:nvvm70|egl-(?:gbm|wayland2?|xcb|xlib))\.so\.[0-9.]+$")
+_XORG = ("nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions")
+_BINARIES = (
+    "nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server", "nvidia-imex", "nvidia-imex-ctl", "nvidia-xconfig",
+)  # fmt: skip
+_CONFIGS = (
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    "/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json",
+    "/usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json",
+    "/usr/share/egl/egl_external_platform.d/09_nvidia_wayland2.json",
+    "/usr/share/egl/egl_external_platform.d/20_nvidia_xcb.json",
+    "/usr/share/egl/egl_external_platform.d/20_nvidia_xlib.json",
+    "/usr/share/nvidia/nvoptix.bin",
+    "/usr/share/X11/xorg.conf.d/10-nvidia.conf",
+    "/usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf",
+    "/etc/OpenCL/vendors/nvidia.icd",
+    "/etc/vulkan/icd.d/nvidia_icd.json",
+    "/etc/vulkan/icd.d/nvidia_layers.json",
+    "/etc/vulkan/icd.d/nvidia_icd.x86_64.json",
+    "/etc/vulkan/implicit_layer.d/nvidia_layers.json",
+)
+_SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Paths as the driver's own system has them; `links` are (target, path)."""
+
+    root: str
+    version: str
+    directory: str  # of libcuda
+    libraries: tuple[str, ...]
+    binaries: tuple[str, ...]
+    configs: tuple[str, ...]
+    firmware: tuple[str, ...]
+    sockets: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+    def host(self, path: str) -> str:
+        """Return where the host has a file, links followed inside the root."""
+        return self.root.rstrip("/") + _real(self.root, path)
+
+
+def find(root: str, version: str) -> Files:
+    """Return the files of the driver of this version below `root`."""
+    directory = next(d for d in _DIRECTORIES if Path(f"{root}{d}/libcuda.so.{version}").is_file())
+    names = sorted(os.listdir(root + directory))
+    libraries = [f"{directory}/{name}" for name in names if _is_library(name, version)]
+    libraries += _below(root, f"{directory}/vdpau", lambda name: name.endswith(f".so.{version}"))
+    for place in _XORG:
+        below = f"/usr/lib/{place}" if place.startswith("xorg") else f"{directory}/{place}"
+        wanted = ("nvidia_drv.so", f"libglxserver_nvidia.so.{version}")
+        libraries += _below(root, below, lambda name, wanted=wanted: name in wanted)
+    real = [path for path in libraries if not Path(root + path).is_symlink()]
+    programs = [f"/usr/bin/{name}" for name in _BINARIES]
+    binaries = [path for path in programs if Path(root + _real(root, path)).is_file()]
+    firmware = _below(root, f"/lib/firmware/nvidia/{version}", lambda n: n.startswith("gsp"))
+    return Files(
+        root,
+        version,
+        directory,
+        tuple(real),
+        tuple(binaries),
+        tuple(path for path in _CONFIGS if Path(root + path).is_file()),
+        tuple(firmware),
+        tuple(path for path in _SOCKETS if Path(root + path).is_socket()),
+        tuple(_links(root, directory, version, real)),
+    )
+
+
+def _real(root: str, path: str) -> str:
+    """Return what a path leads to for who has `root` as its root: Debian's alternatives do."""
+    place = Path(f"{root.rstrip('/')}{path}")
+    if not place.is_symlink():
+        return path
+    return _real(root, os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(place))))
+
+
+def _is_library(name: str, version: str) -> bool:
+    is_versioned = name.startswith("lib") and name.endswith(f".so.{version}")
+    return is_versioned or bool(_OWN_VERSION.match(name))
+
+
+def _below(root: str, directory: str, is_wanted: object) -> list[str]:
+    if not Path(root + directory).is_dir() or not callable(is_wanted):
+        return []
+    return [f"{directory}/{n}" for n in sorted(os.listdir(root + directory)) if is_wanted(n)]
+
+
+def _links(root: str, directory: str, version: str, libraries: list[str]) -> list[tuple[str, str]]:
+    """Return the links that the create-symlinks hook is told to make."""
+    found: dict[str, str] = {}
+    for library in libraries:
+        parent, name = os.path.split(library)
+        stem = name.partition(".so")[0]
+        for link in sorted(os.listdir(root + parent)):
+            path = Path(f"{root}{parent}/{link}")
+            if path.is_symlink() and link.startswith(stem + ".so") and link != name:
+                found[f"{parent}/{link}"] = os.readlink(path)
+    found[f"{directory}/libcuda.so"] = "libcuda.so.1"
+    found[f"{directory}/libGLX_indirect.so.0"] = f"libGLX_nvidia.so.{version}"
+    found[f"{directory}/libnvidia-opticalflow.so"] = "libnvidia-opticalflow.so.1"
+    if f"{directory}/libnvidia-allocator.so.{version}" in libraries:
+        found[f"{directory}/gbm/nvidia-drm_gbm.so"] = "../libnvidia-allocator.so.1"
+    return [(target, path) for path, target in found.items()]

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's container toolkit 1.20 on a simulated node: what it writes, and what it does.
+
+`cdi_spec` is what `nvidia-ctk cdi generate` writes, `cdi_edited` a config.json as the runtime in
+its CDI and jit-cdi modes leaves it, `legacy_edited` as in its legacy mode, whose hook then gives
+the container its GPUs. The hooks are programs that really run (nvidia_hook.py); `programs` puts
+launchers of NVIDIA's names in a directory.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.simulated import nvidia_files
+from tests.simulated.node import SimulatedNode
+
+CDI_HOOK, LEGACY_HOOK = "nvidia-cdi-hook", "nvidia-container-runtime-hook"
+OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+_SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate", "noexec"]
+_CONTROL = ("/dev/nvidia-modeset", "/dev/nvidia-uvm-tools", "/dev/nvidia-uvm", "/dev/nvidiactl")
+_PROGRAM = Path(__file__).with_name("nvidia_hook.py")
+PLAN = "nvidia-legacy.json"
+
+# What libnvidia-container mounts, by capability: library names, programs.
+_LIBRARIES = {
+    "utility": ("nvidia-ml", "nvidia-cfg", "nvidia-nscq"),
+    "compute": (
+        "cuda", "cudadebugger", "nvidia-opencl", "nvidia-gpucomp", "nvidia-ptxjitcompiler",
+        "nvidia-allocator", "nvidia-compiler", "nvidia-pkcs11", "nvidia-pkcs11-openssl3",
+        "nvidia-nvvm", "nvidia-tileiras",
+    ),
+    "video": ("vdpau_nvidia", "nvidia-encode", "nvidia-opticalflow", "nvcuvid"),
+    "graphics": (
+        "nvidia-eglcore", "nvidia-glcore", "nvidia-tls", "nvidia-glsi", "nvidia-fbc",
+        "nvidia-rtcore", "nvoptix", "GLX_nvidia", "EGL_nvidia", "GLESv2_nvidia",
+        "GLESv1_CM_nvidia", "nvidia-glvkspirv",
+    ),
+    "ngx": ("nvidia-ngx",),
+}  # fmt: skip
+_BINARIES = {
+    "utility": ("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
+    "compute": ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
+}
+
+
+def programs(place: Path) -> Path:
+    """Put NVIDIA's hooks in `place`, and return it."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name in (CDI_HOOK, LEGACY_HOOK, "nvidia-ctk"):
+        path = place / name
+        path.write_text(f'#!/bin/sh\nexec /usr/bin/python3 -IS {_PROGRAM} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
+    return place
+
+
+def files(node: SimulatedNode) -> nvidia_files.Files:
+    """Return the driver's files as the toolkit finds them."""
+    return nvidia_files.find(node.driver_root, str(node.node.driver.version))
+
+
+def cdi_spec(node: SimulatedNode, hooks: Path, kind: str = "nvidia.com/gpu") -> dict[str, Any]:
+    """Return what `nvidia-ctk cdi generate` writes; `hooks` is the directory of `programs`."""
+    own = {name: [_node(node, path) for path in paths] for name, paths in _devices(node).items()}
+    every = {entry["path"]: entry for entries in own.values() for entry in entries}
+    devices = [*own.items(), ("all", list(every.values()))]
+    found = files(node)
+    mounted = [*found.libraries, *found.binaries, *found.configs, *found.firmware]
+    mounts = [_mount(found, path, OPTIONS) for path in mounted]
+    mounts += [_mount(found, path, _SOCKET_OPTIONS) for path in found.sockets]
+    control = [path for path in _CONTROL if Path(node.dev_root + path).exists()]
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": kind,
+        "devices": [
+            {"name": name, "containerEdits": {"deviceNodes": entries}}
+            for name, entries in sorted(devices)
+        ],
+        "containerEdits": {
+            "env": [
+                f"NVIDIA_CTK_LIBCUDA_DIR={found.directory}",
+                "NVIDIA_VISIBLE_DEVICES=void",
+            ],
+            "deviceNodes": [_node(node, path) for path in control],
+            "hooks": _hooks(found, hooks),
+            "mounts": sorted(mounts, key=lambda m: (m["containerPath"].count("/"), str(m))),
+        },
+    }
+
+
+def write_cdi(node: SimulatedNode, path: Path, hooks: Path) -> Path:
+    """Write the spec as YAML to `path`, and return that."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(cdi_spec(node, hooks), sort_keys=False)
+    path.write_text("---\n" + text, encoding="utf-8")
+    path.chmod(0o644)
+    return path
+
+
+def cdi_edited(config: dict[str, Any], spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return a config.json with the edits of the devices `names` of a CDI spec.
+
+    As the CDI library applies them: variables are appended, what is there stays in front.
+    """
+    edited = copy.deepcopy(config)
+    devices = {device["name"]: device["containerEdits"] for device in spec["devices"]}
+    for edits in [*(devices[name] for name in names), spec["containerEdits"]]:
+        _apply(edited, edits)
+    edited["mounts"].sort(key=lambda mount: mount["destination"].count("/"))
+    return edited
+
+
+def legacy_edited(
+    config: dict[str, Any], hooks: Path, node: SimulatedNode | None = None
+) -> dict[str, Any]:
+    """Return a config.json as the runtime leaves it in its legacy mode: with its prestart hook.
+
+    With a `node`, for a container that asks for graphics: the files for that are mounted too.
+    """
+    edited = copy.deepcopy(config)
+    if node is not None:
+        found = files(node)
+        extra = [p for p in found.libraries if "/xorg/" in p or "/libnvidia-egl-" in p]
+        mounts = [_mount(found, path, OPTIONS) for path in [*extra, *found.configs]]
+        links = [pair for pair in found.links if "gbm" in pair[1] or "-egl-" in pair[1]]
+        _apply(edited, {"mounts": mounts, "hooks": _graphics_hooks(found, hooks, links)})
+    hook = {"path": str(hooks / LEGACY_HOOK), "args": [LEGACY_HOOK, "prestart"]}
+    edited.setdefault("hooks", {}).setdefault("prestart", []).append(hook)
+    return edited
+
+
+def legacy_plan(
+    node: SimulatedNode, root: Path, names: list[str], capabilities: str = "utility,compute"
+) -> dict[str, Any]:
+    """Return what libnvidia-container does for a container with the root file system `root`.
+
+    The hook does what the file PLAN of the bundle says, so that a test can plant a mistake.
+    `names` are those of devices in the spec.
+    """
+    found = files(node)
+    wanted = capabilities.split(",")
+    libraries = {name for word in wanted for name in _LIBRARIES.get(word, ())}
+    binaries = {name for word in wanted for name in _BINARIES.get(word, ())}
+    is_debian = (root / "etc/debian_version").exists()
+    place = "/usr/lib/x86_64-linux-gnu" if is_debian else "/usr/lib64"
+    mounts = []
+    for path in found.libraries:
+        directory, name = os.path.split(path)
+        # Only what has the driver's own version, out of the loader's cache, is taken.
+        stem = name[3:].partition(".so")[0]
+        is_own = directory == found.directory and name.endswith(f".so.{found.version}")
+        if stem in libraries and is_own:
+            mounts.append({"source": found.host(path), "target": f"{place}/{name}", "ro": True})
+    named = [path for path in found.binaries if os.path.basename(path) in binaries]
+    mounts += [_bound(found, path) for path in [*named, *found.firmware]]
+    sockets = found.sockets if "utility" in wanted else ()
+    mounts += [{**_bound(found, path), "ro": False} for path in sockets]
+    nodes = ["/dev/nvidiactl"]
+    nodes += ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"] if "compute" in wanted else []
+    nodes += ["/dev/nvidia-modeset"] if {"graphics", "display"}.intersection(wanted) else []
+    devices = _devices(node)
+    nodes += [path for name in names for path in devices[name]]
+    nodes = list(dict.fromkeys(path for path in nodes if Path(node.dev_root + path).exists()))
+    links = [("libcuda.so.1", f"{place}/libcuda.so")]
+    if "graphics" in wanted:
+        links.append((f"libGLX_nvidia.so.{found.version}", f"{place}/libGLX_indirect.so.0"))
+    if "video" in wanted:
+        links.append(("libnvidia-opticalflow.so.1", f"{place}/libnvidia-opticalflow.so"))
+    return {
+        "mounts": mounts,
+        "nodes": [{"source": node.dev_root + path, "target": path} for path in nodes],
+        "rules": [_rule(node, path) for path in nodes],
+        "links": links,
+        "folders": [place],
+    }
+
+
+def write_plan(bundle: Path, plan: dict[str, Any]) -> None:
+    """Put the plan where the legacy hook finds it."""
+    (bundle / PLAN).write_text(json.dumps(plan), encoding="utf-8")
+
+
+def _devices(node: SimulatedNode) -> dict[str, list[str]]:
+    """Return the device nodes of each device by its names: index and UUID."""
+    found: dict[str, list[str]] = {}
+    for gpu in node.node.gpus:
+        parent = f"/dev/nvidia{gpu.minor}"
+        if gpu.lost:
+            continue
+        if not gpu.instances:
+            found[str(gpu.index)] = found[str(gpu.uuid)] = [parent]
+        for instance in gpu.instances:
+            minors = (instance.gpu_instance_minor, instance.compute_instance_minor)
+            paths = [parent, *(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)]
+            found[f"{gpu.index}:{instance.index}"] = found[instance.uuid] = paths
+    return found
+
+
+def _node(node: SimulatedNode, path: str) -> dict[str, Any]:
+    host = node.dev_root.rstrip("/") + path
+    status = os.stat(host)
+    entry: dict[str, Any] = {"path": path}
+    if host != path:
+        entry["hostPath"] = host
+    entry["major"] = os.major(status.st_rdev)
+    if os.minor(status.st_rdev):
+        entry["minor"] = os.minor(status.st_rdev)
+    entry.update(fileMode=stat.S_IMODE(status.st_mode), permissions="rwm")
+    return entry
+
+
+def _bound(found: nvidia_files.Files, path: str) -> dict[str, Any]:
+    return {"source": found.host(path), "target": path, "ro": True}
+
+
+def _mount(found: nvidia_files.Files, path: str, options: list[str]) -> dict[str, Any]:
+    return {"hostPath": found.host(path), "containerPath": path, "options": list(options)}
+
+
+def _hooks(found: nvidia_files.Files, place: Path) -> list[dict[str, Any]]:
+    return _called(
+        place,
+        ["create-symlinks", *_link_words(found.links)],
+        ["enable-cuda-compat", f"--host-driver-version={found.version}"],
+        ["update-ldcache", "--folder", found.directory],
+        ["disable-device-node-modification"],
+        ["update-application-profile"],
+    )
+
+
+def _graphics_hooks(
+    found: nvidia_files.Files, place: Path, links: list[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    return _called(
+        place,
+        ["create-symlinks", *_link_words(links)],
+        ["update-ldcache", "--folder", found.directory],
+    )
+
+
+def _link_words(links: Sequence[tuple[str, str]]) -> list[str]:
+    return [word for target, path in links for word in ("--link", f"{target}::{path}")]
+
+
+def _called(place: Path, *calls: list[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "hookName": "createContainer",
+            "path": str(place / CDI_HOOK),
+            "args": [CDI_HOOK, *words],
+            "env": ["NVIDIA_CTK_DEBUG=false"],
+        }
+        for words in calls
+    ]
+
+
+def _apply(config: dict[str, Any], edits: dict[str, Any]) -> None:
+    config["process"].setdefault("env", []).extend(edits.get("env") or ())
+    linux = config["linux"]
+    devices = linux.setdefault("devices", [])
+    for entry in edits.get("deviceNodes") or ():
+        major, minor = entry["major"], entry.get("minor", 0)
+        devices[:] = [device for device in devices if device["path"] != entry["path"]]
+        device = {"path": entry["path"], "type": "c", "major": major, "minor": minor}
+        devices.append({**device, "fileMode": entry["fileMode"]})
+        rule = {"allow": True, "type": "c", "major": major, "minor": minor}
+        linux["resources"]["devices"].append({**rule, "access": entry["permissions"]})
+    for mount in edits.get("mounts") or ():
+        place = mount["containerPath"]
+        kept = [held for held in config["mounts"] if held["destination"] != place]
+        entry = {"destination": place, "source": mount["hostPath"], "type": "bind"}
+        config["mounts"] = [*kept, {**entry, "options": mount["options"]}]
+    for hook in edits.get("hooks") or ():
+        stage = config.setdefault("hooks", {}).setdefault(hook["hookName"], [])
+        stage.append({key: value for key, value in hook.items() if key != "hookName"})
+
+
+def _rule(node: SimulatedNode, path: str) -> str:
+    number = os.stat(node.dev_root + path).st_rdev
+    return f"c {os.major(number)}:{os.minor(number)} rw"

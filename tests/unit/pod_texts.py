@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests as texts: put together and read."""
+
+from __future__ import annotations
+
+import textwrap
+
+from gpuhook.diagnose.pods import manifests
+from gpuhook.diagnose.pods.asked import Asked
+
+HERE = "pod.yaml"
+GPU = "nvidia.com/gpu"
+# One container with what a test is about, at line 6.
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: p}}
+spec:
+  containers:
+  - {{name: c, {}}}
+"""
+
+
+def read(text: str, **options: object) -> tuple[Asked, ...]:
+    return manifests.read(textwrap.dedent(text), HERE, **options)  # type: ignore[arg-type]
+
+
+def container(text: str) -> Asked:
+    """Return the only container of a pod, which is written as `text`, in YAML's flow style."""
+    (found,) = read(POD.format(text))
+    return found
+
+
+def ids(asked: Asked) -> list[str]:
+    return [objection.id for objection in asked.objections]

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparisons: who gave what, what was asked, which differences are known, and their record."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+import gpuhook
+from gpuhook.cli import main
+from gpuhook.diagnose.compare import asked, giver, item, reasons, records, summary, surroundings
+from gpuhook.diagnose.compare.expected import Expected
+from gpuhook.diagnose.compare.granting import own_spec
+from gpuhook.errors import GpuhookError
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import hookless, params, profile, words
+from gpuhook.vendors.nvidia.jobs import Jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits
+
+COMPUTE = Expected(capabilities=words.parse_capabilities(None))
+GRAPHICS = Expected(capabilities=words.parse_capabilities("graphics"))
+LIBCUDA = "/usr/lib64/libcuda.so.580.95.05"
+
+
+def config(*env: str, **oci: Any) -> dict[str, Any]:
+    return {"process": {"env": list(env)}, **oci}
+
+
+def hooked(stage: str, name: str) -> dict[str, Any]:
+    return {stage: [{"path": f"/usr/bin/{name}", "args": [name, "x"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes", "mounts", "by"),
+    [
+        (config(hooks=hooked("createContainer", "nvidia-cdi-hook")), [], [], giver.CDI),
+        (config(hooks=hooked("createContainer", "nvidia-ctk")), [], [LIBCUDA], giver.CDI),
+        (
+            config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
+            ["/dev/nvidia0"],
+            [LIBCUDA],
+            giver.LEGACY,
+        ),
+        (config(hooks=hooked("prestart", "nvidia-container-runtime-hook")), [], [], giver.NOBODY),
+        (config(), ["/dev/nvidia0"], [LIBCUDA], giver.LEGACY),
+        (config(mounts=[{"destination": LIBCUDA}]), [], [LIBCUDA], giver.UNKNOWN),
+        (config(), ["/dev/nvidia0"], [], giver.UNKNOWN),
+        (config(), ["/dev/nvidiactl"], [], giver.NOBODY),
+        ({}, [], [LIBCUDA], giver.UNKNOWN),
+        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], giver.OURS),
+        (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], giver.NOBODY),
+    ],
+)
+def test_who_gave_it(spec: dict[str, Any], nodes: list[str], mounts: list[str], by: str) -> None:
+    assert giver.of(spec, {}, nodes, mounts) == by
+
+
+def test_the_ledger_knows_what_gpuhook_gave() -> None:
+    assert giver.of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], []) == giver.OURS
+
+
+def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
+    spec = config("A=1", "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_CTK_LIBCUDA_DIR=/x")
+    spec["process"]["env"].append("NVIDIA_VISIBLE_DEVICES=void")
+    before = asked.before(spec)
+    assert before.spec["process"]["env"] == ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]
+    assert before.added == ("NVIDIA_CTK_LIBCUDA_DIR=/x", "NVIDIA_VISIBLE_DEVICES=void")
+    assert len(spec["process"]["env"]) == 4
+
+
+@pytest.mark.parametrize("spec", [{}, {"process": None}, {"process": {"env": 3}}, config()])
+def test_a_config_without_variables(spec: dict[str, Any]) -> None:
+    assert asked.before(spec) == asked.Before(spec)
+
+
+@pytest.mark.parametrize(
+    ("path", "by", "expected", "is_known"),
+    [
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", giver.LEGACY, COMPUTE, True),
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", giver.CDI, COMPUTE, False),
+        (LIBCUDA, giver.LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-smi", giver.LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-imex", giver.LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", giver.LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", giver.LEGACY, GRAPHICS, False),
+        ("/run/nvidia-persistenced/socket", giver.LEGACY, COMPUTE, False),
+        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", giver.LEGACY, GRAPHICS, False),
+    ],
+)
+def test_what_the_legacy_mode_is_known_to_lack(
+    path: str, by: str, expected: Expected, is_known: bool
+) -> None:
+    assert bool(reasons.missing(path, by, expected)) is is_known
+
+
+@pytest.mark.parametrize(
+    ("path", "by", "is_known"),
+    [
+        ("/proc/driver/nvidia", giver.LEGACY, True),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0", giver.LEGACY, True),
+        ("/proc/driver/nvidia", giver.CDI, False),
+        ("/usr/local/cuda/compat/libcuda.so.580.95.05", giver.LEGACY, True),
+        ("/dev/dri/renderD128", giver.CDI, True),
+        ("/dev/nvidia7", giver.LEGACY, False),
+    ],
+)
+def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -> None:
+    found = reasons.of_extra(path, by, COMPUTE, is_whole=False, is_privileged=False)
+    assert bool(found) is is_known
+
+
+def test_display_nodes_count_where_graphics_is_asked_for() -> None:
+    path = "/dev/dri/renderD128"
+    assert not reasons.of_extra(path, giver.CDI, GRAPHICS, is_whole=False, is_privileged=False)
+    assert reasons.profile(COMPUTE)
+    assert not reasons.profile(GRAPHICS)
+
+
+class _Root:
+    """A container's root that holds these files, mounted or not."""
+
+    def __init__(self, files: dict[str, bytes], mounted: tuple[str, ...] = ()) -> None:
+        self._files = files
+        self._mounted = mounted
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        assert limit > 0
+        return self._files.get(path)
+
+    def found(self, path: str) -> object:
+        return True if path in self._files else None
+
+    def is_mounted(self, path: str) -> bool:
+        return path in self._mounted
+
+
+def _held(files: dict[str, bytes], status: str = "", mounted: tuple[str, ...] = ()) -> Any:
+    process = SimpleNamespace(read=lambda name: status.encode() if name == "status" else b"")
+    return cast("Any", SimpleNamespace(root=_Root(files, mounted), process=process))
+
+
+def test_groups_without_which_a_node_cannot_be_opened() -> None:
+    edits: ContainerEdits = {"additionalGids": [44, 45, 0]}
+    held = _held({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
+    found = list(surroundings.groups(held, Expected(edits=edits)))
+    assert [(one.name, one.verdict) for one in found] == [
+        ("44", item.SAME),
+        ("45", item.GPUHOOK),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(b"1", item.DIFFERS), (b"0", item.SAME)], ids=["open", "masked"]
+)
+def test_the_mask_over_the_drivers_parameters(
+    value: bytes, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(params, "masked", lambda _: b"ModifyDeviceFiles: 0\n")
+    job = Jobs("/usr/bin/gpuhook-hook")
+    job.driver_params = True
+    expected = Expected(edits={"env": ["A=1"]}, todo=[job])
+    held = _held({params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"})
+    (found,) = surroundings.effects(held, giver.CDI, expected)
+    assert (found.kind, found.verdict) == (item.MASK, verdict)
+
+
+def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
+    held = _held({params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(params.PATH,))
+    (found,) = surroundings.effects(held, giver.LEGACY, Expected(edits={"env": ["A=1"]}))
+    assert found.is_known
+
+
+def test_the_application_profile_counts_for_graphics() -> None:
+    held = _held({profile.PATH: b"{}"})
+    edits: ContainerEdits = {"env": ["A=1"]}
+    for expected, is_difference in ((COMPUTE, False), (GRAPHICS, True)):
+        given = Expected(capabilities=expected.capabilities, edits=edits)
+        (found,) = surroundings.effects(held, giver.CDI, given)
+        assert found.is_difference is is_difference
+    assert list(surroundings.effects(held, giver.OURS, Expected(edits=edits))) == []
+
+
+def compared(container: str, *names: str) -> dict[str, Any]:
+    items = [item.of(item.NODE, name, "c 195:0 0666", "") for name in names]
+    items.append(item.of(item.MOUNT, "/x", "here", "there", "known"))
+    return {
+        "container": container,
+        "pod": "web",
+        "namespace": None,
+        "name": None,
+        "givenBy": giver.CDI,
+        "counts": item.counts(items),
+        "items": [one.document() for one in items],
+    }
+
+
+def test_a_record_outlives_a_writer_that_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    first = records.Record(str(file))
+    first.add(records.line(compared("a"), 1))
+    with file.open("ab") as torn:
+        torn.write(b'{"schema":"gpuhook/compare-rec')
+    second = records.Record(str(file))
+    assert records.life_of("a", 1) in second.lives
+    assert records.life_of("a", 2) not in second.lives
+    second.add(records.line(compared("b", "/dev/nvidia3"), 2))
+    found, broken = records.read(str(file))
+    assert ([one["container"] for one in found], broken) == (["a", "b"], 1)
+    assert [one["name"] for one in found[1]["items"]] == ["/dev/nvidia3"]
+
+
+@pytest.mark.parametrize("text", ["hello\n", '{"schema": "other"}\n', "[" * 5000])
+def test_a_file_of_something_else_is_no_record(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(GpuhookError) as raised:
+        records.Record(str(file))
+    assert raised.value.code == "GH1940"
+    assert file.read_text("utf-8") == text
+
+
+def test_a_pipe_is_no_record(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(GpuhookError, match="regular"):
+        records.Record(str(tmp_path / "pipe"))
+
+
+def test_a_summary_groups_like_with_like() -> None:
+    lines = [
+        {**records.line(compared(f"c{n}", *names), n), "at": f"2026-01-0{n}T00:00:00+00:00"}
+        for n, names in enumerate(([], ["/dev/nvidia3"], ["/dev/nvidia3", "/dev/nvidia4"]), 1)
+    ]
+    told = summary.of(reversed(lines), 2)
+    schemas = Path(gpuhook.__file__).with_name("schemas")
+    jsonschema.validate(told, json.loads((schemas / "compare-summary.json").read_text("utf-8")))
+    assert (told["creates"], told["differing"], told["differences"]) == (3, 2, 3)
+    assert (told["first"][:10], told["last"][:10]) == ("2026-01-01", "2026-01-03")
+    assert [(g["name"], g["count"]) for g in told["groups"]] == [
+        ("/dev/nvidia3", 2),
+        ("/dev/nvidia4", 1),
+    ]
+    assert told["groups"][0]["containers"] == ["c3", "c2"]
+
+
+def test_the_line_that_lets_an_operator_move(tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    lines = "".join(json.dumps(records.line(compared("a"), n)) + "\n" for n in range(1200))
+    file.write_text(lines, encoding="utf-8")
+    done = CliRunner().invoke(main, ["compare", "--summary", str(file)])
+    assert done.exit_code == 0
+    assert done.output.startswith("1,200 creates, 0 differences\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["x", "--all"],
+        ["x", "--watch"],
+        ["--watch", "-o", "json"],
+        ["--all", "--summary", __file__],
+        ["--watch", "--interval", "0"],
+    ],
+)
+def test_options_that_contradict_each_other(arguments: list[str]) -> None:
+    assert CliRunner().invoke(main, ["compare", *arguments]).exit_code == 2
+
+
+def test_whose_spec_it_is(tmp_path: Path) -> None:
+    """By its hook, or the variable that stands for one; of NVIDIA's specs it has neither."""
+    settings = Settings()
+    settings.spec_dirs = [str(tmp_path), str(tmp_path / "missing")]
+    spec: dict[str, Any] = {"kind": "nvidia.com/gpu", "containerEdits": {}}
+    for edits, is_ours in (
+        ({"hooks": [{"path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook"]}]}, False),
+        ({"hooks": [Jobs("/usr/bin/gpuhook-hook").hook()]}, True),
+        ({"env": [hookless.ENV]}, True),
+        ({"env": 3}, False),
+    ):
+        spec["containerEdits"] = edits
+        (tmp_path / "nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
+        assert bool(own_spec(settings, "nvidia.com/gpu")) is is_ours
+    (tmp_path / "nvidia.json").write_text("{", encoding="utf-8")
+    assert own_spec(settings, "nvidia.com/gpu") == ""

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook explain` on nodes that are not this one, and of all that it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+
+SCHEMAS = Path(__file__).parents[2] / "gpuhook/schemas"
+VALIDATOR = jsonschema.Draft202012Validator(
+    json.loads((SCHEMAS / "explain.json").read_text(encoding="utf-8"))
+)
+QUOTED = re.compile(r'[^"]*("([^"\\]|\\.)*"[^"]*)*')
+GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # of the profile t4
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "none.yaml"))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments], input=stdin)
+
+
+def told(*arguments: str, stdin: str | None = None, status: int = 0) -> dict[str, Any]:
+    """Return the one container of the document, which fits the schema."""
+    done = run(*arguments, "-o", "json", stdin=stdin)
+    assert done.exit_code == status, done.stderr
+    document = json.loads(done.stdout)
+    VALIDATOR.validate(document)
+    (container,) = document["containers"]
+    found: dict[str, Any] = container
+    return found
+
+
+def env(*entries: str, node: str = "t4") -> list[str]:
+    return [word for entry in entries for word in ("--env", entry)] + ["--inventory", node]
+
+
+def test_each_name_leads_to_its_device() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=1,3::2,0000:1b:00.0,1", node="h100x8"))
+    by_name = {one["name"]: one for one in container["devices"]}
+    assert by_name["1"]["by"] == "name"
+    assert by_name["3::2"]["by"] == "replica"
+    assert by_name["3::2"]["device"] == "nvidia.com/gpu=3"
+    assert container["replicas"] == ["3::2"]
+    assert container["result"] == "gets"
+    assert container["route"]["name"] == "wrapper"
+    assert "/dev/nvidiactl" in container["changes"]["nodes"]
+
+
+def test_an_unknown_name_refuses_the_container_and_the_others_are_told_all_the_same() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0,9"), status=1)
+    assert container["result"] == "refused"
+    assert container["fault"]["code"] == "GH1102"
+    assert [one["fault"] is None for one in container["devices"]] == [True, False]
+    assert container["changes"]["nodes"] == []
+
+
+def test_sources_have_their_order_and_reasons() -> None:
+    container = told(
+        *env("NVIDIA_VISIBLE_DEVICES=0"),
+        "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0",
+        "--mount=/var/run/nvidia-container-devices/0",
+    )
+    results = [(one["kind"], one["result"]) for one in container["sources"]]
+    assert results == [("annotations", "won"), ("mounts", "beaten"), ("env", "beaten")]
+    alone = told("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4")
+    (source,) = alone["sources"]
+    assert source["result"] == "refused"
+    assert "acceptVolumeMounts" in source["reason"]
+    assert [one["code"] for one in alone["warnings"]] == ["GH1007"]
+
+
+def test_what_capabilities_leave_out_is_told() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility"))
+    capabilities = container["capabilities"]
+    assert capabilities["effective"] == ["utility"]
+    uvm = next(one for one in capabilities["left_out"] if one["path"] == "/dev/nvidia-uvm")
+    assert uvm == {"what": "node", "path": "/dev/nvidia-uvm", "needed_by": ["compute"]}
+    assert "/dev/nvidia-uvm" not in container["changes"]["nodes"]
+
+
+def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
+    text = "cuda>=99 brand=nvidia,arch>=8.0"
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"))
+    requirements = container["requirements"]
+    assert requirements["verdict"] == "unmet"
+    assert "does not enforce" in requirements["note"]
+    assert container["result"] == "gets"
+    terms = [t for a in requirements["items"][0]["alternatives"] for t in a["terms"]]
+    assert {one["term"]: one["is"] for one in terms}["arch>=8.0"] == "7.5"
+
+
+def test_a_memory_limit_holds_on_a_node_that_is_not_this_one() -> None:
+    container = told(*env(f"NVIDIA_VISIBLE_DEVICES={GPU}", "NVIDIA_GPU_MEMORY_LIMIT=2048"))
+    (limit,) = container["memory"]
+    assert (limit["gpu"], limit["limit"], limit["trouble"]) == (GPU, 2 << 30, "")
+    (one,) = container["isolation"]
+    assert one["memory_by"] == "driver"
+
+
+def test_void_asks_for_nothing() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=void"))
+    assert container["result"] == "nothing"
+    assert any("void" in sentence for sentence in container["ignored"])
+
+
+DOCKER = [{"Config": {"Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]}}]
+OCI = {"architecture": "amd64", "config": {"Env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+SKOPEO = {"Name": "x", "Env": ["NVIDIA_VISIBLE_DEVICES=all"]}
+CREATED = [
+    {
+        "Config": {"Env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+        "HostConfig": {"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]},
+    }
+]
+
+
+@pytest.mark.parametrize("document", [DOCKER, OCI, SKOPEO, CREATED])
+def test_an_image_in_any_shape(document: object) -> None:
+    container = told("-", "--inventory=t4", stdin=json.dumps(document))
+    assert container["kind"] == "image"
+    assert container["sources"][0]["names"] == ["all"]
+    asked = told("-", "--inventory=t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", stdin=json.dumps(DOCKER))
+    assert asked["sources"][0]["names"] == ["0"]
+
+
+def bundle(directory: Path, *entries: str) -> Path:
+    (directory / "rootfs/etc").mkdir(parents=True)
+    spec = {"ociVersion": "1.0.2", "process": {"env": [*entries]}, "root": {"path": "rootfs"}}
+    (directory / "config.json").write_text(json.dumps(spec), encoding="utf-8")
+    return directory
+
+
+def test_a_bundle_is_told_of_and_left_alone(tmp_path: Path) -> None:
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
+    before = {path: path.lstat().st_mtime_ns for path in place.rglob("*")}
+    container = told(str(place), "--inventory=t4")
+    assert container["changes"]["root_is_known"]
+    assert any("ld.so.cache" in change for change in container["changes"]["root"])
+    assert {path: path.lstat().st_mtime_ns for path in place.rglob("*")} == before
+    assert not (tmp_path / "state").exists()
+    alone = told(str(place / "config.json"), "--inventory=t4")
+    assert alone["changes"] == container["changes"]
+
+
+def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
+    lines = run(str(place), "--inventory=t4", "--diff").stdout.splitlines()
+    assert any(line.startswith("-") and "NVIDIA_VISIBLE_DEVICES=0" in line for line in lines)
+    assert any(line.startswith("+") and '"/dev/nvidia0"' in line for line in lines)
+    nothing = bundle(tmp_path / "other", "PATH=/bin")
+    assert run(str(nothing), "--inventory=t4", "--diff").stdout == ""
+
+
+def test_a_graph_has_the_way_from_request_to_nodes() -> None:
+    lines = run(*env("NVIDIA_VISIBLE_DEVICES=0"), "--dot").stdout.splitlines()
+    assert lines[0] == "digraph explain {"
+    assert lines[-1] == "}"
+    assert any('"0/device nvidia.com/gpu=0" -> "0/node /dev/nvidia0"' in line for line in lines)
+
+
+def test_a_hostile_name_commands_neither_terminal_nor_graph(tmp_path: Path) -> None:
+    name = 'NVIDIA_VISIBLE_DEVICES=a"];\\x b'
+    for form in ("--dot", "--diff", "--output=text"):
+        done = run(*env(name, "NVIDIA_REQUIRE_X=\x1b[2J"), form)
+        assert done.exit_code == 1
+        assert "\x1b" not in done.stdout
+    dot = run(*env(name), "--dot").stdout
+    assert all(QUOTED.fullmatch(line) for line in dot.splitlines())
+
+
+def test_yaml_is_the_same_document() -> None:
+    arguments = env("NVIDIA_VISIBLE_DEVICES=all", node="a100-mig")
+    one = yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
+    assert one == json.loads(run(*arguments, "-o", "json").stdout)
+    VALIDATOR.validate(one)
+
+
+def test_a_code_is_explained() -> None:
+    assert "no such device" in run("GH1102").stdout
+    document = json.loads(run("GH1102", "-o", "json").stdout)
+    schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert run("GH0001").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("{", "GH1910"), ("{}", "GH1910"), ("[]", "GH1910"), ('{"Env": 3}', "GH1910")],
+)
+def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
+    done = run("-", stdin=text)
+    assert done.exit_code == 1
+    assert code in done.stderr
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    assert "GH1911" in run(str(tmp_path / "no.json")).stderr
+
+
+def test_usage() -> None:
+    assert run().exit_code == 2
+    assert run("--env", "NVIDIA_VISIBLE_DEVICES").exit_code == 2

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manual pages and completions: as complete as --help, and taken by those who read them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from gpuhook.cli import COMMANDS, completion, main, manual
+
+PAGES = manual.pages()
+SHELLS = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-execute"]}
+
+
+def _shown(name: str, tmp_path: Path) -> str:
+    """Return a page as man(1) shows it, on one line; groff's warnings are failures."""
+    page = tmp_path / name
+    page.write_text(PAGES[name], encoding="utf-8")
+    command = ["groff", "-man", "-Tascii", "-ww", "-P-cbou", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return " ".join(done.stdout.replace("-\n", "-").split())
+
+
+def test_every_command_has_a_page() -> None:
+    assert "gpuhook.1" in PAGES
+    assert {f"gpuhook-{name}.1" for name in COMMANDS} <= set(PAGES)
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:
+    """Every option of --help is there, groff has no complaint, and no mark of click's is left."""
+    shown = _shown(name, tmp_path)
+    context = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
+    command: click.Command = main
+    for word in _words(name):
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, word)
+        assert found is not None
+        command = found
+        context = click.Context(command, info_name=word, parent=context)
+    for param in command.get_params(context):
+        if isinstance(param, click.Option) and not param.hidden:
+            assert max(param.opts, key=len) in shown
+    assert re.search(r"NAME .* SYNOPSIS .* DESCRIPTION .* EXIT STATUS .* SEE ALSO", shown)
+    assert "\b" not in PAGES[name]
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a page's command: a name may have a dash of its own."""
+    rest = name.removesuffix(f".{manual.SECTION}").removeprefix("gpuhook").removeprefix("-")
+    for own in sorted(COMMANDS, key=len, reverse=True):
+        if rest == own or rest.startswith(own + "-"):
+            below = rest[len(own) + 1 :]
+            return [own, below] if below else [own]
+    return []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_completion_script_is_one_of_that_shell(shell: str, tmp_path: Path) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    script = tmp_path / "completion"
+    script.write_text(completion.script(shell, main), encoding="utf-8")
+    subprocess.run([*SHELLS[shell], str(script)], check=True, capture_output=True)
+
+
+def _completed(words: str, number: int) -> list[str]:
+    environment = os.environ | {
+        completion.VARIABLE: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)
+    }  # fmt: skip
+    command = [sys.executable, "-m", "gpuhook"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_commands_options_and_values_are_completed() -> None:
+    assert _completed("gpuhook inv", 1) == ["inventory"]
+    assert "--inventory" in _completed("gpuhook inventory --inv", 2)
+    assert _completed("gpuhook inventory -o na", 3) == ["name"]

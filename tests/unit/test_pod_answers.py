@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the device plugin would give the containers of a pod, and who objects on that node."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import gpuhook
+from gpuhook.cli import pod_text
+from gpuhook.diagnose import pods
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.diagnose.pods import Allocated
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import policy, request
+from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.programs import told_replicas
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import words
+from tests.unit.offering import H100, T4, changed
+from tests.unit.pod_texts import GPU, HERE, container, read
+
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("pod.json").read_text("utf-8")
+)
+SLICES = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+RENAMED = SLICES.replace("timeSlicing: {", "timeSlicing: {renameByDefault: true, ")
+SINGLE = SLICES.replace("timeSlicing: {", "timeSlicing: {failRequestsGreaterThanOne: true, ")
+UNITS = "sharing: {memoryUnits: {resources: [{name: nvidia.com/gpu, unit: GiB, rename: gpu}]}}"
+MPS = "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+UUID = T4.gpus[0].uuid
+
+
+def _configured(directory: Path, text: str) -> Configuration:
+    path = directory / "plugin.yaml"
+    path.write_text(f"version: v1\n{text}\n", encoding="utf-8")
+    return pods.configuration(str(path))
+
+
+def _asking(**amounts: int) -> str:
+    names = {"gpu": GPU, "shared": "nvidia.com/gpu.shared", "shard": "nvidia.com/gpu.shard"}
+    limits = ", ".join(f"{names[name]}: {amount}" for name, amount in amounts.items())
+    return f"resources: {{limits: {{{limits}}}}}"
+
+
+def _answered(directory: Path, text: str = "", **amounts: int) -> Allocated:
+    return pods.allocated(container(_asking(**amounts)), T4, _configured(directory, text))
+
+
+def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
+    given = pods.allocated(container(_asking(gpu=1)), T4, pods.configuration(None))
+    (answer,) = given.answers
+    assert (answer.resource, answer.sharing, answer.units) == (GPU, "none", (UUID,))
+    assert [device.index for device in answer.devices] == ["0"]
+    assert given.allocation.envs == {"NVIDIA_VISIBLE_DEVICES": UUID}
+    assert given.objections == ()
+    assert "nobody else is given the GPU" in answer.told[0].isolation.memory
+
+
+def test_a_slice_says_what_is_not_isolated(tmp_path: Path) -> None:
+    given = _answered(tmp_path, SLICES, gpu=1)
+    assert given.units == (f"{UUID}::0",)
+    assert given.allocation.envs["GPUHOOK_REPLICAS"] == f"{UUID}::0"
+    assert given.answers[0].told[0].isolation.memory.startswith("not bounded")
+
+
+def test_two_slices_of_one_gpu_are_no_more_of_it(tmp_path: Path) -> None:
+    (objection,) = _answered(tmp_path, SLICES, gpu=2).objections
+    assert (objection.id, objection.by, objection.result) == (
+        "slices-of-one",
+        "device plugin",
+        "warning",
+    )
+    assert objection.instead == f"{GPU}: 1"
+
+
+def test_two_slices_are_refused_where_the_configuration_forbids_them(tmp_path: Path) -> None:
+    given = _answered(tmp_path, SINGLE, gpu=2)
+    assert given.answers == ()
+    (objection,) = given.objections
+    assert (objection.by, objection.result) == ("device plugin", "refused")
+    assert objection.said.startswith(
+        "UnexpectedAdmissionError: Allocate failed due to rpc error: code = InvalidArgument desc = "
+        "GH1852: "
+    )
+    assert objection.said.endswith(", which is unexpected")
+
+
+def test_a_name_that_the_node_has_not_is_pending_with_the_nearest(tmp_path: Path) -> None:
+    (objection,) = _answered(tmp_path, RENAMED, shard=1).objections
+    assert (objection.id, objection.by, objection.result) == (
+        "resource-unknown",
+        "scheduler",
+        "pending",
+    )
+    assert objection.said == ("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.shard.")
+    assert objection.instead.startswith("nvidia.com/gpu.shared: 1; this node offers")
+
+
+def test_a_renamed_resource_is_given_by_its_new_name_only(tmp_path: Path) -> None:
+    assert _answered(tmp_path, RENAMED, shared=1).units == (f"{UUID}::0",)
+    assert [one.id for one in _answered(tmp_path, RENAMED, gpu=1).objections] == [
+        "resource-unknown"
+    ]
+
+
+def test_a_resource_of_another_name_is_given_if_the_configuration_has_it(tmp_path: Path) -> None:
+    configured = _configured(tmp_path, 'resources: {gpus: [{pattern: "*", name: card}]}')
+    asked = container("resources: {limits: {nvidia.com/card: 1}}")
+    assert pods.allocated(asked, T4, configured).units == (UUID,)
+    assert "only a plugin's configuration gives" in " ".join(asked.notes)
+
+
+def test_more_than_there_is_is_pending() -> None:
+    given = pods.allocated(container(_asking(gpu=9)), H100, Configuration())
+    (objection,) = given.objections
+    assert (objection.id, objection.result) == ("insufficient", "pending")
+    assert "8 at most of this node, asked are 9" in objection.instead
+
+
+def test_a_lost_gpu_is_not_given() -> None:
+    node = changed(T4, 0, lost="fallen off the bus")
+    (objection,) = pods.allocated(container(_asking(gpu=1)), node, Configuration()).objections
+    assert "0 at most of this node" in objection.instead
+    assert "GPU 0 is unhealthy: it is lost (fallen off the bus)" in objection.instead
+
+
+def test_units_that_are_taken_are_not_given_again() -> None:
+    taken = [str(gpu.uuid) for gpu in H100.gpus[:6]]
+    given = pods.allocated(container(_asking(gpu=2)), H100, Configuration(), taken=taken)
+    assert set(given.units) == {gpu.uuid for gpu in H100.gpus[6:]}
+
+
+def test_what_hinders_mps_is_told(tmp_path: Path) -> None:
+    many = _configured(tmp_path, MPS.replace("replicas: 4", "replicas: 60"))
+    (objection,) = pods.allocated(container(_asking(gpu=1)), T4, many).objections
+    assert objection.id == "insufficient"
+    assert "48" in objection.instead
+
+
+def test_memory_units_are_of_one_gpu_or_refused(tmp_path: Path) -> None:
+    configured = _configured(tmp_path, UNITS)
+    given = pods.allocated(container(_asking(gpu=60)), H100, configured)
+    assert len(given.answers[0].devices) == 1
+    assert given.objections == ()
+    (objection,) = pods.allocated(container(_asking(gpu=100)), H100, configured).objections
+    assert "GH1849" in objection.said
+    assert "limited to 1Gi a unit" in given.answers[0].told[0].isolation.memory
+
+
+def test_an_mps_client_is_given_its_daemon(tmp_path: Path) -> None:
+    given = _answered(tmp_path, MPS, gpu=1)
+    assert given.allocation.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/nvidia-mps/pipe"
+    assert "/mps/gpu/pipe" in [mount.host_path for mount in given.allocation.mounts]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name"), [("cdi-cri", "cdi_devices"), ("cdi-annotations", "annotations")]
+)
+def test_devices_by_cdi_are_for_the_engine(tmp_path: Path, strategy: str, name: str) -> None:
+    flags = f"flags: {{plugin: {{deviceListStrategy: [{strategy}]}}}}"
+    given = _answered(tmp_path, flags, gpu=1)
+    assert getattr(given.allocation, name)
+    assert pods.cdi_devices(given) == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
+    spec = pods.as_spec(container(_asking(gpu=1)), given, T4)
+    assert not any(key.startswith("cdi.k8s.io/") for key in spec["annotations"])
+
+
+def test_the_containers_of_a_pod_share_nothing_but_what_an_init_container_leaves() -> None:
+    found = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          initContainers:
+          - {name: s, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 1}}}
+          - {name: i, resources: {limits: {nvidia.com/gpu: 2}}}
+          containers:
+          - {name: a, resources: {limits: {nvidia.com/gpu: 1}}}
+          - {name: b, resources: {limits: {nvidia.com/gpu: 6}}}
+    """)
+    given = pods.of_pods(found, H100, Configuration())
+    side, init, first, second = (set(one.units) for one in given)
+    assert first < init
+    assert init - first < second
+    assert not side & (init | first | second)
+    assert not first & second
+    assert len(side | first | second) == 8
+
+
+def test_each_pod_is_alone_on_the_node() -> None:
+    one = "kind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, " + _asking(gpu=1) + "}]}"
+    found = read("\n---\n".join(one % name for name in "ab"))
+    assert [given.units for given in pods.of_pods(found, T4, Configuration())] == [(UUID,)] * 2
+
+
+def test_a_configuration_that_is_not_for_the_node_is_a_fault(tmp_path: Path) -> None:
+    text = SLICES.replace("replicas: 4", "replicas: 4, memory: 10Gi")
+    with pytest.raises(GpuhookError) as raised:
+        _answered(tmp_path, text, gpu=1)
+    assert raised.value.code == "GH1847"
+
+
+def test_a_broken_configuration_is_a_fault_of_its_file(tmp_path: Path) -> None:
+    with pytest.raises(GpuhookError) as raised:
+        _configured(tmp_path, "sharing: 1")
+    assert raised.value.code == "GH1800"
+
+
+def test_extras_that_cannot_be_seen_are_told(tmp_path: Path) -> None:
+    given = _answered(tmp_path, "flags: {gdrcopyEnabled: true}", gpu=1)
+    assert given.warnings == ("gdrcopyEnabled: what these add is not shown",)
+
+
+def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -> None:
+    asked = container(_asking(gpu=1))
+    given = pods.allocated(asked, T4, Configuration())
+    image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
+    spec = pods.as_spec(asked, given, T4, image_env=image)
+    assert request.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
+    by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
+    spec = pods.as_spec(by_hand, given, T4, image_env=image)
+    assert request.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
+    asked = container(_asking(gpu=1))
+    given = pods.allocated(asked, H100, _configured(tmp_path, SLICES))
+    spec = pods.as_spec(asked, given, H100)
+    granting = DescribedGranting(H100, Settings(), Heard())
+    source = granting.source(spec)
+    assert source is not None
+    grant = granting.of(spec, source)
+    assert grant is not None
+    (device,) = given.answers[0].devices
+    paths = [node["path"] for node in grant.edits["deviceNodes"]]
+    assert set(device.paths) <= set(paths)
+    assert told_replicas.of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
+
+
+def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
+    flags = "flags: {plugin: {deviceListStrategy: [volume-mounts]}}"
+    asked = container(_asking(gpu=1))
+    given = pods.allocated(asked, T4, _configured(tmp_path, flags))
+    spec = pods.as_spec(asked, given)
+    settings = Settings()
+    settings.accept_volume_mounts = True
+    sources = request.sources(spec, words.VOCABULARY, settings.annotation_prefixes)
+    chosen = policy.judge(sources, spec, settings).chosen
+    assert chosen is not None
+    assert (chosen.kind, chosen.names) == (request.MOUNTS, [UUID])
+
+
+def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path) -> None:
+    flags = "flags: {plugin: {passDeviceSpecs: true}}"
+    asked = container(_asking(gpu=1))
+    given = pods.allocated(asked, T4, _configured(tmp_path, flags))
+    linux = pods.as_spec(asked, given, T4)["linux"]
+    numbers = {device["path"]: (device["major"], device["minor"]) for device in linux["devices"]}
+    assert numbers["/dev/nvidia0"] == (195, 0)
+    assert "/dev/nvidiactl" in numbers
+    rules = linux["resources"]["devices"]
+    assert rules[0] == {"allow": False, "access": "rwm"}
+    assert {(rule["major"], rule["minor"]) for rule in rules[1:]} == set(numbers.values())
+
+
+def test_a_privileged_container_has_all_nodes_and_is_known_as_one() -> None:
+    asked = container("securityContext: {privileged: true}")
+    spec = pods.as_spec(asked, None, H100)
+    assert policy.privileged(spec)
+    paths = {device["path"] for device in spec["linux"]["devices"]}
+    assert {f"/dev/nvidia{number}" for number in range(8)} <= paths
+    assert not policy.privileged(pods.as_spec(container("image: x")))
+
+
+def test_annotations_of_the_pod_are_passed_only_where_the_engine_says_so() -> None:
+    asked = replace(container("image: x"), annotations={"a.example/x": "1", "b.example/y": "2"})
+    assert "a.example/x" not in pods.as_spec(asked)["annotations"]
+    spec = pods.as_spec(asked, pod_annotations=["a.example/*"])
+    assert spec["annotations"]["a.example/x"] == "1"
+    assert "b.example/y" not in spec["annotations"]
+
+
+@pytest.mark.parametrize("text", ["", SLICES, SINGLE, UNITS, MPS, RENAMED])
+def test_the_document_is_of_its_schema(tmp_path: Path, text: str) -> None:
+    asked = container(_asking(gpu=2))
+    given = pods.allocated(asked, H100, _configured(tmp_path, text))
+    for document in (pods.document(asked, given), pods.document(asked)):
+        jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
+
+
+def test_the_text_says_all_in_order(tmp_path: Path) -> None:
+    asked = container("securityContext: {privileged: true}, " + _asking(gpu=2))
+    given = pods.allocated(asked, T4, _configured(tmp_path, SLICES))
+    lines = pod_text.lines(asked, given)
+    assert lines[0] == f"Pod/p in default, container c ({HERE}:6)"
+    beginnings = [
+        "  asks for 2 of nvidia.com/gpu",
+        "  warning by the kubelet: is privileged",
+        "  warning by the device plugin: 2 of nvidia.com/gpu",
+        "  note: no runtimeClassName",
+        "  gets 2 of nvidia.com/gpu, shared by time-slicing: of GPU 0 (Tesla T4)",
+        "    memory: not bounded",
+        "  the device plugin sets NVIDIA_VISIBLE_DEVICES=",
+    ]
+    places = [
+        next(n for n, line in enumerate(lines) if line.startswith(start)) for start in beginnings
+    ]
+    assert places == sorted(places)
+
+
+def test_nothing_of_a_manifest_commands_a_terminal() -> None:
+    asked = read('{"kind": "Pod", "spec": {"containers": [{"name": "\\u001b[2J\\nx"}]}}')[0]
+    assert all(line.isprintable() for line in pod_text.lines(asked))

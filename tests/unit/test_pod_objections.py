@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Kubernetes objects to in manifests, in whose words, and what to write instead."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from gpuhook.diagnose.pods.quantities import quantity
+from tests.unit.pod_texts import GPU, HERE, container, ids, read
+
+RESOURCES = "spec.containers[0].resources"
+# What is written of the resources, the id, the words, and what to write instead.
+REFUSALS = [
+    (
+        "requests: {nvidia.com/gpu: 1}",
+        "gpu-under-requests",
+        f"{RESOURCES}.limits: Required value: Limit must be set for non overcommitable resources",
+        "nvidia.com/gpu: 1 under limits; requests may be left out",
+    ),
+    (
+        "requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}",
+        "unequal",
+        f'{RESOURCES}.requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
+        "nvidia.com/gpu: 2 in both, or under limits alone",
+    ),
+    (
+        "limits: {nvidia.com/gpu: 1500m}",
+        "fraction",
+        f'{RESOURCES}.limits[nvidia.com/gpu]: Invalid value: "1500m": must be an integer',
+        "nvidia.com/gpu: 2; a part of a GPU is one whole unit of a shared resource",
+    ),
+    (
+        "limits: {nvidia.com/gpu: 0.5}",
+        "fraction",
+        f'{RESOURCES}.limits[nvidia.com/gpu]: Invalid value: "0.5": must be an integer',
+        "nvidia.com/gpu: 1;",
+    ),
+    (
+        "limits: {nvidia.com/gpu: -1}",
+        "negative",
+        f'{RESOURCES}.limits[nvidia.com/gpu]: Invalid value: "-1": must be greater than or equal',
+        "nvidia.com/gpu: 1, or nothing",
+    ),
+    (
+        "limits: {nvidia.com/gpu: one}",
+        "quantity",
+        "quantities must match the regular expression",
+        "nvidia.com/gpu: 1",
+    ),
+    (
+        "limits: {gpu: 2}",
+        "resource-unqualified",
+        f'{RESOURCES}.limits[gpu]: Invalid value: "gpu": must be a standard resource type or fully',
+        "nvidia.com/gpu: 2",
+    ),
+    (
+        "nvidia.com/gpu: 2",
+        "resources-field",
+        f'strict decoding error: unknown field "{RESOURCES}.nvidia.com/gpu"',
+        "limits: {nvidia.com/gpu: 2}, below resources",
+    ),
+    (
+        "limit: {nvidia.com/gpu: 2}",
+        "resources-field",
+        f'strict decoding error: unknown field "{RESOURCES}.limit"',
+        "limits instead of limit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "name", "said", "instead"), REFUSALS)
+def test_amounts_that_the_server_refuses(written: str, name: str, said: str, instead: str) -> None:
+    (objection,) = container(f"resources: {{{written}}}").objections
+    assert (objection.id, objection.by, objection.result) == (name, "API server", "refused")
+    assert said in objection.said
+    assert objection.instead.startswith(instead)
+    assert objection.where == f"{HERE}:6"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "limits: {nvidia.com/gpu: 1}",
+        'limits: {nvidia.com/gpu: "2"}, requests: {nvidia.com/gpu: 2}',
+        "limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 1000m}",
+        "limits: {nvidia.com/gpu: 1e0, cpu: 500m, memory: 1.5Gi, hugepages-2Mi: 4Mi}",
+        "requests: {cpu: 1, ephemeral-storage: 1Gi}",
+        "limits: {nvidia.com/mig-1g.5gb: 1, example.com/nic: 3}",
+        "claims: [{name: gpu}]",
+    ],
+)
+def test_amounts_that_the_server_takes(written: str) -> None:
+    assert container(f"resources: {{{written}}}").objections == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        ("+2", 2),
+        ("1.5", Fraction(3, 2)),
+        (".5k", 500),
+        ("2Ki", 2048),
+        ("3m", Fraction(3, 1000)),
+        ("1E", 10**18),
+        ("1E2", 100),
+        ("1e-1", Fraction(1, 10)),
+    ],
+)
+def test_quantities_are_exact(text: str, number: Fraction) -> None:
+    assert quantity(text) == number
+
+
+@pytest.mark.parametrize("text", ["", ".", "1e", "1kk", "1 Gi", "0x1", "nan", "1e9999999", "--1"])
+def test_what_is_no_quantity(text: str) -> None:
+    assert quantity(text) is None
+
+
+def test_the_paths_are_those_of_the_object() -> None:
+    (found,) = read("""
+        kind: CronJob
+        metadata: {name: j}
+        spec:
+          jobTemplate:
+            spec:
+              template:
+                spec:
+                  containers:
+                  - {name: c, resources: {limits: {nvidia.com/gpu: 0.1}}}
+    """)
+    path = "spec.jobTemplate.spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
+    assert found.objections[0].said.startswith(path)
+
+
+def test_mistyped_fields_are_told_with_the_right_ones() -> None:
+    (found,) = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          runtimeClass: nvidia
+          futureField: 1
+          containers:
+          - {name: c, resource: {limits: {nvidia.com/gpu: 1}}}
+    """)
+    assert [(one.said, one.instead, one.where) for one in found.objections] == [
+        (
+            'strict decoding error: unknown field "spec.runtimeClass"',
+            "runtimeClassName instead of runtimeClass",
+            f"{HERE}:5",
+        ),
+        (
+            'strict decoding error: unknown field "spec.containers[0].resource"',
+            "resources instead of resource",
+            f"{HERE}:8",
+        ),
+    ]
+
+
+def test_numbers_where_texts_belong_are_told_in_the_words_of_the_decoder() -> None:
+    (objection,) = container("env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: 0}]").objections
+    assert objection.said == (
+        "json: cannot unmarshal number into Go struct field EnvVar.spec.containers.env.value of "
+        "type string"
+    )
+    assert objection.instead == 'NVIDIA_DRIVER_CAPABILITIES: value: "0"'
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", ["devices-unbooked"]),
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]", []),
+        (
+            (
+                "env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}], "
+                "resources: {limits: {nvidia.com/gpu: 1}}"
+            ),
+            ["devices-by-hand"],
+        ),
+        (
+            (
+                "env: [{name: NVIDIA_VISIBLE_DEVICES, value: none}], "
+                "resources: {limits: {nvidia.com/gpu: 1}}"
+            ),
+            ["devices-by-hand"],
+        ),
+        ("resources: {limits: {nvidia.com/gpu: 0}}", ["zero"]),
+        (
+            (
+                "env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}], "
+                "resources: {limits: {nvidia.com/gpu: 0}}"
+            ),
+            [],
+        ),
+        (
+            "securityContext: {privileged: true}, resources: {limits: {nvidia.com/gpu: 1}}",
+            ["privileged"],
+        ),
+        ("securityContext: {privileged: true}", []),
+        (
+            "resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpu.shared: 1}}",
+            ["several-resources"],
+        ),
+        ("resources: {limits: {alpha.kubernetes.io/nvidia-gpu: 1}}", ["obsolete"]),
+    ],
+)
+def test_what_runs_and_surprises(written: str, expected: list[str]) -> None:
+    found = container(written)
+    assert ids(found) == expected
+    assert all(objection.result != "refused" for objection in found.objections)
+
+
+def test_a_variable_by_hand_says_what_it_overrules() -> None:
+    env = "env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]"
+    (objection,) = container(f"{env}, resources: {{limits: {{{GPU}: 2}}}}").objections
+    assert "the container gets no GPU, and is booked 2 of nvidia.com/gpu" in objection.said
+
+
+def test_runtime_classes_count_where_they_are_known() -> None:
+    text = """
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          runtimeClassName: nvidai
+          containers:
+          - {name: c, resources: {limits: {nvidia.com/gpu: 1}}}
+    """
+    (nobody_knows,) = read(text)
+    assert nobody_knows.objections == ()
+    assert "kubectl get runtimeclass" in " ".join(nobody_knows.notes)
+    (known,) = read(text, runtime_classes=("nvidia", "kata"))
+    (objection,) = known.objections
+    assert objection.said == 'pod rejected: RuntimeClass "nvidai" not found'
+    assert objection.instead == "runtimeClassName: nvidia"
+    own = "{kind: RuntimeClass, metadata: {name: nvidai}, handler: x}\n---\n"
+    assert read(own + text.replace("\n        ", "\n"), runtime_classes=())[0].objections == ()
+
+
+def test_ephemeral_containers_and_pods_as_a_whole_have_no_devices() -> None:
+    found = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          resources: {limits: {nvidia.com/gpu: 1}}
+          containers:
+          - {name: c}
+          ephemeralContainers:
+          - {name: e, resources: {limits: {nvidia.com/gpu: 1}}}
+    """)
+    assert [ids(one) for one in found] == [["pod-level-gpu"], ["ephemeral-resources"]]
+    assert "cannot be set for an Ephemeral Container" in found[1].objections[0].said
+    assert found[1].gpus == {}
+
+
+def test_what_init_containers_ask_for_counts_by_the_larger_sum() -> None:
+    found = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          runtimeClassName: nvidia
+          initContainers:
+          - {name: i, resources: {limits: {nvidia.com/gpu: 4}}}
+          - {name: s, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 1}}}
+          containers:
+          - {name: c, resources: {limits: {nvidia.com/gpu: 2}}}
+    """)
+    assert "books 4, the larger of 4 for an init container and 3" in found[0].notes[0]
+    assert "3 in all" in found[1].notes[0]
+    assert found[2].notes == ()
+
+
+def test_mounts_by_hand_are_told() -> None:
+    (found,) = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          volumes:
+          - {name: null, hostPath: {path: /dev/null}}
+          - {name: n, hostPath: {path: /dev/null}}
+          - {name: gpu, hostPath: {path: /dev/nvidia0}}
+          containers:
+          - name: c
+            volumeMounts:
+            - {name: n, mountPath: /var/run/nvidia-container-devices/all}
+            - {name: gpu, mountPath: /dev/nvidia0}
+    """)
+    assert ids(found) == ["mounted-by-hand", "node-by-hand"]
+    assert "Operation not permitted" in found.objections[1].said
+
+
+def test_resources_of_others_and_claims_are_only_noted() -> None:
+    found = container("resources: {limits: {amd.com/gpu: 1}, claims: [{name: g}]}")
+    assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
+    assert "another vendor's" in found.notes[0]
+    assert "Dynamic Resource Allocation" in found.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "note"),
+    [
+        ("image: nvidia/cuda:12.4.1-base", "asks for no GPU, and images of CUDA say"),
+        (
+            "env: [{name: NVIDIA_DRIVER_CAPABILITIES, valueFrom: {resourceFieldRef: {}}}]",
+            "NVIDIA_DRIVER_CAPABILITIES is from the container's",
+        ),
+        ("envFrom: [{secretRef: {name: s}}]", "NVIDIA_VISIBLE_DEVICES may be among every key of"),
+        ("securityContext: {privileged: true}", "sees the device nodes of all GPUs"),
+    ],
+)
+def test_what_a_container_without_gpus_may_still_see_is_noted(written: str, note: str) -> None:
+    (found,) = container(written).notes
+    assert note in found
+
+
+def test_a_container_that_has_nothing_to_do_with_gpus_has_no_notes() -> None:
+    assert container("image: busybox").notes == ()
