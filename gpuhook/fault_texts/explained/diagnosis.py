@@ -62,8 +62,8 @@ $ gpuhook inspect 3f1c
             " no credentials, or the API server does not answer in time."
         ),
         (
-            "Run it where `kubectl get nodes` works, or as root on the node, where the kubelet's own"
-            " credentials are taken. What the kubelet keeps in files is looked at without."
+            "Run it where `kubectl get nodes` works, or as root on the node, where the kubelet's"
+            " own credentials are taken. What the kubelet keeps in files is looked at without."
         ),
         """
 $ KUBECONFIG=~/.kube/config gpuhook doctor --checks kubernetes
