@@ -56,4 +56,35 @@ $ gpuhook doctor --fix
 $ gpuhook inspect 3f1c
 """,
     ),
+    "GH1905": (
+        (
+            "In a pod the service account may not read nodes; elsewhere there is no kubectl, it has"
+            " no credentials, or the API server does not answer in time."
+        ),
+        (
+            "Run it where `kubectl get nodes` works, or as root on the node, where the kubelet's"
+            " own credentials are taken. What the kubelet keeps in files is looked at without."
+        ),
+        """
+$ KUBECONFIG=~/.kube/config gpuhook doctor --checks kubernetes
+""",
+    ),
+    "GH1906": (
+        "The file is no gzipped tar, was cut on its way, or was packed anew by another program.",
+        "Have it sent again as it was written; `tar -tzf FILE` lists gpuhook-bundle/manifest.json.",
+        """
+$ gpuhook support-bundle --file node7.tar.gz
+$ gpuhook doctor --from node7.tar.gz
+""",
+    ),
+    "GH1907": (
+        (
+            "It has what gpuhook never writes: a link, a device, a name twice or one that leads out"
+            " of it, or more than anybody should unpack. Somebody may have made it to do harm."
+        ),
+        "Do not unpack it by hand either. Ask who sent it how it was made.",
+        """
+$ gpuhook support-bundle --file node7.tar.gz
+""",
+    ),
 }
