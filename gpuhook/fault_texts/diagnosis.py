@@ -80,11 +80,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "look for processes in state D and XID errors; nvidia-smi will hang too, then reboot",
     ),
     "GH1914": (
-        HostError,
-        "{where} is a manifest of Kubernetes, which this installation of gpuhook cannot read",
-        "install gpuhook as a whole: its package gpuhook.diagnose.pods is missing",
-    ),
-    "GH1915": (
         RequestError,
         "there is no fault {name}",
         "codes of faults are GH and four digits, as in `Error GH1102`",
