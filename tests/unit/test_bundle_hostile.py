@@ -24,7 +24,7 @@ TREE: dict[str, Any] = {
     "real": {}, "errors": [],
 }  # fmt: skip
 READINGS = ("units", "processes", "containers", "programs", "containerd", "gpuhook")
-WRONG = (
+WRONG: tuple[Any, ...] = (
     1, True, "x", [[]], [None], [{}], {"a": 1}, {"containers": [{}], "looked_at": 1, "trouble": []},
     [{"name": "containerd", "argv": [None], "started": "x", "exe": 5, "pid": True}],
 )  # fmt: skip

@@ -11,6 +11,10 @@ import pytest
 from gpuhook.diagnose.bundle.secrets import Secrets
 
 KINDS = {
+    "env in a line of a log": (
+        'I1 created {"process": {"env": ["db_conn=acmecorp", "PATH=/bin"]}} now',
+        ("acmecorp",),
+    ),
     "containerd auth": (
         '[plugins."io.containerd.grpc.v1.cri".registry.configs."r.io".auth]\n  username = "u"\n  password = "/hun/ter2/AbC"\n  auth = "dXNlcjpwYXNz"\n  identitytoken = "S3cr3t-Id"\n',
         ("ter2", "dXNlcjpwYXNz", "S3cr3t-Id"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,25 @@ def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path
     broken = tmp_path / "broken"
     broken.write_bytes(b"nothing")
     assert "GH1906" in _run("doctor", "--from", str(broken)).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of others")
+def test_what_users_and_containers_lay_out_is_neither_opened_nor_kept(
+    node: Path, tmp_path: Path
+) -> None:
+    (node / "etc/shadow").write_text("root:SHADOWED:1\n", encoding="utf-8")
+    home = node / "home/u"
+    (home / ".config/docker").mkdir(parents=True)
+    os.chown(home, 1000, 1000)
+    (home / ".config/docker/daemon.json").symlink_to("/etc/shadow")
+    (node / "etc/cdi").mkdir(parents=True, exist_ok=True)
+    os.mkfifo(node / "etc/cdi/fifo.yaml")
+    (node / "etc/cdi/loop.yaml").symlink_to("loop.yaml")
+    with (node / "etc/cdi/huge.json").open("wb") as file:
+        file.truncate(3 << 30)
+    path = tmp_path / "b.tar.gz"
+    assert _run("support-bundle", "--root", str(node), "--file", str(path)).exit_code == 0
+    assert not any(b"SHADOWED" in content for content in archive.read(str(path)).values())
+    there = _run("doctor", "--root", str(node))
+    assert "met something" not in there.output
+    assert _run("doctor", "--from", str(path)).stdout == there.stdout

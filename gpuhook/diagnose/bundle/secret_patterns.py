@@ -72,6 +72,7 @@ _SEQUENCE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LIST = re.compile(rf"({START}{WORD}[\"']?[ \t]*[:=][ \t]*\[)([^\[\]{{}}]*)(?=\])", re.IGNORECASE)
+_ENTRIES = re.compile(r"(\"env\"\s*:\s*\[)([^\[\]{}]*)(?=\])", re.IGNORECASE)
 _STRING = re.compile(r"([\"'])((?:\\.|(?!\1)[^\\\n])*)\1")
 _QUOTED = re.compile(
     rf"({START}({WORD})[\"']?[ \t]{{0,32}}[:=][ \t]{{0,32}})([\"'])({_TEXT})\3", re.IGNORECASE
@@ -152,6 +153,17 @@ def _environment(match: re.Match[str]) -> tuple[str, str]:
     return said, f"the variable {', '.join(taken)}" if taken else ""
 
 
+def _entries(match: re.Match[str]) -> tuple[str, str]:
+    """Return the variables of a config.json that is only a part of the text."""
+
+    def string(one: re.Match[str]) -> str:
+        name, _, value = one[2].partition("=")
+        kept = not value or is_harmless(name) or value == REMOVED
+        return one[0] if kept else f"{one[1]}{name}={REMOVED}{one[1]}"
+
+    return match[1] + _STRING.sub(string, match[2]), "variables of a container"
+
+
 def _listed(match: re.Match[str]) -> tuple[str, str]:
     key = re.search(START + WORD, match[1], re.IGNORECASE)
     name = key[0] if key else ""
@@ -193,6 +205,7 @@ RULES: tuple[tuple[re.Pattern[str], Rule], ...] = (
     (_COOKIE, lambda m: (m[1] + REMOVED, "a cookie")),
     (_SIGNED, lambda m: (m[1] + REMOVED, "a signature")),
     (_SERVICE, _environment),
+    (_ENTRIES, _entries),
     (_LISTED, lambda m: _variable(m, 2, 3, f"{m[1]}{m[2]}={REMOVED}{m[1]}")),
     (_ITEM, lambda m: _variable(m, 2, 3, f"{m[1]}{m[2]}={REMOVED}")),
     (_EXPORT, lambda m: _variable(m, 2, 3, f"{m[1]}{m[2]}={REMOVED}")),

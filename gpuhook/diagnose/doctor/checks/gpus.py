@@ -31,7 +31,7 @@ def _nvml(node: Node) -> Iterable[Finding]:
         found = facts.inventory_of(node)
         count = len(found.gpus) if found else 0
         return [ok(f"NVML answers for {count} GPUs", "libnvidia-ml.so.1")]
-    if reading is readings.NOT_RUNNING or not facts.has_gpu(node):
+    if reading == readings.NOT_RUNNING or not facts.has_gpu(node):
         return [absent(_UNASKED if facts.has_gpu(node) else "this machine has no NVIDIA GPU")]
     if reading.code == _NO_PERMISSION:
         return [absent(f"{reading.trouble}: {reading.hint}")]
