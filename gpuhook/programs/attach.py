@@ -45,7 +45,7 @@ def attach(
     grant = grants.named(list(names), capabilities)
     todo = grants.jobs(grant, capabilities)
     held = target.held
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, capabilities, target.withdrawn)
     wanted.owner = oci.owner(target.spec)
     wanted.denied = target.denied

@@ -148,8 +148,8 @@ class _Detach:
         """Return how the driver's files are taken away, as far as what is there can be read."""
         target = self.target
         try:
-            provisions = [provision.of(target.held.root, job)[0] for job in target.jobs]
-            return withdrawal.rest(target.held, target.made, binds, provisions)
+            made, _ = provision.of(target.held.root, target.jobs)
+            return withdrawal.rest(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
             plan = Plan()
             plan.skipped.append(f"the driver's files stay: {error}")

@@ -49,7 +49,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
                 root.admit(str(mount.get("destination")))
-        _file_system(root, job, log)
+        _file_system(root, job, _all_jobs(state.spec, job), log)
         if job.driver_params:
             _mask_params(root, job, log)
     pid = _init_pid()
@@ -78,14 +78,20 @@ def _is_limited(spec: dict[str, Any]) -> bool:
     return isinstance(stage, list) and any(jobs.is_ours(hook, jobs.LIMIT) for hook in stage)
 
 
-def _file_system(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+def _all_jobs(spec: dict[str, Any], job: jobs.Jobs) -> list[jobs.Jobs]:
+    """Return the jobs of all our hooks of the container, in the order in which they run."""
+    others = [jobs.of_hook(hook) for hook in jobs.hooks_in(spec)]
+    is_there = any(other.arguments() == job.arguments() for other in others)
+    return others if is_there else [job, *others]
+
+
+def _file_system(root: Root, job: jobs.Jobs, others: list[jobs.Jobs], log: EngineLog) -> None:
     """Make links and loader files.
 
     What cannot be written, or lies behind a mount of somebody else's files, does not stop the
     container: most of the driver works without.
     """
-    whole, reason = provision.of(root, job)
-    left_out = [reason] if reason else []
+    whole, left_out = provision.beside(root, job, others)
     for failure in provide(root, whole):
         if failure.errno not in _TOLERATED:
             raise failure

@@ -44,9 +44,19 @@ class Work:
 
 
 def do(
-    bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs], work: Work
+    bundle: str,
+    spec: dict[str, Any],
+    edits: ContainerEdits,
+    todo: list[Jobs],
+    *,
+    engine: list[Jobs],
+    work: Work,
 ) -> Outcome:
-    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied."""
+    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied.
+
+    `engine` are the jobs of hooks that an engine put into the spec. Hooks know of each other by
+    config.json, and not of what the wrapper did: it does all of `todo` or leaves all of it to them.
+    """
     outcome = Outcome()
     if not todo:
         return outcome
@@ -54,8 +64,17 @@ def do(
     with work.opened(root_path(bundle, spec)) as root:
         require_writable(root)
         foreign = [path for path in _destinations(spec) if path not in ours]
+        if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
+            return _left_to_hooks(todo)
         for job in todo:
-            _do_one(root, spec, foreign, job, outcome=outcome, work=work)
+            hooks = _params_hook(root, spec, job, work)
+            outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
+    return outcome
+
+
+def _left_to_hooks(todo: list[Jobs]) -> Outcome:
+    outcome = Outcome()
+    outcome.hooks += [_python_hook(job) for job in todo]
     return outcome
 
 
@@ -81,25 +100,33 @@ def root_path(bundle: str, spec: dict[str, Any]) -> str:
     return os.path.abspath(whole)
 
 
-def _do_one(
-    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, *, outcome: Outcome, work: Work
-) -> None:
-    whole, reason = provision.of(root, job)
+def _is_done(
+    root: Root,
+    spec: dict[str, Any],
+    foreign: list[str],
+    todo: list[Jobs],
+    engine: list[Jobs],
+    *,
+    outcome: Outcome,
+) -> bool:
+    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'."""
+    whole, reasons = provision.of(root, todo)
+    if engine and whole.libraries:
+        whole.together = provision.of(root, engine)[0].entries()
+        if not set(whole.entries()).issubset(whole.together):
+            return False
     if _is_covered(root, whole.paths(), foreign):
-        outcome.hooks.append(_python_hook(job))
-        return
+        return False
     with _identity(spec):
         failures = provide(root, whole)
     if any(_is_the_hooks(failure, spec) for failure in failures):
-        outcome.hooks.append(_python_hook(job))
-        return
-    if reason:
-        outcome.left_out.append(reason)
+        return False
+    outcome.left_out += reasons
     for failure in failures:
         if not isinstance(failure, IsADirectoryError):
             raise failure
         outcome.left_out.append(f"{failure.filename}: the image has a directory there")
-    outcome.hooks += _params_hook(root, spec, job, work)
+    return True
 
 
 def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:

@@ -37,7 +37,7 @@ def items(
     """
     side = _Side(held, by, expected)
     for job in expected.todo:
-        made, _ = provision.of(held.root, job)
+        made, _ = provision.of(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
         seen: set[str] = set()
         for raw_name, raw_path in made.entries():

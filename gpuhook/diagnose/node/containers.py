@@ -17,10 +17,10 @@ from gpuhook.container import find, record
 from gpuhook.diagnose import differences, inspection
 from gpuhook.diagnose.node.looking import LookingGranting
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import granting, repair, target
+from gpuhook.programs import repair, target
 from gpuhook.programs.memory.patience import Apart
 from gpuhook.programs.wording import worded
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     if (
         entry.get("route")
         or record.ANNOTATION in (spec.get("annotations") or {})
-        or granting.our_hooks(spec)
+        or jobs.hooks_in(spec)
         or any(name in _OURS for name in prestart)
         or any(map(is_ours, foreign))
     ):

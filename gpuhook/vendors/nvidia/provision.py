@@ -10,18 +10,48 @@ from gpuhook.container.provide import Provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuhook.container.rootfs import Root
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
-def of(root: Root, jobs: Jobs) -> tuple[Provision, str]:
-    """Return (the provision, a reason why the image's CUDA compatibility was left out, or "")."""
+def of(root: Root, todo: Sequence[Jobs]) -> tuple[Provision, list[str]]:
+    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out)."""
+    libraries: list[tuple[str, str]] = []
+    links: list[tuple[str, str]] = []
     preferred: list[tuple[str, str]] = []
-    reason = ""
-    if jobs.cuda_compat and jobs.driver_version and jobs.libraries:
-        names = root.names(jobs.cuda_compat)
-        if names:
-            from gpuhook.vendors.nvidia import compat  # few images have any
+    reasons: list[str] = []
+    for job in todo:
+        libraries += job.libraries
+        links += job.links
+        chosen, reason = _preferred(root, job)
+        preferred += chosen
+        reasons += [reason] if reason and reason not in reasons else []
+    return Provision(_once(libraries), _once(links), _once(preferred)), reasons
 
-            preferred, reason = compat.libraries(root, jobs.cuda_compat, names, jobs.driver_version)
-    return Provision(jobs.libraries, jobs.links, preferred), reason
+
+def beside(root: Root, job: Jobs, others: Sequence[Jobs]) -> tuple[Provision, list[str]]:
+    """Return the provision for `job` as `of` does, for a container whose jobs are all of `others`.
+
+    Whichever of them is done first, the loader's files end up the same.
+    """
+    made, reasons = of(root, [job])
+    if len(others) > 1:
+        made.together = of(root, others)[0].entries()
+    return made, reasons
+
+
+def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
+    if not (job.cuda_compat and job.driver_version and job.libraries):
+        return [], ""
+    names = root.names(job.cuda_compat)
+    if not names:
+        return [], ""
+    from gpuhook.vendors.nvidia import compat  # few images have any
+
+    return compat.libraries(root, job.cuda_compat, names, job.driver_version)
+
+
+def _once(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(pairs))
