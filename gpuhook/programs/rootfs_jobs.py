@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.container import oci
 from gpuhook.container.identity import Identity
-from gpuhook.container.oci import user_namespace
 from gpuhook.container.provide import provide, require_writable
 from gpuhook.container.record import HOOK_MARK
 from gpuhook.container.rootfs import Root
@@ -100,6 +100,11 @@ def root_path(bundle: str, spec: dict[str, Any]) -> str:
     return os.path.abspath(whole)
 
 
+def nodes(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of a container's device nodes, with those of all that is mounted."""
+    return [*oci.device_paths(spec), *_destinations(spec)]
+
+
 def _is_done(
     root: Root,
     spec: dict[str, Any],
@@ -110,7 +115,7 @@ def _is_done(
     outcome: Outcome,
 ) -> bool:
     """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'."""
-    whole, reasons = provision.of(root, todo)
+    whole, reasons = provision.of(root, todo, nodes(spec))
     if engine and whole.libraries:
         whole.together = provision.of(root, engine)[0].entries()
         if not set(whole.entries()).issubset(whole.together):
@@ -137,7 +142,7 @@ def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
     """
     if isinstance(failure, CrossingError):
         return True
-    return failure.errno in _NO_IDENTITY and user_namespace(spec)
+    return failure.errno in _NO_IDENTITY and oci.user_namespace(spec)
 
 
 def _destinations(spec: dict[str, Any]) -> list[str]:
@@ -164,7 +169,7 @@ def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
 
 def _identity(spec: dict[str, Any]) -> Identity:
     """Return who the container's root is on the host, as far as config.json tells."""
-    if not user_namespace(spec):
+    if not oci.user_namespace(spec):
         return Identity(0, 0)
     linux = spec["linux"]
     return Identity(_mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings")))
@@ -184,7 +189,7 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> lis
     if content is None or "/proc" not in _destinations(spec):
         return []
     hook = None
-    if not user_namespace(spec):
+    if not oci.user_namespace(spec):
         try:
             hook = params.mount_hook(work.masked_file(content), root.path)
         except OSError:

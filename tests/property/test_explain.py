@@ -30,6 +30,7 @@ LIB = "/usr/lib/x86_64-linux-gnu"
 HOOK_ARGS = ["gpuhook-hook", "apply"]
 HOOK_ARGS += ["--library", f"{LIB}/libcuda.so.550.1=libcuda.so.1"]
 HOOK_ARGS += ["--library", f"{LIB}/libnvidia-encode.so.550.1=libnvidia-encode.so.1"]
+HOOK_ARGS += ["--library", f"{LIB}/libEGL_nvidia.so.550.1=libEGL_nvidia.so.0"]
 HOOK_ARGS += ["--link", f"libcuda.so.1::{LIB}/libcuda.so", "--driver-version", "550.1"]
 HOOK_ARGS += ["--cuda-compat", "/usr/local/cuda/compat", "--driver-params"]
 OURS = {"path": "/usr/bin/gpuhook-hook", "args": HOOK_ARGS, "env": ["PATH=/bin"]}
@@ -66,6 +67,7 @@ SPEC = {
         "mounts": [
             _mount(f"{LIB}/libcuda.so.550.1"),
             _mount(f"{LIB}/libnvidia-encode.so.550.1"),
+            _mount(f"{LIB}/libEGL_nvidia.so.550.1"),
         ],
         "hooks": [{"hookName": "createContainer", **OURS}],
     },

@@ -139,8 +139,6 @@ def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -
 def test_display_nodes_count_where_graphics_is_asked_for() -> None:
     path = "/dev/dri/renderD128"
     assert not reasons.of_extra(path, giver.CDI, GRAPHICS, is_whole=False, is_privileged=False)
-    assert reasons.profile(COMPUTE)
-    assert not reasons.profile(GRAPHICS)
 
 
 class _Root:
@@ -197,14 +195,29 @@ def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
     assert found.is_known
 
 
-def test_the_application_profile_counts_for_graphics() -> None:
-    held = _held({profile.PATH: b"{}"})
-    edits: ContainerEdits = {"env": ["A=1"]}
-    for expected, is_difference in ((COMPUTE, False), (GRAPHICS, True)):
-        given = Expected(capabilities=expected.capabilities, edits=edits)
-        (found,) = surroundings.effects(held, giver.CDI, given)
-        assert found.is_difference is is_difference
-    assert list(surroundings.effects(held, giver.OURS, Expected(edits=edits))) == []
+EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
+
+
+@pytest.mark.parametrize(
+    ("files", "libraries", "by", "verdict", "is_known"),
+    [
+        ([profile.PATH], EGL, giver.CDI, item.SAME, False),
+        ([profile.PATH], EGL, giver.OURS, item.SAME, False),
+        ([profile.PATH], [], giver.CDI, item.THERE, True),
+        ([], EGL, giver.CDI, item.GPUHOOK, True),
+        ([], EGL, giver.OURS, item.GPUHOOK, False),
+    ],
+)
+def test_the_application_profile_goes_with_egl(
+    files: list[str], libraries: list[tuple[str, str]], by: str, verdict: str, *, is_known: bool
+) -> None:
+    job = Jobs("/usr/bin/gpuhook-hook")
+    job.libraries = libraries
+    expected = Expected(edits={"env": ["A=1"]}, todo=[job])
+    (found,) = surroundings.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
+    assert (found.kind, found.verdict, found.is_known) == (item.PROFILE, verdict, is_known)
+    nobody = Expected(edits={"env": ["A=1"]})
+    assert list(surroundings.effects(_held({}), by, nobody)) == []
 
 
 def compared(container: str, *names: str) -> dict[str, Any]:

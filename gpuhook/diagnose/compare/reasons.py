@@ -126,11 +126,13 @@ def added_variable(name: str, by: str) -> str:
     return ""
 
 
-def profile(expected: Expected) -> str:
-    """Return why the application profile for EGL is there, which the wrapper does not write."""
-    if _GRAPHICS.isdisjoint(expected.capabilities):
-        return "only EGL reads it, and the container did not ask for graphics or display"
-    return ""
+def profile(by: str, there: str) -> str:
+    """Return why one side alone has the application profile for EGL."""
+    if there:
+        return "only EGL reads it, which gpuhook would not give the container"
+    if by == giver.OURS:
+        return ""
+    return "older toolkits do not write it: EGL lists GPUs there that the container does not have"
 
 
 def mask(by: str) -> str:

@@ -13,6 +13,7 @@ from gpuhook.container.change import Change
 from gpuhook.container.live import Wanted
 from gpuhook.container.provide import Provision
 from gpuhook.container.walk import CrossingError
+from gpuhook.errors import GpuhookError
 from gpuhook.loader import conf
 from gpuhook.vendors.nvidia import params, profile, provision
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from gpuhook.container.made import Made
     from gpuhook.vendors.nvidia.jobs import Jobs
 
+_MAX_PROFILE = 4096
 _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
-_GRAPHICS = frozenset(("graphics", "display"))
 
 
 def wanted(
@@ -70,11 +71,9 @@ def _is_whole(root: LiveRoot, path: bytes) -> bool:
     return found is not None and (found.st_size > 0 or root.is_mounted(name))
 
 
-def add_profile(
-    wanted: Wanted, root: LiveRoot, capabilities: frozenset[str], gone: Collection[str] = ()
-) -> None:
+def add_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str] = ()) -> None:
     """Add the application profile for what is wanted and there, if EGL will look for it."""
-    if wanted.provisions and not _GRAPHICS.isdisjoint(capabilities):
+    if any(provision.needs_profile(made.libraries) for made in wanted.provisions):
         renew_profile(wanted, root, gone)
 
 
@@ -90,6 +89,14 @@ def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None
 def has_profile(made: Made) -> bool:
     """Return whether the application profile is among what was made."""
     return any(path == profile.PATH for path, *_ in made.changes)
+
+
+def shows_profile(root: LiveRoot) -> bool:
+    """Return whether the container has an application profile of ours, as it may from its start."""
+    try:
+        return profile.is_ours(root.read(profile.PATH, _MAX_PROFILE))
+    except (OSError, GpuhookError):
+        return False
 
 
 def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> Change:

@@ -10,14 +10,25 @@ from gpuhook.container.provide import Provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpuhook.container.rootfs import Root
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
-def of(root: Root, todo: Sequence[Jobs]) -> tuple[Provision, list[str]]:
-    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out)."""
+_EGL = "libEGL_nvidia.so.0"
+
+
+def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
+    """Return whether EGL is among libraries, which reads the application profile."""
+    return any(soname == _EGL for _, soname in libraries)
+
+
+def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Provision, list[str]]:
+    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
+
+    With the device nodes of the container as `nodes`, EGL learns which GPUs these are.
+    """
     libraries: list[tuple[str, str]] = []
     links: list[tuple[str, str]] = []
     preferred: list[tuple[str, str]] = []
@@ -28,15 +39,22 @@ def of(root: Root, todo: Sequence[Jobs]) -> tuple[Provision, list[str]]:
         chosen, reason = _preferred(root, job)
         preferred += chosen
         reasons += [reason] if reason and reason not in reasons else []
-    return Provision(_once(libraries), _once(links), _once(preferred)), reasons
+    made = Provision(_once(libraries), _once(links), _once(preferred))
+    if nodes and needs_profile(libraries):
+        from gpuhook.vendors.nvidia import profile  # few containers have EGL
+
+        made.files.append((profile.PATH, profile.content(nodes)))
+    return made, reasons
 
 
-def beside(root: Root, job: Jobs, others: Sequence[Jobs]) -> tuple[Provision, list[str]]:
+def beside(
+    root: Root, job: Jobs, others: Sequence[Jobs], nodes: Sequence[str] = ()
+) -> tuple[Provision, list[str]]:
     """Return the provision for `job` as `of` does, for a container whose jobs are all of `others`.
 
     Whichever of them is done first, the loader's files end up the same.
     """
-    made, reasons = of(root, [job])
+    made, reasons = of(root, [job], nodes)
     if len(others) > 1:
         made.together = of(root, others)[0].entries()
     return made, reasons
