@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_LINE = 4096
+_STARTS_WITHOUT = "starts-without"
 _GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unknown"
 _OF_KUBERNETES = ("not-created", "pending")
 _ANSWERS = {
     _FILES_ONLY: "it gets the driver's files, and no GPU",
-    "starts-without": "it starts without a GPU: nothing that it asks for is granted",
+    _STARTS_WITHOUT: "it starts without a GPU: nothing that it asks for is granted",
     _REFUSED: "it does not start",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
@@ -91,7 +92,7 @@ def _container(
     yield f"Answer: {_answer(container)}"
     notes = [note for note in container["notes"] if note not in common]
     told = {**container, "notes": notes}
-    for title, found in (("Kubernetes", pod), *_sections(told, is_wide=is_wide)):
+    for title, found in _sections(told, pod, is_wide=is_wide):
         if found:
             yield ""
             yield title
@@ -108,9 +109,16 @@ def _answer(container: dict[str, Any]) -> str:
         return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation chooses them"
     if result == _UNKNOWN:
         return f"{_ANSWERS[result]}: no GPU of this node is known (--inventory names another node)"
+    if result == _STARTS_WITHOUT and _is_booked(container):
+        return "it starts without the GPUs that are booked for it"
     others = container["because_of"]
     because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
     return _ANSWERS[result] + because
+
+
+def _is_booked(container: dict[str, Any]) -> bool:
+    allocation = (container["pod"] or {}).get("allocation")
+    return bool(allocation and allocation["resources"])
 
 
 def _sharing(container: dict[str, Any]) -> str:
@@ -130,10 +138,14 @@ def _condition(container: dict[str, Any]) -> str:
     return ", if the node's default runtime hands out GPUs: it has no runtimeClassName"
 
 
-def _sections(container: dict[str, Any], *, is_wide: bool) -> Iterator[tuple[str, list[str]]]:
+def _sections(
+    container: dict[str, Any], pod: list[str], *, is_wide: bool
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the sections; of a container that does not start, those that say why."""
     is_made = container["result"] not in (_REFUSED, *_OF_KUBERNETES)
     yield "Refused", list(sections.refusal(container["fault"]))
+    yield "Kubernetes", pod
+    yield "Notes", container["notes"]
     if container["result"] not in _OF_KUBERNETES or is_wide:
         yield "Request", list(sections.sources(container, is_pod=bool(container["pod"])))
         yield "Devices", list(sections.devices(container, is_wide=is_wide))
@@ -150,4 +162,3 @@ def _sections(container: dict[str, Any], *, is_wide: bool) -> Iterator[tuple[str
             yield "Given by", [container["route"]["note"]]
     yield "Ignored", container["ignored"]
     yield "Warnings", list(sections.warnings(container))
-    yield "Notes", container["notes"]

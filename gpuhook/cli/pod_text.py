@@ -67,7 +67,7 @@ def _answer(answer: Answer) -> Iterator[str]:
     named = [called(device.index, device.model) for device in answer.devices]
     shared = "" if answer.sharing == "none" else f", shared by {answer.sharing}"
     what = f"{len(answer.units)} of {answer.resource}"
-    yield f"is given {what}{shared}: {_listed(named, _MOST_UNITS)}"
+    yield f"the device plugin books {what}{shared}: {_listed(named, _MOST_UNITS)}"
     yield f"  as {_listed(answer.units, _MOST_UNITS)}"
     for told in answer.told:
         some = f" (GPU {', '.join(told.devices)})" if told.devices else ""

@@ -155,6 +155,29 @@ def test_a_device_plugins_mounts_that_are_not_accepted_are_explained(tmp_path: P
     assert "a device plugin of the list strategy volume-mounts says so" in text
 
 
+def test_a_pod_that_hides_its_gpus_starts_without_what_is_booked(tmp_path: Path) -> None:
+    env = "{name: NVIDIA_VISIBLE_DEVICES, value: void}"
+    text = run(*pod(tmp_path, count=2, env=env)).stdout
+    assert answer(text) == "it starts without the GPUs that are booked for it"
+    assert "the device plugin books 2 of nvidia.com/gpu" in text
+
+
+def test_a_runtime_class_that_is_almost_a_usual_one_names_that(tmp_path: Path) -> None:
+    assert "is nvidia meant?" in run(*pod(tmp_path, cls="nvdia")).stdout
+    assert "meant?" not in run(*pod(tmp_path, cls="sandbox")).stdout
+
+
+def test_premises_are_told_before_the_trace() -> None:
+    text = run("--inventory=t4", "--env=NVIDIA_VISIBLE_DEVICES=0", "--privileged").stdout
+    assert text.index("those of all GPUs too") < text.index("Request")
+    request = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}
+    host = {"Runtime": "runc", "DeviceRequests": [request]}
+    docker = run("-", "--inventory=t4", stdin=json.dumps([{"Config": {}, "HostConfig": host}]))
+    assert "its runtime is runc: explained is what gpuhook-runtime would do" in docker.stdout
+    assert "Docker itself applies the CDI devices nvidia.com/gpu=0" in docker.stdout
+    assert "--gpus" not in docker.stdout
+
+
 def test_objections_come_in_the_order_of_their_weight(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
     assert answer(text) == "Kubernetes never schedules it"

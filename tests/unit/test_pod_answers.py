@@ -302,7 +302,7 @@ def test_the_text_says_all_in_order(tmp_path: Path) -> None:
         "warning by the kubelet: is privileged",
         "warning by the device plugin: 2 of nvidia.com/gpu",
         "note: no runtimeClassName",
-        "is given 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
+        "the device plugin books 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
         "  memory: not bounded",
         "the device plugin sets NVIDIA_VISIBLE_DEVICES=",
     ]

@@ -98,7 +98,8 @@ def _of_itself(answer: Answer) -> str:
     if manifests.is_open(answer.question):
         return UNKNOWN
     is_denied = edited.source is not None or answer.verdict.refused
-    return STARTS_WITHOUT if is_denied else NOTHING
+    is_booked = manifests.reserved(answer.question)
+    return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
 
 def _beside(answer: Answer) -> str:
