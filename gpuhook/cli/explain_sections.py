@@ -33,7 +33,8 @@ def refusal(told: dict[str, str] | None) -> Iterator[str]:
 
 def sources(container: dict[str, Any], *, is_pod: bool) -> Iterator[str]:
     """Yield who names devices, in the order in which they count, and what came of each."""
-    if not container["sources"] and not is_pod:
+    # Where there is a fault, the sources may be what cannot be read.
+    if not container["sources"] and not is_pod and container["fault"] is None:
         yield "no variable, annotation or mount names a device"
     for one in container["sources"]:
         because = f": {one['reason']}" if one["reason"] else ""

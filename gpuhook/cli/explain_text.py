@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_LINE = 4096
+_MOST_ANSWERS = 20
 _STARTS_WITHOUT = "starts-without"
 _GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unknown"
-_OF_KUBERNETES = ("not-created", "pending")
+# Results of Kubernetes' making, and of which objections they come.
+_OF_KUBERNETES = {"not-created": "refused", "pending": "pending"}
 _ANSWERS = {
     _FILES_ONLY: "it gets the driver's files, and no GPU",
     _STARTS_WITHOUT: "it starts without a GPU: nothing that it asks for is granted",
@@ -43,7 +45,7 @@ def lines(
     """Yield the lines of the trace; `pods` has for each container what its manifest says."""
     containers = document["containers"]
     common = _common(containers)
-    for line in _node(document["node"], common):
+    for line in (*_node(document["node"], common), *_overview(containers)):
         yield printable(line, _MAX_LINE)
     for container, pod in zip(containers, pods, strict=True):
         for line in _container(container, pod, common, is_wide=is_wide):
@@ -84,6 +86,21 @@ def _node(node: dict[str, Any], common: list[str]) -> Iterator[str]:
         yield f"  broken spec: {one['code']}: {one['message']}"
 
 
+def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the answers of several containers, those that do not start first."""
+    if len(containers) < 2:
+        return
+    is_bad = [one["result"] in (_REFUSED, *_OF_KUBERNETES) for one in containers]
+    order = sorted(range(len(containers)), key=lambda number: not is_bad[number])
+    found = [containers[number] for number in order]
+    yield ""
+    yield f"Answers: {counted(len(found), 'container')}, of which {sum(is_bad)} cannot start"
+    for one in found[:_MOST_ANSWERS]:
+        yield f"  {one['where']}: {_answer(one)}"
+    if len(found) > _MOST_ANSWERS:
+        yield f"  and {len(found) - _MOST_ANSWERS} more below"
+
+
 def _container(
     container: dict[str, Any], pod: list[str], common: list[str], *, is_wide: bool
 ) -> Iterator[str]:
@@ -113,7 +130,16 @@ def _answer(container: dict[str, Any]) -> str:
         return "it starts without the GPUs that are booked for it"
     others = container["because_of"]
     because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
-    return _ANSWERS[result] + because
+    return _ANSWERS[result] + (because or _objection(container))
+
+
+def _objection(container: dict[str, Any]) -> str:
+    """Return what keeps Kubernetes from it, the first such thing; "" where nothing does."""
+    word = _OF_KUBERNETES.get(container["result"])
+    for one in container["pod"]["objections"] if word else ():
+        if one["result"] == word:
+            return f": {one['said']}"
+    return ""
 
 
 def _is_booked(container: dict[str, Any]) -> bool:

@@ -180,7 +180,7 @@ def test_premises_are_told_before_the_trace() -> None:
 
 def test_objections_come_in_the_order_of_their_weight(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
-    assert answer(text) == "Kubernetes never schedules it"
+    assert answer(text).startswith("Kubernetes never schedules it: 0/1 nodes are available")
     assert text.index("pending by the scheduler") < text.index("warning by the kubelet")
 
 
@@ -203,6 +203,23 @@ def test_notes_that_all_containers_have_are_told_once(tmp_path: Path) -> None:
     two = run("-", "--inventory=h100x8", stdin=f"{text}---\n{text}").stdout
     assert two.count(note) == 1
     assert run("-", "--inventory=h100x8", stdin=text).stdout.count(note) == 1
+
+
+def test_of_several_containers_those_that_do_not_start_are_first(tmp_path: Path) -> None:
+    good = Path(pod(tmp_path)[0]).read_text(encoding="utf-8")
+    bad = good.replace("train", "wide").replace("gpu: 1", "gpu: 9")
+    lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
+    start = lines.index("Answers: 2 containers, of which 1 cannot start")
+    assert lines[start + 1].startswith("  Pod/wide in default, container main")
+    assert "Kubernetes never schedules it: 0/1 nodes" in lines[start + 1]
+    assert "it gets GPU 0" in lines[start + 2]
+
+
+def test_a_request_that_cannot_be_read_is_not_said_to_be_none() -> None:
+    text = trace("NVIDIA_VISIBLE_DEVICES=\x1b[31m")
+    assert answer(text) == "it does not start: GH1004"
+    assert "no variable" not in text
+    assert "\x1b" not in text
 
 
 def graph(*arguments: str) -> Any:
