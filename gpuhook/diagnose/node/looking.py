@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 
-from gpuhook import settings
 from gpuhook.cdi import cache, spec
 from gpuhook.cdi.registry import Registry
 from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.node.described import Heard
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError
 from gpuhook.programs.granting import Granting
 
 TYPE_CHECKING = False
@@ -23,7 +22,7 @@ class LookingGranting(Granting):
 
     def __init__(self) -> None:
         """Read the settings; GH1530 if they are broken."""
-        super().__init__(_settings(), Heard(), _no_compiler)
+        super().__init__(settings_file.of_node(), Heard(), _no_compiler)
         self._registry: Registry | None = None
 
     def registry(self) -> Registry:
@@ -33,16 +32,6 @@ class LookingGranting(Granting):
             layers = [_layer(directory) for directory in dirs]
             self._registry = Registry(dirs, layers, self.default_kind().partition("/")[0])
         return self._registry
-
-
-def _settings() -> settings.Settings:
-    path = settings.path()
-    if not os.path.exists(path):
-        return settings.Settings()
-    reason = settings_file.problem(path)
-    if reason:
-        raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(settings_file.load(path))
 
 
 def _layer(directory: str) -> list[Compiled]:
