@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import resources
 from typing import Any
 
 import yaml
@@ -132,7 +131,10 @@ def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
 
 
 def _errors(document: object) -> list[jsonschema.ValidationError]:
-    import jsonschema  # a tenth of a second
+    # Together a tenth of a second, and a file that was checked is not checked again.
+    from importlib import resources
+
+    import jsonschema
 
     text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(text))
