@@ -22,7 +22,7 @@ READY := $(VENV)/.ready
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
-SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish
+SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish chromium
 
 .PHONY: help test check bench demo install clean packages
 

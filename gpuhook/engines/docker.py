@@ -35,6 +35,11 @@ class Docker:
     path: str
     configuration: Configuration
     has_selinux: bool
+    content: bytes = b""
+
+    def line_of(self, key: str) -> int:
+        """Return the line of a member of the file, 1 if it is not there."""
+        return line_of(self.content, key) or 1
 
     def has_cdi(self, daemon: Version | None) -> bool:
         """Return whether it gives CDI devices to containers, by its version where none is said."""
@@ -78,7 +83,7 @@ def _docker(
         cdi_dirs=toml.texts(document.get("cdi-spec-dirs")) or CDI_DIRS,
         trouble=trouble,
     )
-    return Docker(path, configuration, document.get("selinux-enabled") is True)
+    return Docker(path, configuration, document.get("selinux-enabled") is True, content)
 
 
 def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:

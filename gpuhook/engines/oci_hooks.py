@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.files import Files
 
 NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-GPUHOOK_HOOK = "gpuhook-hook"
+GPUHOOK_HOOKS = ("gpuhook-prestart", "gpuhook-hook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OciHook:
     def gives_gpus(self) -> bool:
         """Whether its program is NVIDIA's or gpuhook's hook."""
         name = posixpath.basename(self.path)
-        return name.removesuffix(".real") in NVIDIA_HOOKS or name.startswith(GPUHOOK_HOOK)
+        return name.removesuffix(".real") in NVIDIA_HOOKS or name.startswith(GPUHOOK_HOOKS)
 
 
 def read(files: Files, directories: Iterable[str]) -> tuple[OciHook, ...]:

@@ -27,6 +27,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} could not be compiled: `{command}` failed",
         "run that command by hand to see why",
     ),
+    "GH1404": (  # the launcher's, which says it without Python
+        HostError,
+        "{python} with {library} failed, and {config} names GPUs (or there is no runc or crun)",
+        "reinstall gpuhook-runtime",
+    ),
     "GH1410": (
         HostError,
         "{path}: {reason}; container {container} is missing from `gpuhook ps`",

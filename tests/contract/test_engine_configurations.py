@@ -46,6 +46,10 @@ FILES = {
         "config.toml": f'version = 2\nimports = ["one.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
         "one.toml": f"[{CRI}.runtimes.b]\n{RUNTIME}\n",
     },
+    "a relative pattern is looked up from the working directory": {
+        "config.toml": f'version = 2\nimports = ["conf.d/*.toml"]\n[{CRI}.runtimes.a]\n{RUNTIME}\n',
+        "conf.d/b.toml": f"version = 2\n[{CRI}.runtimes.b]\n{RUNTIME}\n",
+    },
     "the key of a later version is not read": {
         "config.toml": "version = 2\n"
         f'[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n{RUNTIME}\n'
@@ -86,7 +90,7 @@ def _write(place: Path, files: dict[str, str]) -> str:
 
 def _dump(path: str) -> subprocess.CompletedProcess[str]:
     words = ["containerd", "--config", path, "config", "dump"]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, cwd="/")
 
 
 def _engine(document: dict[str, Any]) -> dict[str, Any]:
@@ -153,3 +157,15 @@ def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Pa
     assert runtime["name"] == read.default
     if read.default in read.runtimes:
         assert runtime["path"] in read.runtimes[read.default].options["paths"]
+
+
+def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
+    etc = tmp_path / "etc/containers"
+    shutil.copytree("/etc/containers", etc)
+    (etc / "containers.conf").write_text("[engine]\nruntime = crun\n")
+    script = f"mount --bind {etc} /etc/containers && podman info"
+    words = ["unshare", "--mount", "sh", "-c", script]
+    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
+    assert said.returncode != 0
+    fatal = podman.read(DirectoryTree(str(tmp_path))).configuration.fatal
+    assert [str(one.where) for one in fatal] == [f"{podman.PATH}:2"]

@@ -83,11 +83,12 @@ def part(function: Callable[[Scene], None]) -> Callable[[Scene], None]:
     return function
 
 
-def make(directory: Path, profile: str = "t4") -> Scene:
-    """Make a healthy node of a profile."""
+def make(directory: Path, profile: str = "t4", *, without: str = "") -> Scene:
+    """Make a healthy node of a profile, without the parts of the module `without`."""
     scene = Scene(directory, make_node(directory, profile))
     for add in PARTS:
-        add(scene)
+        if add.__module__ != without:
+            add(scene)
     return scene
 
 

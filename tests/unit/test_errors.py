@@ -25,6 +25,14 @@ TEXTS = {
 }
 
 
+# What launchers, which are no Python, say by themselves: the text by its code.
+LAUNCHERS = {
+    code: said
+    for path in PACKAGE.with_name("packaging").glob("*.sh")
+    for code, said in re.findall(r"error (GH\d{4}): (.*?)\"", path.read_text(encoding="utf-8"))
+}
+
+
 def _calls() -> list[tuple[str, str, set[str], bool]]:
     """Return every fault(...) of the package: place, code, names of its facts, open-ended."""
     found = []
@@ -74,8 +82,17 @@ def test_every_fault_is_given_its_facts() -> None:
 
 
 def test_every_code_is_used() -> None:
-    """The table has no text that nothing raises."""
-    assert sorted(set(TEXTS) - {code for _, code, _, _ in _calls()}) == []
+    """The table has no text that nothing raises, or says without Python."""
+    assert sorted(set(TEXTS) - {code for _, code, _, _ in _calls()} - set(LAUNCHERS)) == []
+
+
+def test_launchers_say_what_the_table_has() -> None:
+    """What a shell script says is word for word what is explained."""
+    assert set(LAUNCHERS) <= set(TEXTS)
+    facts = {"python": "@PYTHON@", "library": "@LIB@", "config": "$bundle/config.json"}
+    for code, said in LAUNCHERS.items():
+        _, message, hint = TEXTS[code]
+        assert f"{message.format_map(facts)}: {hint}" == said
 
 
 @pytest.mark.parametrize("block", FILES)

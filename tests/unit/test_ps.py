@@ -379,6 +379,20 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
 
 
 @AS_ROOT
+def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state directory that is closed may hold containers: that it is so is told, and a fault."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
+    (public / "state").mkdir(mode=0o755)
+    (public / "closed").mkdir(mode=0o700)
+    monkeypatch.setattr(state_roots, "PLACES", (str(public / "closed"),))
+    with nobody():
+        shown = ps()
+    assert shown.exit_code == 1
+    assert f"warning: not allowed to look into {public / 'closed'}" in shown.stderr
+    assert ps().exit_code == 0
+
+
+@AS_ROOT
 def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's own ledger is another one than root's, which is not passed over in silence."""
     monkeypatch.delenv("GPUHOOK_STATE_DIR")

@@ -51,7 +51,7 @@ DISTRIBUTIONS = (
         Distribution(
             name,
             f"{_RANCHER.format(name)}config.toml",
-            f"systemctl restart {unit}",
+            f"systemctl restart {unit} # on an agent: {name}-agent",
             "nvidia-container-runtime --version",
             tuple(f"{_RANCHER.format(name)}{template}" for template in _TEMPLATES),
         )
@@ -67,7 +67,7 @@ DISTRIBUTIONS = (
     Distribution(
         "k0s",
         "/etc/k0s/containerd.toml",
-        "systemctl restart k0sworker",
+        "systemctl restart k0sworker # on a controller: k0scontroller",
         f"{_CTK}containerd --config=/etc/k0s/containerd.toml"
         " --drop-in-config=/etc/k0s/containerd.d/nvidia.toml",
     ),

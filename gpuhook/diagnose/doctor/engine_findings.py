@@ -18,15 +18,18 @@ SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 _SPEC = (".yaml", ".yml", ".json")
 
 
-def refused(configuration: Configuration, meaning: str, command: str) -> list[Finding]:
-    """Return a finding for everything that keeps an engine from starting."""
+def refused(configuration: Configuration, meaning: str, verify: str) -> list[Finding]:
+    """Return a finding for everything that keeps an engine from starting.
+
+    No command writes what was meant: the place is opened, and what was written is tried.
+    """
     return [
         Finding(
             FAILED,
             f"{one.where} {one.said}",
             subject=one.where.path,
             meaning=meaning,
-            command=command,
+            command=f"vi +{one.where.line or 1} {one.where.path} && {verify}",
             looked_at=configuration.files or (one.where.path,),
         )
         for one in configuration.fatal
@@ -95,10 +98,12 @@ def has_gpu_specs(tree: Tree, directory: str) -> bool:
     )
 
 
-def unseen_specs(node: Node, engine: str, configuration: Configuration, key: str) -> list[Finding]:
+def unseen_specs(
+    node: Node, engine: str, configuration: Configuration, command: str
+) -> list[Finding]:
     """Return a finding where an engine looks for CDI specs in none of the places that have some.
 
-    `key` is what names those places in the engine's configuration.
+    `command` has the engine look where it does by default.
     """
     here = spec_dirs(node)
     looked = configuration.cdi_dirs
@@ -114,27 +119,33 @@ def unseen_specs(node: Node, engine: str, configuration: Configuration, key: str
             said,
             meaning="a container that asks for a CDI device does not start: unresolvable CDI"
             " devices nvidia.com/gpu=all",
-            command=f"grep -rn {key} {' '.join(configuration.files)}"
-            f" # and have it name {', '.join(here)}",
+            command=command,
             looked_at=(*configuration.files, *looked, *here),
         )
     ]
 
 
 def not_read_yet(
-    tree: Tree, engine: str, paths: Iterable[str], started: float, command: str, *, fails: bool
+    tree: Tree,
+    engine: str,
+    paths: Iterable[str],
+    started: float,
+    command: str,
+    *,
+    literal: str,
+    fails: bool = False,
 ) -> list[Finding]:
     """Return a finding where files were changed after the engine that reads them was started."""
     newer = [path for path in paths if _changed(tree, path) > started]
+    were = "were" if len(newer) > 1 else "was"
     if not newer:
         return []
     return [
         Finding(
             FAILED if fails else WARNING,
-            f"{', '.join(newer)} was changed after {engine} was started, which reads it at its"
-            " start only",
+            f"{', '.join(newer)} {were} changed after {engine} was started",
             meaning="containers are made by the configuration of before: a runtime that was added"
-            ' since is not known (no runtime for "nvidia" is configured)',
+            f" since is not known: {literal}",
             command=command,
             looked_at=tuple(newer),
         )
@@ -149,3 +160,18 @@ def _changed(tree: Tree, path: str) -> float:
 def all_is_well(findings: list[Finding], said: str, *looked_at: str) -> list[Finding]:
     """Return the findings, or that all is well where there is none."""
     return findings or [ok(said, *looked_at)]
+
+
+def installing(tree: Tree, package: str, *, again: bool = False) -> str:
+    """Return the command that installs a package on this node, over what is there if `again`."""
+    if program(tree, "dnf"):
+        return f"dnf {'reinstall' if again else 'install'} -y {package}"
+    if program(tree, "zypper"):
+        return f"zypper install {'-f ' if again else ''}-y {package}"
+    return f"apt-get install {'--reinstall ' if again else ''}-y {package}"
+
+
+def without_cdi_dirs(configuration: Configuration, restart: str) -> str:
+    """Return the command that has an engine look for CDI specs in the usual directories."""
+    edit = f"sed -i '/cdi_spec_dirs/d' {' '.join(configuration.files)}"
+    return f"{edit} && {restart}" if restart else edit

@@ -42,6 +42,18 @@ $ gpuhook cdi compile /etc/cdi/nvidia.yaml
 ModuleNotFoundError: No module named 'yaml'
 """,
     ),
+    "GH1404": (
+        (
+            "The interpreter that gpuhook-runtime is installed for does not start, or cannot "
+            "load the package: Python was removed or replaced by another version, or files of "
+            "the installation are gone. A container that names no GPU starts all the same."
+        ),
+        "Install gpuhook-runtime again, for an interpreter that is there.",
+        """
+$ head -12 /usr/local/bin/gpuhook-runtime | grep python
+$ make install PYTHON=/usr/bin/python3
+""",
+    ),
     "GH1410": (
         (
             "The ledger's entry of a container could not be written. The container runs, with "

@@ -182,6 +182,19 @@ def _no_cgroups(scene: Scene) -> None:
     scene.write(TOOLKIT, text.replace("load-kmods = true", "no-cgroups = true"))
 
 
+def _runtimes_in_a_row(scene: Scene) -> None:
+    path = "/srv/gpuhook-runtime"
+    scene.write(path, "#!/bin/sh\n", 0o755)
+    _settings(scene, '["runc", "crun"]', f'["{path}"]')
+
+
+def _default_of_all(scene: Scene) -> None:
+    if not scene.path(KUBELET).exists():
+        scene.write(KUBELET, "kind: KubeletConfiguration\n")
+    table = f'[{CRI}.containerd]\n  default_runtime_name = "nvidia"\n'
+    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+
+
 def _legacy(scene: Scene) -> None:
     programs(scene)["nvidia-ctk"]["version"] = "1.17.8"
 
@@ -219,5 +232,7 @@ BROKEN = [
     Broken("toolkit-hook-not-there", "nvidia-toolkit.programs", _no_hook),
     Broken("toolkit-root-not-there", "nvidia-toolkit.programs", _no_root),
     Broken("toolkit-no-cgroups", "nvidia-toolkit.no-cgroups", _no_cgroups),
+    Broken("runtimes-in-a-row", "nvidia-toolkit.two-stacks", _runtimes_in_a_row, is_warning=True),
+    Broken("images-take-all-gpus", "nvidia-toolkit.images", _default_of_all, is_warning=True),
     Broken("legacy-mode-with-systemd", "host.daemon-reload", _legacy, is_warning=True),
 ]

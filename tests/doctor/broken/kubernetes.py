@@ -119,14 +119,8 @@ def _config(scene: Scene, old: str, new: str) -> None:
     scene.write(CONFIG, text.replace(old, new))
 
 
-def _shared(scene: Scene, replicas: str) -> None:
-    """Share the GPU, in so many replicas."""
-    text = scene.path(CONFIG).read_text(encoding="utf-8")
-    scene.write(CONFIG, text + kubernetes.SHARING.replace("replicas: 4", f"replicas: {replicas}"))
-
-
 def _unfit_replicas(scene: Scene) -> None:
-    _shared(scene, '"four"')
+    _config(scene, "replicas: 4", 'replicas: "four"')
 
 
 def _unknown_key(scene: Scene) -> None:
@@ -138,18 +132,17 @@ def _other_config_wrong(scene: Scene) -> None:
 
 
 def _too_many_replicas(scene: Scene) -> None:
-    _shared(scene, "40")
+    _config(scene, "replicas: 4", "replicas: 40")
 
 
 def _exclusive(scene: Scene) -> None:
-    _shared(scene, "4")
     document = scene.examined().readings.document(readings.INVENTORY)
     document["gpus"][0]["compute_mode"] = "exclusive-process"
     scene.readings[readings.INVENTORY] = document
 
 
 def _limits_too_large(scene: Scene) -> None:
-    _shared(scene, "4\n      memory: 15Gi")
+    _config(scene, "replicas: 4", "replicas: 4\n      memory: 15Gi")
 
 
 def _mig_not_offered(scene: Scene) -> None:

@@ -138,8 +138,8 @@ def _hook_of_nothing(scene: Scene) -> None:
 def _two_hooks(scene: Scene) -> None:
     podman(scene)
     hook(scene, "oci-nvidia-hook", "/usr/bin/nvidia-container-runtime-hook")
-    install(scene, "gpuhook-hook-prestart")
-    hook(scene, "gpuhook-prestart", "/usr/bin/gpuhook-hook-prestart")
+    scene.write("/usr/local/bin/gpuhook-prestart", "#!/bin/sh\n", 0o755)
+    hook(scene, "gpuhook-prestart", "/usr/local/bin/gpuhook-prestart")
 
 
 def _selinux(scene: Scene) -> None:

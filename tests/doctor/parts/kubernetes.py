@@ -25,8 +25,6 @@ CONFIGURATION = """\
 version: v1
 flags:
   migStrategy: {mig}
-"""
-SHARING = """\
 sharing:
   timeSlicing:
     resources:
@@ -70,16 +68,11 @@ def offered(scene: Scene) -> dict[str, list[str]]:
     for gpu in scene.node.node.gpus:
         if gpu.mig_mode != "enabled":
             ids = [f"{gpu.uuid}::{replica}" for replica in range(4)]
-            ids = ids if _is_shared(scene) else [str(gpu.uuid)]
             found.setdefault("nvidia.com/gpu", []).extend(ids)
         for instance in gpu.instances:
             name = f"nvidia.com/mig-{(instance.profile or '').replace('+', '.')}"
             found.setdefault(name, []).append(instance.uuid)
     return found
-
-
-def _is_shared(scene: Scene) -> bool:
-    return len(scene.node.node.gpus) == 8
 
 
 @part
@@ -93,8 +86,9 @@ def a_node_of_a_cluster(scene: Scene) -> None:
         add_socket(scene, f"{PLUGINS}/nvidia-{name.partition('/')[2]}.sock")
     write_checkpoint(scene, resources)
     has_mig = any(gpu.mig_mode == "enabled" for gpu in scene.node.node.gpus)
+    has_whole = "nvidia.com/gpu" in resources
     text = CONFIGURATION.format(mig="mixed" if has_mig else "none")
-    scene.write(CONFIG, text + (SHARING if _is_shared(scene) else ""))
+    scene.write(CONFIG, text if has_whole else text.partition("sharing:")[0])
     scene.path(f"{KUBELET}/pods/{UID}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
     scene.write(LOG, "2026-11-01T10:00:00.1Z stderr F I1101 Registered device plugin\n")
     processes(scene).extend(

@@ -51,8 +51,8 @@ def kept_gpus(node: Node) -> Iterable[Finding]:
             found.append(
                 Finding(
                     WARNING,
-                    f'{one.path} has mode {one.mode}, which is legacy, and runtime "{run.name}" of'
-                    f" {engine} has systemd keep its cgroups",
+                    f"{one.path} has mode {one.mode}, by which NVIDIA's hook sets device rules, and"
+                    f' systemd keeps the cgroups of runtime "{run.name}" of {engine}',
                     subject=engine,
                     meaning="running containers lose their GPUs at `systemctl daemon-reload`, as"
                     " updates do it: Failed to initialize NVML: Unknown Error",

@@ -35,9 +35,11 @@ def config(node: Node) -> Iterable[Finding]:
     for one in containerds(node):
         meaning = (
             "containerd does not start after its next restart, and with it no container:"
-            " containerd: failed to load TOML"
+            " containerd: failed to load TOML (or: failed to unmarshal TOML)"
         )
-        command = f"containerd --config {one.root} config dump >/dev/null"
+        command = (
+            f"containerd --config {one.root} config dump >/dev/null && {one.distribution.restart}"
+        )
         found = refused(one.read.configuration, meaning, command)
         files = one.read.configuration.files
         said = f"{', '.join(files)} can be read, version {one.read.version}"
@@ -111,8 +113,9 @@ def replaced(node: Node) -> Iterable[Finding]:
                 f" {ignored.by}, which is read later, replaces all of that plugin's table",
                 subject=ignored.runtime.name,
                 meaning=NO_RUNTIME,
-                command=f"containerd --config {one.root} config dump | grep -n runtimes # and have"
-                f" {ignored.by} hold this runtime too, then {one.distribution.restart}",
+                command=f"{one.distribution.configure} --config-source=command"
+                f" --drop-in-config={ignored.by.rpartition('/')[0]}/zz-nvidia.toml"
+                f" && {one.distribution.restart}",
                 looked_at=one.read.configuration.files,
             )
         if not lost:

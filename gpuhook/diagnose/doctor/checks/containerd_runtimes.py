@@ -11,8 +11,10 @@ from gpuhook.diagnose.doctor.engine_facts import KUBELET, containerds, program
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
     gpu_runtimes,
+    installing,
     not_read_yet,
     unseen_specs,
+    without_cdi_dirs,
     without_program,
 )
 from gpuhook.diagnose.node.tree import text
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuration import Runtime
 
 _DRIVER = re.compile(r"^cgroupDriver:\s*\"?(\w+)", re.MULTILINE)
-_INSTALL = "apt-get install --reinstall nvidia-container-toolkit"
 _NO_GPU = "no GPU runtime is registered with containerd"
 
 
@@ -68,7 +69,8 @@ def binary(node: Node) -> Iterable[Finding]:
             one.read.configuration.runtimes.values(),
             'no container of this runtime starts: OCI runtime create failed: exec: "{path}":'
             " no such file or directory (or permission denied)",
-            f"{_INSTALL} && {one.distribution.restart}",
+            f"{installing(node.tree, 'nvidia-container-toolkit', again=True)}"
+            f" && {one.distribution.restart}",
         )
         yield from all_is_well(found, f"the programs of {one.root}'s runtimes are there", one.root)
     if not here:
@@ -91,8 +93,7 @@ def default(node: Node) -> Iterable[Finding]:
                 meaning="containerd's plugin cri does not start, and with it no pod: invalid"
                 " plugin config: no corresponding runtime configured in `containerd.runtimes` for"
                 f' `containerd` `default_runtime_name = "{configuration.default}"`',
-                command=f"{one.distribution.configure} && {one.distribution.restart} # and see that"
-                f' a table runtimes."{configuration.default}" is there: containerd config dump',
+                command=f"{_cure_of_default(one)} && {one.distribution.restart}",
                 looked_at=files,
             )
         else:
@@ -102,6 +103,17 @@ def default(node: Node) -> Iterable[Finding]:
             yield ok(said + more, *files, subject=one.distribution.name)
     if not here:
         yield absent(NOT_HERE)
+
+
+def _cure_of_default(one: ContainerdHere) -> str:
+    configuration = one.read.configuration
+    if configuration.default == "runc":
+        path = next(iter(configuration.runtimes.values())).where.path
+        header = f'[plugins."{one.read.key}".containerd.runtimes.runc]'
+        return f"printf '\\n{header}\\n  runtime_type = \"{reader.RUNC}\"\\n' >> {path}"
+    known = "runc" if "runc" in configuration.runtimes else next(iter(configuration.runtimes))
+    edit = f's/default_runtime_name *=.*/default_runtime_name = "{known}"/'
+    return f"sed -i '{edit}' {' '.join(configuration.files)}"
 
 
 def cdi(node: Node) -> Iterable[Finding]:
@@ -117,8 +129,8 @@ def cdi(node: Node) -> Iterable[Finding]:
                 subject=one.distribution.name,
                 meaning="it ignores the option: a device plugin that hands GPUs over as CDI devices"
                 " gives containers none; CDI comes with containerd 1.7",
-                command="apt-get install --only-upgrade containerd"
-                " # or have the device plugin use DEVICE_LIST_STRATEGY=envvar",
+                command=f"{installing(node.tree, 'containerd')}"
+                " # 1.7 or later; or have the device plugin use DEVICE_LIST_STRATEGY=envvar",
                 looked_at=(one.root,),
             )
         else:
@@ -134,7 +146,12 @@ def cdi_dirs(node: Node) -> Iterable[Finding]:
     here = [one for one in containerds(node) if one.read.has_cdi(one.daemon) and one.read.has_cri]
     for one in here:
         configuration = one.read.configuration
-        found = unseen_specs(node, "containerd", configuration, "cdi_spec_dirs")
+        found = unseen_specs(
+            node,
+            "containerd",
+            configuration,
+            without_cdi_dirs(configuration, one.distribution.restart),
+        )
         said = f"containerd looks for CDI specs in {', '.join(configuration.cdi_dirs)}"
         yield from all_is_well(found, said, one.root, *configuration.cdi_dirs)
     if not here:
@@ -150,8 +167,14 @@ def restarted(node: Node) -> Iterable[Finding]:
         needed = [path for path in files if path in of_gpus or path == one.root]
         others = [path for path in files if path not in needed]
         command, started = one.distribution.restart, one.started or 0.0
-        found = not_read_yet(node.tree, "containerd", needed, started, command, fails=bool(of_gpus))
-        found += not_read_yet(node.tree, "containerd", others, started, command, fails=False)
+        literal = 'no runtime for "nvidia" is configured'
+        found = [
+            finding
+            for paths, fails in ((needed, bool(of_gpus)), (others, False))
+            for finding in not_read_yet(
+                node.tree, "containerd", paths, started, command, literal=literal, fails=fails
+            )
+        ]
         yield from all_is_well(found, "containerd was started after its files were written", *files)
     if not here:
         yield absent("no running containerd is known here, so since when cannot be told")
@@ -190,13 +213,16 @@ def _driver_of(one: ContainerdHere, run: Runtime, wanted: str) -> Finding:
             " pods do not hold, and GPUs are lost at `systemctl daemon-reload`"
         )
     value = "true" if wanted == "systemd" else "false"
+    if isinstance(options, dict) and "systemdcgroup" in options:
+        edit = f"s/SystemdCgroup *=.*/SystemdCgroup = {value}/I"
+    else:
+        edit = f"/runtimes.{run.name}.options\\]/a SystemdCgroup = {value}"
     return Finding(
         FAILED if driver == "systemd" else WARNING,
         said,
         subject=run.name,
         meaning=meaning,
-        command=f"sed -i '/runtimes.*{run.name}.*options\\]/a SystemdCgroup = {value}'"
-        f" {run.where.path} && {one.distribution.restart}",
+        command=f"sed -i '{edit}' {run.where.path} && {one.distribution.restart}",
         looked_at=files,
     )
 
@@ -223,7 +249,7 @@ def shim(node: Node) -> Iterable[Finding]:
                     subject=kind,
                     meaning=f'no container of it starts: runtime "{kind}" binary not installed'
                     f' "{name}": file does not exist',
-                    command="apt-get install --reinstall containerd",
+                    command=installing(node.tree, "containerd", again=True),
                     looked_at=(one.root,),
                 )
     if not here:

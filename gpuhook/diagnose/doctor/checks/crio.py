@@ -8,11 +8,13 @@ from gpuhook.diagnose.doctor.engine_facts import crio_here, has_to_give_gpus, pr
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
     gpu_runtimes,
+    installing,
     named,
     not_read_yet,
     refused,
     spec_dirs,
     unseen_specs,
+    without_cdi_dirs,
     without_program,
 )
 from gpuhook.engines import crio as reader
@@ -35,8 +37,7 @@ def config(node: Node) -> Iterable[Finding]:
     if here is None:
         yield absent(NOT_HERE, reader.PATH)
         return
-    meaning = "CRI-O does not start, and with it no pod: validating root config: unable to load"
-    found = refused(here.configuration, meaning, "crio --log-level debug status config")
+    found = refused(here.configuration, "CRI-O does not start, and with it no pod", _RESTART)
     files = here.configuration.files
     yield from all_is_well(found, f"CRI-O reads {', '.join(files) or 'its defaults'}", *files)
 
@@ -101,7 +102,7 @@ def binary(node: Node) -> Iterable[Finding]:
         node.tree,
         here.configuration.runtimes.values(),
         f"{meaning} '{{name}}'",
-        f"apt-get install --reinstall nvidia-container-toolkit && {_RESTART}",
+        f"{installing(node.tree, 'nvidia-container-toolkit', again=True)} && {_RESTART}",
     )
     yield from all_is_well(found, "the programs of CRI-O's runtimes are there")
 
@@ -112,7 +113,9 @@ def cdi_dirs(node: Node) -> Iterable[Finding]:
     if here is None:
         yield absent(NOT_HERE)
         return
-    found = unseen_specs(node, "CRI-O", here.configuration, "cdi_spec_dirs")
+    found = unseen_specs(
+        node, "CRI-O", here.configuration, without_cdi_dirs(here.configuration, _RESTART)
+    )
     said = f"CRI-O looks for CDI specs in {', '.join(here.configuration.cdi_dirs)}"
     yield from all_is_well(found, said, *here.configuration.cdi_dirs)
 
@@ -125,7 +128,8 @@ def restarted(node: Node) -> Iterable[Finding]:
         yield absent("no running CRI-O is known here, so since when cannot be told")
         return
     files = here.configuration.files
-    found = not_read_yet(node.tree, "CRI-O", files, max(started), _RESTART, fails=False)
+    literal = "failed to find runtime handler nvidia from runtime list"
+    found = not_read_yet(node.tree, "CRI-O", files, max(started), _RESTART, literal=literal)
     yield from all_is_well(found, "CRI-O was started after its files were written", *files)
 
 

@@ -8,6 +8,7 @@ from gpuhook.diagnose.doctor.engine_facts import dockers, has_to_give_gpus, prog
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
     gpu_runtimes,
+    installing,
     named,
     not_read_yet,
     refused,
@@ -28,7 +29,7 @@ NOT_HERE = "Docker is not installed"
 HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
 UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
 NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'
-_INSTALL = "apt-get install nvidia-container-toolkit"
+_TOOLKIT = "nvidia-container-toolkit"
 
 
 def configure(one: DockerHere) -> str:
@@ -44,7 +45,7 @@ def config(node: Node) -> Iterable[Finding]:
             "dockerd does not start: unable to configure the Docker daemon with file"
             f" {one.read.path}"
         )
-        command = f"dockerd --validate --config-file={one.read.path}"
+        command = f"dockerd --validate --config-file={one.read.path} && {one.restart}"
         found = refused(one.read.configuration, meaning, command)
         read = one.read.configuration.files
         said = f"{one.read.path} {'can be read' if read else 'is not there: Docker has defaults'}"
@@ -140,7 +141,7 @@ def binary(node: Node) -> Iterable[Finding]:
             node.tree,
             one.read.configuration.runtimes.values(),
             'docker run --runtime {name} fails: exec: "{path}": executable file not found in $PATH',
-            f"{_INSTALL} && {one.restart}",
+            f"{installing(node.tree, _TOOLKIT)} && {one.restart}",
         )
         yield from all_is_well(found, f"the programs of {one.read.path}'s runtimes are there")
     if not dockers(node):
@@ -165,7 +166,7 @@ def gpus(node: Node) -> Iterable[Finding]:
                 f"{HOOK} is in none of the directories in which dockerd looks",
                 subject=one.kind,
                 meaning=NO_DRIVER,
-                command=f"{_INSTALL} && {one.restart}"
+                command=f"{installing(node.tree, _TOOLKIT)} && {one.restart}"
                 " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
                 looked_at=(f"/usr/bin/{HOOK}",),
             )
@@ -181,7 +182,12 @@ def restarted(node: Node) -> Iterable[Finding]:
         status = node.tree.status(hook or "")
         files = one.read.configuration.files
         found = not_read_yet(
-            node.tree, "dockerd", files, one.started or 0.0, one.restart, fails=False
+            node.tree,
+            "dockerd",
+            files,
+            one.started or 0.0,
+            one.restart,
+            literal=UNKNOWN_RUNTIME,
         )
         if status and status.mtime > (one.started or 0.0):
             found.append(
@@ -216,7 +222,9 @@ def cdi(node: Node) -> Iterable[Finding]:
                 looked_at=(one.read.path,),
             )
             continue
-        found = unseen_specs(node, "Docker", one.read.configuration, "cdi-spec-dirs")
+        line = one.read.line_of("cdi-spec-dirs")
+        cure = f"vi +{line} {one.read.path} && {one.restart}"
+        found = unseen_specs(node, "Docker", one.read.configuration, cure)
         yield from all_is_well(found, "Docker does CDI", one.read.path)
     if not dockers(node):
         yield absent(NOT_HERE)

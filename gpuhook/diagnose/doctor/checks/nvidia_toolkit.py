@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program
-from gpuhook.diagnose.doctor.engine_findings import all_is_well
+from gpuhook.diagnose.doctor.engine_findings import all_is_well, installing
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, Settings, files, is_legacy
 from gpuhook.engines import toml
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
 
 _NO_FILE = "NVIDIA's toolkit has no settings file here: it goes by its defaults"
-_INSTALL = "apt-get install --reinstall nvidia-container-toolkit"
 _ENDS = "every container of NVIDIA's runtime fails to start, with GPUs or without"
 
 
@@ -48,7 +47,9 @@ def values(node: Node) -> Iterable[Finding]:
                 FAILED,
                 f"{one.place(key)} has {key} = {one.of(key)!r}, which {said}",
                 subject=key,
-                meaning=_ENDS if "mode" in key else f"{_ENDS} as it should",
+                meaning=_ENDS
+                if key.endswith(".mode") or not isinstance(one.of(key), str)
+                else "containers with GPUs do not start, or not by what was meant",
                 command=f"sed -i '{one.place(key).line}d' {one.path} # its default is taken then",
                 looked_at=(one.path,),
             )
@@ -69,9 +70,7 @@ def keys(node: Node) -> Iterable[Finding]:
                 + (f": {near} is meant" if near else ""),
                 subject=key,
                 meaning="the toolkit ignores it silently, and goes by its default",
-                command=f"sed -i 's/{key.rpartition('.')[2]}/{near.rpartition('.')[2]}/' {one.path}"
-                if near
-                else f"sed -i '/{key.rpartition('.')[2]}/d' {one.path}",
+                command=_corrected(one, key, near),
                 looked_at=(one.path,),
             )
             for key, near in one.unknown()
@@ -79,6 +78,11 @@ def keys(node: Node) -> Iterable[Finding]:
         yield from all_is_well(found, f"every key of {one.path} is one that is known", one.path)
     if not files(node):
         yield absent(_NO_FILE, *PATHS)
+
+
+def _corrected(one: Settings, key: str, near: str) -> str:
+    line, old, new = one.place(key).line, key.rpartition(".")[2], near.rpartition(".")[2]
+    return f"sed -i '{line}{f's/{old}/{new}/' if near else 'd'}' {one.path}"
 
 
 def low_level(node: Node) -> Iterable[Finding]:
@@ -97,7 +101,7 @@ def low_level(node: Node) -> Iterable[Finding]:
             subject=one.path,
             meaning=f"{_ENDS}: no runtime binary found from candidate list:"
             f" [{' '.join(one.runtimes)}]",
-            command="apt-get install runc",
+            command=installing(node.tree, "runc"),
             looked_at=(one.path, *(f"{place}/runc" for place in BIN_DIRS)),
         )
 
@@ -106,10 +110,11 @@ def programs(node: Node) -> Iterable[Finding]:
     """Say whether the programs and the root that config.toml names are there."""
     for one in files(node):
         found: list[Finding] = []
+        install = installing(node.tree, "nvidia-container-toolkit", again=True)
         for key in ("nvidia-ctk.path", "nvidia-container-runtime-hook.path"):
             path = toml.text(one.of(key))
             if path.startswith("/") and program(node.tree, path) is None:
-                found.append(_missing(one, key, path, "is not there or may not be run", _INSTALL))
+                found.append(_missing(one, key, path, "is not there or may not be run", install))
         root = toml.text(one.of("nvidia-container-cli.root"))
         if root not in {"", "/"} and node.tree.status(root) is None:
             command = f"nvidia-ctk config --config-file {one.path} --in-place --set"

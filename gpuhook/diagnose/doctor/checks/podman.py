@@ -7,8 +7,10 @@ from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Findi
 from gpuhook.diagnose.doctor.engine_facts import crio_here, podman_here, program, version
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
+    installing,
     refused,
     unseen_specs,
+    without_cdi_dirs,
     without_program,
 )
 from gpuhook.engines import oci_hooks
@@ -30,7 +32,9 @@ def config(node: Node) -> Iterable[Finding]:
     if here is None:
         yield absent(NOT_HERE, reader.PATH)
         return
-    meaning = "no podman command works: Error: reading configuration file: decode configuration"
+    meaning = (
+        f'no podman command works: reading system config "{reader.PATH}": decode configuration'
+    )
     found = refused(here.configuration, meaning, "podman info")
     files = here.configuration.files
     yield from all_is_well(found, f"podman reads {', '.join(files) or 'its defaults'}", *files)
@@ -49,10 +53,12 @@ def cdi(node: Node) -> Iterable[Finding]:
             "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
             " or directory"
         )
-        command = "apt-get install --only-upgrade podman"
+        command = installing(node.tree, "podman")
         yield Finding(WARNING, said, meaning=meaning, command=command)
         return
-    found = unseen_specs(node, "podman", here.configuration, "cdi_spec_dirs")
+    found = unseen_specs(
+        node, "podman", here.configuration, without_cdi_dirs(here.configuration, "")
+    )
     said = f"podman looks for CDI specs in {', '.join(here.configuration.cdi_dirs)}"
     yield from all_is_well(found, said, *here.configuration.cdi_dirs)
 
@@ -72,8 +78,7 @@ def binary(node: Node) -> Iterable[Finding]:
         node.tree,
         [chosen] if chosen else [],
         'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
-        f"grep -rn '{here.configuration.default}' {' '.join(here.configuration.files)}"
-        " # and name a runtime that is there",
+        f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
     )
     yield from all_is_well(found, f'the default runtime is "{here.configuration.default}"')
 
@@ -97,8 +102,7 @@ def hooks(node: Node) -> Iterable[Finding]:
             FAILED,
             f"{one.file} {why}",
             subject=one.file,
-            meaning="containers that the hook is for do not start: error executing hook"
-            f" `{one.path}` (exit code: 1): no such file or directory",
+            meaning="containers that the hook is for do not start: error executing hook",
             command=f"rm {one.file} # GPUs come by CDI: podman run --device nvidia.com/gpu=all",
             looked_at=(one.file, one.path),
         )

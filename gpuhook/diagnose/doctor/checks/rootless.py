@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import FAILED, HOST, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import dockers, homes, program
+from gpuhook.diagnose.doctor.engine_findings import installing
 from gpuhook.diagnose.node.tree import text
 
 TYPE_CHECKING = False
@@ -46,7 +47,7 @@ def subordinate(node: Node) -> Iterable[Finding]:
             subject=name,
             meaning="containers of that user do not start, or not from images with files of more"
             " than one user: potentially insufficient UIDs or GIDs available in user namespace",
-            command=f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
+            command=f"usermod --add-subuids {_free(node)} --add-subgids {_free(node)} {name}"
             " # then, as that user: podman system migrate",
             looked_at=_FILES,
         )
@@ -57,6 +58,18 @@ def subordinate(node: Node) -> Iterable[Finding]:
 def _has_range(node: Node, path: str, name: str, number: str) -> bool:
     entries = (text(node.tree, path) or "").splitlines()
     return any(entry.split(":")[0] in {name, number} - {""} for entry in entries if entry.strip())
+
+
+def _free(node: Node) -> str:
+    """Return a range of ids that nobody has."""
+    first = 100000
+    for path in _FILES:
+        for entry in (text(node.tree, path) or "").splitlines():
+            _, _, numbers = entry.partition(":")
+            start, _, count = numbers.partition(":")
+            if start.isdecimal() and count.isdecimal():
+                first = max(first, int(start) + int(count))
+    return f"{first}-{first + 65535}"
 
 
 def mapping(node: Node) -> Iterable[Finding]:
@@ -74,7 +87,7 @@ def mapping(node: Node) -> Iterable[Finding]:
         subject="newuidmap",
         meaning='containers of users do not start: exec: "newuidmap": executable file not found in'
         " $PATH",
-        command="apt-get install uidmap",
+        command=installing(node.tree, "shadow-utils" if program(node.tree, "dnf") else "uidmap"),
         looked_at=("/usr/bin/newuidmap", "/usr/bin/newgidmap"),
     )
 

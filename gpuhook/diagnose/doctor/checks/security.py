@@ -100,8 +100,8 @@ def apparmor(node: Node) -> Iterable[Finding]:
             WARNING,
             f"{_USERNS} is 1, and /etc/apparmor.d has no profile of {path}",
             subject=name,
-            meaning="containers of users other than root do not start: newuidmap: write to uid_map"
-            " failed: Operation not permitted",
+            meaning="containers of users other than root do not start: they may not make"
+            " user namespaces",
             command=f"printf '{profile}' > /etc/apparmor.d/{name} && systemctl reload apparmor",
             looked_at=(_USERNS, "/etc/apparmor.d"),
         )

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of engines on nodes that have an engine of their own kind, and on trees alone."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.diagnose.doctor.check import Node
+from gpuhook.diagnose.doctor.checks import (
+    cgroups,
+    containerd,
+    containerd_runtimes,
+    crio,
+    docker,
+    gpu_access,
+    nvidia_toolkit,
+    podman,
+    rootless,
+    security,
+)
+from gpuhook.diagnose.doctor.examination import Examination, examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+
+CHECKS = (
+    *cgroups.CHECKS,
+    *security.CHECKS,
+    *rootless.CHECKS,
+    *nvidia_toolkit.CHECKS,
+    *containerd.CHECKS,
+    *containerd_runtimes.CHECKS,
+    *gpu_access.CHECKS,
+    *docker.CHECKS,
+    *crio.CHECKS,
+    *podman.CHECKS,
+)
+DAEMON = "/etc/docker/daemon.json"
+KUBELET = "/var/lib/kubelet/config.yaml"
+MAIN = "/etc/containerd/config.toml"
+SPEC = "kind: nvidia.com/gpu\n"
+NVIDIA = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
+PLAIN = f'version = 2\n[{CRI}.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
+
+
+class Trial:
+    """A node that has what a test writes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.readings: dict[str, Any] = {}
+
+    def write(self, path: str, text: str = "") -> None:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def programs(self, *names: str) -> None:
+        for name in names:
+            self.write(f"/usr/bin/{name}", "#!/bin/sh\n")
+            (self.root / "usr/bin" / name).chmod(0o755)
+
+    def version(self, name: str, version: str) -> None:
+        self.readings.setdefault("programs", {})[name] = {"path": "", "version": version}
+
+    def examine(self, *chosen: str) -> Examination:
+        collectors = {name: partial(self.readings.get, name) for name in self.readings}
+        node = Node(DirectoryTree(str(self.root)), Readings(collectors))
+        return examine(node, CHECKS, chosen or None)
+
+    def failed(self) -> list[str]:
+        return [one.check.id for one in self.examine().of("failed")]
+
+    def status(self, check: str) -> str:
+        return self.examine(check).results[-1].finding.status
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    return Trial(tmp_path)
+
+
+def test_an_empty_tree_has_nothing_that_is_ok_or_failed(trial: Trial) -> None:
+    results = trial.examine().results
+    assert {one.finding.status for one in results} == {"not-applicable"}
+    assert {one.check.id for one in results} == {check.id for check in CHECKS}
+
+
+def test_ids_are_said_once_and_needs_are_there() -> None:
+    ids = [check.id for check in CHECKS]
+    assert len(ids) == len(set(ids))
+    assert {need for check in CHECKS for need in check.needs} <= set(ids)
+
+
+def test_docker_alone_has_to_give_gpus(trial: Trial) -> None:
+    trial.programs("dockerd")
+    assert trial.failed() == ["docker.runtime"]
+    trial.write("/etc/cdi/nvidia.yaml", SPEC)  # of version 28 and later, by CDI
+    trial.version("dockerd", "27.5.1")
+    assert trial.failed() == ["docker.runtime"]
+    trial.version("dockerd", "28.3.0")
+    assert trial.failed() == []
+
+
+def test_docker_beside_a_cluster_need_not(trial: Trial) -> None:
+    trial.programs("dockerd", "containerd")
+    trial.write(KUBELET, 'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"\n')
+    trial.write(MAIN, PLAIN)
+    assert trial.failed() == ["containerd.runtime"]
+    assert trial.status("docker.runtime") == "not-applicable"
+
+
+def test_dockers_own_containerd_need_not(trial: Trial) -> None:
+    trial.programs("dockerd", "nvidia-container-runtime", "nvidia-container-runtime-hook", "runc")
+    trial.write(DAEMON, json.dumps(NVIDIA))
+    trial.write(MAIN, 'disabled_plugins = ["cri"]\n')
+    assert trial.failed() == []
+
+
+def test_gpus_go_by_cdi_from_docker_29(trial: Trial) -> None:
+    trial.programs("dockerd", "nvidia-container-runtime", "nvidia-cdi-hook", "runc")
+    trial.write(DAEMON, json.dumps(NVIDIA))
+    trial.version("dockerd", "28.5.0")
+    assert trial.failed() == ["docker.gpus"]
+    trial.version("dockerd", "29.0.1")
+    assert trial.failed() == []
+
+
+def test_cdi_that_is_off_is_told_where_it_is_the_only_way(trial: Trial) -> None:
+    trial.programs("dockerd", "podman")
+    trial.write(DAEMON, '{"features": {"cdi": false}}')
+    assert trial.status("docker.cdi") == "warning"
+    trial.write(DAEMON, json.dumps({**NVIDIA, "features": {"cdi": False}}))
+    assert trial.status("docker.cdi") == "ok"
+
+
+def test_crio_alone_has_to_give_gpus(trial: Trial) -> None:
+    trial.write("/etc/crio/crio.conf", '[crio.runtime]\ndefault_runtime = "crun"\n')
+    assert trial.failed() == ["crio.runtime"]
+    trial.write("/etc/cdi/nvidia.yaml", SPEC)
+    assert trial.failed() == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "failed"),
+    [
+        ("--container-runtime-endpoint=unix:///var/run/crio/crio.sock", "crio.runtime"),
+        (
+            "--container-runtime-endpoint=unix:///run/containerd/containerd.sock",
+            "containerd.runtime",
+        ),
+    ],
+)
+def test_the_kubelets_engine_has_to_give_gpus(trial: Trial, flag: str, failed: str) -> None:
+    trial.write("/var/lib/kubelet/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="{flag}"\n')
+    trial.write("/etc/crio/crio.conf", "")
+    trial.write(MAIN, PLAIN)
+    assert trial.failed() == [failed]
+
+
+def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
+    spec = "/etc/containerd/gpuhook-base.json"
+    handler = f'[{CRI}.runtimes.nvidia]\nbase_runtime_spec = "{spec}"\n'
+    trial.write(MAIN, f'{PLAIN}{handler}runtime_type = "io.containerd.runc.v2"\n')
+    trial.programs("containerd-shim-runc-v2")
+    trial.write(spec, "{}")
+    assert trial.failed() == ["containerd.runtime"]
+    trial.write(spec, '{"hooks": {"prestart": [{"path": "/usr/local/bin/gpuhook-prestart"}]}}')
+    assert trial.failed() == []
+
+
+def test_a_containerd_with_a_file_of_its_own_is_found_by_its_process(trial: Trial) -> None:
+    argv = ["/usr/bin/containerd", "--config=/opt/containerd.toml"]
+    process = {"pid": 1, "name": "containerd", "argv": argv, "started": 4e9, "exe": argv[0]}
+    trial.readings["processes"] = [process]
+    trial.write("/opt/containerd.toml", PLAIN)
+    runtime = f'[{CRI}.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
+    options = f'[{CRI}.runtimes.nvidia.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\n'
+    trial.write(MAIN, f"{PLAIN}{runtime}{options}")
+    trial.programs("nvidia-container-runtime", "runc", "containerd-shim-runc-v2")
+    assert trial.failed() == ["containerd.wrong-file"]
+    finding = trial.examine("containerd.wrong-file").of("failed")[0].finding
+    assert "--config=/opt/containerd.toml" in finding.command
+
+
+def test_a_k3s_without_a_runtime_does_not_blame_another_containerd(trial: Trial) -> None:
+    trial.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", PLAIN)
+    trial.write(MAIN, PLAIN)
+    failed = trial.examine().of("failed")
+    assert [(one.check.id, one.finding.subject) for one in failed] == [
+        ("containerd.runtime", "k3s")
+    ]
+
+
+def test_selinux_lets_containers_by_either_boolean(trial: Trial) -> None:
+    trial.programs("podman", "crun")
+    trial.write("/sys/fs/selinux/enforce", "1")
+    assert trial.failed() == ["host.selinux"]
+    trial.write("/sys/fs/selinux/booleans/container_use_xserver_devices", "1 1")
+    assert trial.failed() == []
+    trial.write("/sys/fs/selinux/booleans/container_use_xserver_devices", "0 1")
+    assert trial.failed() == ["host.selinux"]
+    trial.write("/sys/fs/selinux/enforce", "0")
+    assert trial.failed() == []
+
+
+def test_an_engine_that_labels_nothing_is_not_kept_from_devices(trial: Trial) -> None:
+    trial.write("/sys/fs/selinux/enforce", "1")
+    trial.programs("dockerd", "nvidia-container-runtime", "nvidia-container-runtime-hook", "runc")
+    trial.write(DAEMON, json.dumps(NVIDIA))
+    assert trial.failed() == []
+    trial.write(DAEMON, json.dumps({**NVIDIA, "selinux-enabled": True}))
+    assert trial.failed() == ["host.selinux"]
+
+
+@pytest.mark.parametrize("entry", ["ada:100000:65536", "1000:100000:65536"])
+def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> None:
+    trial.programs("newuidmap", "newgidmap")
+    trial.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
+    trial.write("/home/ada/.local/share/containers/storage/x")
+    trial.write("/etc/subuid", "bob:100000:65536\n")
+    trial.write("/etc/subgid", f"{entry}\n")
+    failed = trial.examine().of("failed")
+    assert [one.check.id for one in failed] == ["host.subordinate-ids"]
+    assert "165536-231071" in failed[0].finding.command
+    trial.write("/etc/subuid", f"{entry}\n")
+    assert trial.failed() == []
+
+
+def test_the_installers_settings_are_looked_at_too(trial: Trial) -> None:
+    path = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
+    trial.programs("runc")
+    trial.write(path, '[nvidia-container-runtime]\nmode = "cdi-jit"\n')
+    assert trial.failed() == ["nvidia-toolkit.values"]
+    finding = trial.examine("nvidia-toolkit.values").of("failed")[0].finding
+    assert f"{path}:2" in finding.said
+
+
+def test_ldconfig_of_the_container_is_taken_where_it_is_allowed(trial: Trial) -> None:
+    path = "/etc/nvidia-container-runtime/config.toml"
+    trial.programs("runc")
+    text = '[nvidia-container-cli]\nldconfig = "/sbin/ldconfig"\n'
+    trial.write(path, text)
+    assert trial.failed() == ["nvidia-toolkit.values"]
+    trial.write(path, f"{text}[features]\nallow-ldconfig-from-container = true\n")
+    assert trial.failed() == []
+
+
+def test_commands_install_as_the_node_does(trial: Trial) -> None:
+    trial.programs("dockerd", "dnf")
+    trial.write(DAEMON, json.dumps(NVIDIA))
+    found = trial.examine("docker.binary").of("failed")[0].finding
+    assert found.command.startswith("dnf install -y nvidia-container-toolkit && ")
