@@ -44,6 +44,7 @@ def documents(
 def _said(words: Sequence[str]) -> tuple[Any, str]:
     """Return what a command prints as JSON, or None and what it says is wrong."""
     data, talk = io.StringIO(), io.StringIO()
+    status: object = 0
     with redirect_stdout(data), redirect_stderr(talk):
         try:
             main.main(list(words), prog_name="gpuhook")
