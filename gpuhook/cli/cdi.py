@@ -7,7 +7,6 @@ import os
 
 import click
 
-from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
 from gpuhook.cli import parameters, printing
@@ -105,10 +104,4 @@ def compile_files(path: tuple[str, ...]) -> None:
 
 
 def _spec_dirs() -> list[str]:
-    path = settings.path()
-    if not os.path.exists(path):
-        return settings.Settings().spec_dirs
-    reason = settings_file.problem(path)
-    if reason:
-        raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(settings_file.load(path)).spec_dirs
+    return settings_file.of_node().spec_dirs

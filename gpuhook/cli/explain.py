@@ -17,6 +17,7 @@ from gpuhook.cli import (
     parameters,
     printing,
 )
+from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.explain import (
     answer,
     codes,
@@ -195,7 +196,7 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     if node["inventory"] is not None:
         return ground.of_node(load(), chosen, node["inventory"])
     try:
-        chosen = container_options.node_settings()
+        chosen = settings_file.of_node()
     except GpuhookError as error:
         trouble = error
     if told:

@@ -17,8 +17,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from gpuhook import settings
-from gpuhook.cli import container_options, explain_text
+from gpuhook.cli import explain_text
 from gpuhook.container.rootfs import Root
+from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.explain import answer, graph, ground, inputs
 from gpuhook.diagnose.explain import document as documents
 from gpuhook.diagnose.node.described import Heard
@@ -290,7 +291,7 @@ def _no_driver_to_ask() -> Node:
 
 
 def _explained(bundle: Path) -> answer.Answer:
-    chosen = container_options.node_settings()
+    chosen = settings_file.of_node()
     base = ground.here(chosen, None, _no_driver_to_ask)
     return answer.given(inputs.of_directory(str(bundle)), base)
 
@@ -350,7 +351,7 @@ ANY = st.recursive(
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
-    base = ground.here(container_options.node_settings(), None, _no_driver_to_ask)
+    base = ground.here(settings_file.of_node(), None, _no_driver_to_ask)
     try:
         asked = inputs.of_text(json.dumps(document).encode(), "standard input")
     except GpuhookError:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -40,6 +41,25 @@ def test_help_lists_the_commands() -> None:
     assert " inventory Show the driver" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_help_has_what_the_commands_say_themselves(width: int) -> None:
+    """What is listed of a command without importing it is what its own help begins with."""
+    lines, listed = click.HelpFormatter(width=width), click.HelpFormatter(width=width)
+    ctx = click.Context(main, info_name="gpuhook")
+    main.format_commands(ctx, lines)
+    click.Group.format_commands(main, ctx, listed)
+    assert lines.getvalue() == listed.getvalue()
+
+
+@pytest.mark.parametrize("incomplete", ["", "in", "--q", "x"])
+def test_shells_are_told_what_the_commands_say_themselves(incomplete: str) -> None:
+    """Names, options and their help are those that click finds by importing every command."""
+    ctx = click.Context(main, info_name="gpuhook")
+    ours = main.shell_complete(ctx, incomplete)
+    all_of_them = click.Group.shell_complete(main, ctx, incomplete)
+    assert [vars(one) for one in ours] == [vars(one) for one in all_of_them]
+
+
 def test_unknown_command() -> None:
     """An unknown command is wrong usage: status 2, nothing on standard output."""
     failed = gpuhook("inventroy")
@@ -47,15 +67,17 @@ def test_unknown_command() -> None:
     assert failed.stdout == ""
 
 
-def test_a_start_imports_one_command_only() -> None:
-    """`gpuhook --version` loads no command, no YAML, no NVML."""
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_start_imports_one_command_only(option: str) -> None:
+    """`gpuhook --version` and `--help` load no command, no YAML, no NVML."""
     program = (
-        "import sys; from gpuhook.cli import main; main(['--version'], standalone_mode="
+        f"import sys; from gpuhook.cli import main; main(['{option}'], standalone_mode="
         "False); print(sorted({'yaml', 'pynvml', 'structlog', 'jsonschema'} & set(sys.modules)),"
-        "[name for name in sys.modules if name.startswith('gpuhook.cli.')])"
+        "[name for name in sys.modules if name in sys.argv[1:]])"
     )
+    modules = [target.partition(":")[0] for target in COMMANDS.values()]
     shown = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program, *modules], check=True, capture_output=True, text=True
     )
     assert shown.stdout.splitlines()[-1] == "[] []"
 

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import os
-
-from gpuhook import settings
 from gpuhook.cdi import reading
 from gpuhook.cdi.registry import Registry
 from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.node.described import Heard
-from gpuhook.errors import fault
 from gpuhook.programs.granting import Granting
 
 TYPE_CHECKING = False
@@ -37,17 +33,7 @@ class ReadGranting(Granting):
 
 def of_node() -> ReadGranting:
     """Return how this node grants by its own settings; GH1530 if they are broken."""
-    return ReadGranting(_settings(), Heard())
-
-
-def _settings() -> Settings:
-    path = settings.path()
-    if not os.path.exists(path):
-        return settings.Settings()
-    reason = settings_file.problem(path)
-    if reason:
-        raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(settings_file.load(path))
+    return ReadGranting(settings_file.of_node(), Heard())
 
 
 def _no_compiler(path: str) -> None:
