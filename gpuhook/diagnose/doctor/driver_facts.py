@@ -25,6 +25,7 @@ DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
 GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _VENDOR = "0x10de"
+FOR_GUESTS = "vfio-pci"  # the driver of what is given to virtual machines
 _DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
 
 
@@ -48,8 +49,11 @@ def is_wsl(node: Node) -> bool:
 
 
 def is_tegra(node: Node) -> bool:
-    """Return whether this is one of NVIDIA's systems on a chip, with a driver of its own kind."""
-    return node.tree.status("/etc/nv_tegra_release") is not None
+    """Return whether the GPU is that of a system on a chip, with a driver of its own kind.
+
+    One on the PCI bus beside it (IGX), or in its place (Thor), has the driver of all others.
+    """
+    return node.tree.status("/etc/nv_tegra_release") is not None and not pci_gpus(node)
 
 
 def module_version(node: Node) -> str:
@@ -58,6 +62,8 @@ def module_version(node: Node) -> str:
 
 
 def _module_version(node: Node) -> str:
+    if is_tegra(node):
+        return ""  # its module has the display, and neither CUDA nor the numbers of /proc/devices
     version = tree.line(node.tree, VERSION)
     if version:
         return version
@@ -124,8 +130,12 @@ def pci_gpus(node: Node) -> list[PciDevice]:
 
 
 def has_gpu(node: Node) -> bool:
-    """Return whether the machine has a GPU of NVIDIA's, or a driver that says so."""
-    return bool(pci_gpus(node) or gpus(node) or module_version(node))
+    """Return whether the machine has a GPU of NVIDIA's for itself, or a driver that says so.
+
+    One that is kept for virtual machines (vfio-pci) does not count.
+    """
+    own = [one for one in pci_gpus(node) if one.driver != FOR_GUESTS]
+    return bool(own or gpus(node) or module_version(node))
 
 
 def switches(node: Node) -> list[str]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuration import Configuration, Runtime
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
+# k3s and others write a file and start their engine at once; the start is known to the second.
+AT_ONCE = 2.0
 _SPEC = (".yaml", ".yml", ".json")
 
 
@@ -136,7 +138,7 @@ def not_read_yet(
     fails: bool = False,
 ) -> list[Finding]:
     """Return a finding where files were changed after the engine that reads them was started."""
-    newer = [path for path in paths if _changed(tree, path) > started]
+    newer = [path for path in paths if _changed(tree, path) > started + AT_ONCE]
     were = "were" if len(newer) > 1 else "was"
     if not newer:
         return []

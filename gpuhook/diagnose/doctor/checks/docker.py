@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, OK, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.doctor.engine_facts import dockers, has_to_give_gpus, program
+from gpuhook.diagnose.doctor.engine_facts import dockers, program, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
+    AT_ONCE,
     all_is_well,
     gpu_runtimes,
     installing,
@@ -118,7 +119,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         elif one.read.has_cdi(one.daemon) and spec_dirs(node):
             said = "no GPU runtime is registered: containers get GPUs as CDI devices alone"
             yield ok(said, one.read.path, subject=one.kind)
-        elif has_to_give_gpus(node, "docker"):
+        elif not (why := why_no_gpus(node, "docker")):
             yield Finding(
                 FAILED,
                 f"{one.read.path} registers no GPU runtime"
@@ -129,7 +130,7 @@ def runtime(node: Node) -> Iterable[Finding]:
                 looked_at=(one.read.path,),
             )
         else:
-            yield absent(f"{one.read.path} registers no GPU runtime: another engine has")
+            yield absent(f"{one.read.path} registers no GPU runtime: {why}")
     if not dockers(node):
         yield absent(NOT_HERE)
 
@@ -189,7 +190,7 @@ def restarted(node: Node) -> Iterable[Finding]:
             one.restart,
             literal=UNKNOWN_RUNTIME,
         )
-        if status and status.mtime > (one.started or 0.0):
+        if status and status.mtime > (one.started or 0.0) + AT_ONCE:
             found.append(
                 Finding(
                     WARNING,

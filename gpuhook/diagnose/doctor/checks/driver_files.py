@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.node import tree
+from gpuhook.diagnose.node import driver_places, tree
 from gpuhook.vendors.nvidia.params import PATH as PARAMS
 
 TYPE_CHECKING = False
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _WINDOWS = "/usr/lib/wsl/"
 _WSL = _WINDOWS + "lib"
 _WSL_LIBRARIES = ("libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1")
-_PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin")
+_PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin",
+                        *driver_places.NIXOS_PROGRAMS)  # fmt: skip
 _FIRMWARE = ("/lib/firmware/updates", "/lib/firmware", "/usr/lib/firmware", "/firmware")
 _FIRMWARE_PATH = "/sys/module/firmware_class/parameters/path"
 # What CUDA opens of the driver beside libcuda, and what is missing without it.
@@ -52,7 +53,7 @@ def _without(
     elif any(space.versions.values()):
         said, command = f"the driver below {space.root} lacks {names}", facts.reinstall(node)
     else:
-        roots = " or ".join(dict.fromkeys((space.root, *user_space.OTHER_ROOTS)))
+        roots = " or ".join(dict.fromkeys((space.root, *driver_places.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
         branch = facts.module_version(node).partition(".")[0]
         debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}"
@@ -71,6 +72,8 @@ def _without(
 
 def _files(node: Node) -> Iterable[Finding]:
     space = user_space.of(node)
+    if facts.is_wsl(node) or facts.is_tegra(node):
+        return [absent("the driver of this system is of another kind")]
     if not space.version:
         return [absent("there are no libraries of the driver")]
     found = [*_missing(node, space), *_several(space), *_dangling(space)]
@@ -123,8 +126,12 @@ def _dangling(space: user_space.UserSpace) -> Iterable[Finding]:
 def _cache(node: Node) -> Iterable[Finding]:
     space = user_space.of(node)
     place = user_space.at(space.root, user_space.CACHE)
-    if space.root == user_space.OTHER_ROOTS[1]:
+    if space.root == driver_places.GKE:
         return [absent(f"{space.root} has no loader of its own")]
+    if node.tree.status(driver_places.NIXOS_LIBRARIES) is not None:
+        return [absent("the loader of NixOS has no cache", place)]
+    if facts.is_wsl(node) or facts.is_tegra(node):
+        return [absent("the driver of this system is of another kind")]
     if not space.version:
         return [absent("there are no libraries of the driver")]
     known = user_space.in_cache(node, space.root)
