@@ -7,10 +7,12 @@ import json
 
 import pytest
 
+from gpuhook.diagnose.doctor import packages
 from gpuhook.diagnose.doctor.check import FAILED, OK, WARNING
+from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
 from tests.doctor.parts.kubernetes import KUBELET, UID
-from tests.doctor.real import clouds, clusters, others, workstations
+from tests.doctor.real import clouds, clusters, machines, others, workstations
 from tests.doctor.scene import is_root
 
 TYPE_CHECKING = False
@@ -156,3 +158,50 @@ def test_a_hook_of_the_operators_comes_from_its_toolkit(tmp_path: Path) -> None:
     assert commands == {
         "kubectl -n gpu-operator rollout restart daemonset/nvidia-container-toolkit-daemonset"
     }
+
+
+def test_the_drivers_files_come_from_who_brought_them(tmp_path: Path) -> None:
+    commands = {}
+    for name, make in (
+        ("fedora", workstations.fedora_podman),
+        ("debian", workstations.distribution_docker),
+        ("operator", clusters.operator),
+        ("gke", clouds.gke),
+        ("nixos", workstations.nixos),
+    ):
+        scene = make(tmp_path / name)
+        for path in scene.root.rglob("libnvidia-ptxjitcompiler.so*"):
+            path.unlink()
+        found = [r.finding for r in scene.examine(["driver.files"]).of(WARNING)]
+        commands[name] = next(one.command for one in found if "ptxjit" in one.said).split(" ")[:2]
+    assert commands == {
+        "fedora": ["dnf", "reinstall"],
+        "debian": ["apt-get", "install"],
+        "operator": ["kubectl", "-n"],
+        "gke": ["kubectl", "-n"],
+        "nixos": ["nixos-rebuild", "switch"],
+    }
+
+
+def test_packages_are_installed_by_what_the_distribution_has(tmp_path: Path) -> None:
+    for program, start in (("zypper", "zypper install -y"), ("pacman", "pacman -S")):
+        scene = machines.without_gpu(tmp_path / program)
+        machines.install(scene, program)
+        assert packages.install(scene.examined().tree, "runc") == f"{start} runc"
+
+
+def test_the_docker_of_a_snap_may_have_gpus(tmp_path: Path) -> None:
+    scene = machines.with_gpu(tmp_path)
+    daemon = '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'
+    scene.write("/var/snap/docker/current/config/daemon.json", daemon)
+    assert wrong(scene) == []
+    assert of(scene, "docker.snap").status == "not-applicable"
+    scene.write("/var/snap/docker/current/config/daemon.json", "{}")
+    assert of(scene, "docker.snap").status == WARNING
+
+
+def test_nouveau_on_a_second_card_is_no_failure(tmp_path: Path) -> None:
+    scene = workstations.ubuntu_docker(tmp_path)
+    add_pci_device(scene, "0000:05:00.0", "0x030000", "nouveau")
+    assert wrong(scene) == []
+    assert of(scene, "driver.nouveau").status == WARNING

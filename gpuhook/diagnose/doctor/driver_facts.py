@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gpuhook.diagnose.node import readings, tree
+from gpuhook.diagnose.doctor import packages
+from gpuhook.diagnose.node import driver_places, readings, tree
 from gpuhook.vendors.nvidia import dump, mig, nodes
 
 TYPE_CHECKING = False
@@ -163,22 +164,18 @@ def lost_minors(node: Node) -> set[int]:
     return {minor for minor in lost if minor is not None}
 
 
-def has_apt(node: Node) -> bool:
-    """Return whether the node's packages are Debian's or Ubuntu's."""
-    return node.tree.status("/etc/debian_version") is not None
-
-
 def install(node: Node, debian: str, others: str) -> str:
     """Return the command that installs packages, by what they are called on the node."""
-    return f"apt-get install {debian}" if has_apt(node) else f"dnf install {others}"
+    return packages.install(node.tree, debian, others)
 
 
-def reinstall(node: Node) -> str:
-    """Return the command that installs the driver's packages again."""
-    if not has_apt(node):
-        return "dnf reinstall '*nvidia*'"
-    installed = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*'"
-    return f"apt-get install --reinstall $({installed} | awk '$1 == \"ii\" {{print $2}}')"
+def reinstall(node: Node, root: str) -> str:
+    """Return the command that installs the driver below `root` again."""
+    if root == driver_places.OPERATOR:
+        return "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset"
+    if root == driver_places.GKE:
+        return "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer"
+    return packages.reinstall_driver(node.tree)
 
 
 def capabilities(node: Node) -> dict[str, Capability]:

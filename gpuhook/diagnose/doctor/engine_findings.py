@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor import packages
 from gpuhook.diagnose.doctor.check import FAILED, WARNING, Finding, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, gives_gpus, program
 
@@ -166,11 +167,7 @@ def all_is_well(findings: list[Finding], said: str, *looked_at: str) -> list[Fin
 
 def installing(tree: Tree, package: str, *, again: bool = False) -> str:
     """Return the command that installs a package on this node, over what is there if `again`."""
-    if program(tree, "dnf"):
-        return f"dnf {'reinstall' if again else 'install'} -y {package}"
-    if program(tree, "zypper"):
-        return f"zypper install {'-f ' if again else ''}-y {package}"
-    return f"apt-get install {'--reinstall ' if again else ''}-y {package}"
+    return packages.install(tree, package, again=again)
 
 
 def without_cdi_dirs(configuration: Configuration, restart: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Lowest priority first. /var/run is a link to /run nearly everywhere; a tree may lack it.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 EXTENSIONS = (".json", ".yaml")
-GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "other"
+GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "another program"
 _TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
 _TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _REFRESH = "nvidia-cdi-refresh.service"

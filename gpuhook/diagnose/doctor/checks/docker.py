@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.doctor.check import ENGINES, FAILED, OK, WARNING, Check, Finding, absent, ok
+from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import dockers, program, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
     AT_ONCE,
@@ -96,6 +96,9 @@ def snap(node: Node) -> Iterable[Finding]:
                 " configure --runtime=docker && systemctl restart docker",
                 looked_at=(reader.PATH, one.read.path),
             )
+        elif here or why_no_gpus(node, "docker"):
+            why = f"it has {named(here)}" if here else why_no_gpus(node, "docker")
+            yield absent(f"Docker is of the snap, and reads {one.read.path}: {why}", one.read.path)
         else:
             yield Finding(
                 WARNING,
@@ -138,6 +141,9 @@ def runtime(node: Node) -> Iterable[Finding]:
 def binary(node: Node) -> Iterable[Finding]:
     """Say whether the programs of the registered runtimes can be run."""
     for one in dockers(node):
+        if one.kind == "snap":
+            yield absent("the snap has its programs within itself", one.read.path)
+            continue
         found = without_program(
             node.tree,
             one.read.configuration.runtimes.values(),
@@ -212,9 +218,13 @@ def cdi(node: Node) -> Iterable[Finding]:
         if not one.read.has_cdi(one.daemon):
             is_off = one.read.configuration.cdi_enabled is False
             why = f'"features": {{"cdi": false}} of {one.read.path}' if is_off else "its version"
+            said = f"CDI is off in Docker by {why}"
+            if not is_off or gpu_runtimes(node.tree, one.read.configuration):
+                yield ok(said, one.read.path, subject=one.kind)
+                continue
             yield Finding(
-                WARNING if is_off and not gpu_runtimes(node.tree, one.read.configuration) else OK,
-                f"CDI is off in Docker by {why}",
+                WARNING,
+                said,
                 subject=one.kind,
                 meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
                 ' driver "cdi" with capabilities: []',

@@ -58,9 +58,10 @@ def _nouveau(node: Node) -> Iterable[Finding]:
     if not held and (not is_loaded or facts.module_version(node)):
         return [ok("nouveau holds no GPU", *looked)]
     buses = ", ".join(held) or "the GPUs"
+    is_beside = any(one.driver == "nvidia" for one in facts.pci_gpus(node))
     return [
         Finding(
-            FAILED,
+            WARNING if is_beside else FAILED,
             f"the kernel's own driver nouveau is loaded and holds {buses}",
             meaning=f"NVIDIA's module cannot take a GPU that nouveau has. {_NO_NVML}",
             command="printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' > "

@@ -51,7 +51,10 @@ def _without(
         files = ", ".join(path for stem in lacking for path in space.versions[stem].values())
         said, command = f"no {names} leads to {files}", "ldconfig"
     elif any(space.versions.values()):
-        said, command = f"the driver below {space.root} lacks {names}", facts.reinstall(node)
+        said, command = (
+            f"the driver below {space.root} lacks {names}",
+            facts.reinstall(node, space.root),
+        )
     else:
         roots = " or ".join(dict.fromkeys((space.root, *driver_places.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
@@ -83,18 +86,19 @@ def _files(node: Node) -> Iterable[Finding]:
 
 
 def _missing(node: Node, space: user_space.UserSpace) -> Iterable[Finding]:
+    command = facts.reinstall(node, space.root)
     for stem, meaning in _NEEDED.items():
         names = [f"{directory}/{stem}.{space.version}" for directory in space.directories]
         if not any(node.tree.status(name) for name in names):
             said = f"{stem}.{space.version} is not below {space.root}"
-            yield Finding(WARNING, said, stem, meaning, facts.reinstall(node), tuple(names))
+            yield Finding(WARNING, said, stem, meaning, command, tuple(names))
     programs = [user_space.at(space.root, f"{place}/nvidia-smi") for place in _PROGRAM_DIRECTORIES]
     if not any(node.tree.status(program) for program in programs):
         said = f"there is no nvidia-smi below {space.root}"
         meaning = (
             'containers have no nvidia-smi: "exec: nvidia-smi: executable file not found in $PATH"'
         )
-        yield Finding(WARNING, said, "nvidia-smi", meaning, facts.reinstall(node), tuple(programs))
+        yield Finding(WARNING, said, "nvidia-smi", meaning, command, tuple(programs))
 
 
 def _several(space: user_space.UserSpace) -> Iterable[Finding]:
@@ -157,11 +161,11 @@ def _firmware(node: Node) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
         return [absent("no kernel module is loaded")]
-    root = user_space.of(node).root
+    space = user_space.of(node)
     extra = tree.line(node.tree, _FIRMWARE_PATH)
     places = [extra] if extra else []
     places += [
-        at for place in _FIRMWARE for at in dict.fromkeys((place, user_space.at(root, place)))
+        at for place in _FIRMWARE for at in dict.fromkeys((place, user_space.at(space.root, place)))
     ]
     directories = [f"{place.rstrip('/')}/nvidia/{version}" for place in places]
     files = [
@@ -183,7 +187,7 @@ def _firmware(node: Node) -> Iterable[Finding]:
             f"there is no firmware of the GSP for {version} in {', '.join(directories)}",
             meaning="a GPU that needs it does not start when it is next initialised: nvidia-smi "
             'says "No devices were found", and dmesg "RmInitAdapter failed"',
-            command=facts.reinstall(node),
+            command=facts.reinstall(node, space.root),
             looked_at=tuple(directories),
         )
     ]

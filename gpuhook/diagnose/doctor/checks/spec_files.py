@@ -29,7 +29,7 @@ _USUAL = ("nvidia.yaml", "nvidia.json")
 def _present(node: Node) -> Iterable[Finding]:
     found = specs.of(node)
     if found:
-        return [ok(f"{one.path} is a spec of {one.author}'s", one.path) for one in found]
+        return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
     if not facts.has_gpu(node) and not facts.is_wsl(node):
         return [absent(f"{NONE}, and no GPU", *specs.DIRECTORIES)]
     users = engine_specs.users(node)
