@@ -76,6 +76,13 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands for --help, in their sections."""
+        from gpuhook.cli import sections
+
+        for title, names in sections.SECTIONS.items():
+            sections.write(self, ctx, formatter, title, names)
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and end with its status."""
         standard_output.name()

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
-from gpuhook.cli import COMMANDS, main
+from gpuhook.cli import COMMANDS, main, sections
 from gpuhook.vendors.nvidia import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
@@ -38,6 +38,21 @@ def test_help_lists_the_commands() -> None:
     shown = gpuhook("--help")
     assert shown.exit_code == 0
     assert " inventory Show the driver" in " ".join(shown.stdout.split())
+
+
+def test_help_has_each_command_in_one_section() -> None:
+    names = [name for section in sections.SECTIONS.values() for name in section]
+    assert sorted(names) == sorted(COMMANDS)
+    shown = gpuhook("--help").stdout
+    assert all(f"\n{title}:\n" in shown for title in sections.SECTIONS)
+
+
+@pytest.mark.parametrize("group", ["", "cdi", "config", "limits"])
+def test_help_cuts_no_sentence(group: str) -> None:
+    """What a command does is said to the end of its first sentence, in lines that fit."""
+    shown = gpuhook(*filter(None, [group]), "--help").stdout
+    _, *lines = shown.splitlines()
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
 def test_unknown_command() -> None:
