@@ -90,14 +90,14 @@ def compare(
     that has none the driver is asked, and nothing is written.
 
     Differences of NVIDIA's modes that are known to do no harm are counted apart (-o wide has them,
-    with the reason). Exit status 1 if there is any other, or a container could not be compared.
+    with the reason). Exit status 1 if there is any other, in --summary too, or a container
+    could not be compared.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
     _require_sense(container, summary_file, output, everything=everything, watch=watch)
     if summary_file is not None:
-        _summarise(summary_file, output, no_headers=no_headers)
-        return
+        ctx.exit(_summarise(summary_file, output, no_headers=no_headers))
     comparing = Comparing(node)
     record = records.Record(record_file) if record_file is not None else None
     if watch:
@@ -182,10 +182,12 @@ def _print(
         click.echo(compare_text.total(compared))
 
 
-def _summarise(path: str, output: str, *, no_headers: bool) -> None:
+def _summarise(path: str, output: str, *, no_headers: bool) -> int:
+    """Print what a file of records comes to; returns 1 if there is a difference in it, else 0."""
     found, unreadable = records.read(path)
     told = summary.of(found, unreadable)
     if output in _MACHINE:
         printing.document(told, output)
     else:
         compare_text.summary(told, no_headers=no_headers)
+    return 1 if told["differences"] else 0
