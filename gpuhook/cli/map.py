@@ -92,6 +92,8 @@ def map_(
         usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)
+    if not usage.document["gpus"] and usage_options.has_no_driver(usage):
+        printing.say("there is no NVIDIA driver here; --inventory draws another node")
 
 
 def _empty(inventory: str) -> Picture:
