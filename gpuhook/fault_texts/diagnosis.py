@@ -81,8 +81,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1914": (
         RequestError,
-        "there is no fault {name}",
-        "codes of faults are GH and four digits, as in `Error GH1102`",
+        "there is no fault {name}; the nearest codes are {nearest}",
+        "copy the code from the error itself, as in `Error GH1102`; docs/errors.md lists them all",
+    ),
+    "GH1915": (
+        FileError,
+        "{path} is no bundle: it has no config.json",
+        (
+            "name the directory in which config.json is; what runs can be named by its id instead,"
+            " as `gpuhook ps` shows it"
+        ),
     ),
     "GH1930": (
         FileError,
@@ -93,6 +101,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RequestError,
         "{path} has no pod and no workload with a pod template in it: {kinds}",
         "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
+    ),
+    "GH1932": (
+        RequestError,
+        "{path} has {pods}, and no containers in it",
+        "write them below spec.containers, as a list: each begins with `- name:`",
     ),
     "GH1940": (
         FileError,

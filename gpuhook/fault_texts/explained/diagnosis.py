@@ -145,6 +145,21 @@ $ gpuhook explain pod.yaml --inventory t4
 $ gpuhook explain GH1102
 """,
     ),
+    "GH1915": (
+        (
+            "A directory was named, which is taken for a bundle of OCI's: a directory with a "
+            "config.json in it. This one has none; perhaps it is the root file system of the "
+            "container, which is beside config.json."
+        ),
+        (
+            "Name the directory above it, or config.json itself. containerd keeps bundles below "
+            "/run/containerd/io.containerd.runtime.v2.task."
+        ),
+        """
+$ gpuhook explain /run/containerd/io.containerd.runtime.v2.task/k8s.io/3f2a9c
+$ gpuhook explain 3f2a9c
+""",
+    ),
     "GH1930": (
         (
             "The manifest is no YAML or JSON at that place, or it is larger or more deeply "
@@ -164,6 +179,19 @@ $ kubectl apply --dry-run=client -f pod.yaml
         "Name the file with the Pod, the Deployment or the like.",
         """
 $ kubectl get deployment trainer -o yaml | gpuhook explain -
+""",
+    ),
+    "GH1932": (
+        (
+            "The manifest has a pod or a workload with a pod template, and its spec has no list "
+            "of containers: they were left out, or stand one level too far left or right."
+        ),
+        "Put the containers below the spec of the pod. kubectl says so of the same file.",
+        """
+spec:
+  containers:
+  - name: train
+    image: nvidia/cuda:12.4.1-base-ubuntu22.04
 """,
     ),
     "GH1940": (
