@@ -47,7 +47,7 @@ def test_help_has_each_command_in_one_section() -> None:
     assert all(f"\n{title}:\n" in shown for title in sections.SECTIONS)
 
 
-@pytest.mark.parametrize("group", ["", "cdi", "config", "limits"])
+@pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
 def test_help_cuts_no_sentence(group: str) -> None:
     """What a command does is said to the end of its first sentence, in lines that fit."""
     shown = gpuhook(*filter(None, [group]), "--help").stdout
