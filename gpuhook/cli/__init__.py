@@ -81,12 +81,17 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does, as far as a line goes."""
-        names = self.list_commands(ctx)
-        limit = formatter.width - 6 - max(len(name) for name in names)  # as click has it
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _short_help(name, limit)) for name in names])
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write what each command does, in sections."""
+        from gpuhook.cli import sections
+
+        for title, names in sections.SECTIONS.items():
+            rows = [(name, _short_help(name, sections.LONGEST)) for name in names]
+            sections.write(formatter, title, rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin so, for a shell."""

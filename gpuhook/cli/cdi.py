@@ -9,14 +9,14 @@ import click
 
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters, printing
+from gpuhook.cli import parameters, printing, sections
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, fault
 
 SCHEMA = "gpuhook/cdi-list/v1"
 
 
-@click.group()
+@click.group(cls=sections.Sentences)
 def cdi() -> None:
     """List and check the CDI specs of this host."""
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
+    from gpuhook.vendors.nvidia.inventory import Node
 
+_NO_LIBRARY = "GH1200"
 _SECONDS = 60
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
@@ -46,9 +48,19 @@ class Comparing:
         self._by = "" if self._options.get("inventory") else _own(plain)
         if self._by:
             return plain
-        node = node_options.load_node(**self._options, require_nodes=False, warn_of_losses=False)
+        node = self._node()
         self._by, self._driver = described.NAME, node.driver.version
         return DescribedGranting(node, plain.settings, self._log)
+
+    def _node(self) -> Node:
+        try:
+            return node_options.load_node(
+                **self._options, require_nodes=False, warn_of_losses=False
+            )
+        except GpuhookError as error:
+            if error.code != _NO_LIBRARY:
+                raise
+            raise fault("GH1942", root=self._options["driver_root"]) from error
 
     def renew(self) -> None:
         """Look at the node anew: its driver may be another by now."""

@@ -112,6 +112,19 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} cannot be used as a record of comparisons: {reason}",
         "name a file that `gpuhook compare --record` has written, or one that is not there yet",
     ),
+    "GH1941": (
+        DriverError,
+        "asking the driver's library for the GPUs failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, reinstall the driver",
+    ),
+    "GH1942": (
+        DriverError,
+        "there is no NVIDIA driver in {root}, so that nothing tells what gpuhook would give",
+        (
+            "run it on the node that has the GPUs; in a pod that sees the node's files in /host "
+            "add --driver-root /host --host-root /host"
+        ),
+    ),
     "GH1950": (
         DriverError,
         "the driver has not answered within {seconds} seconds who uses the GPUs",

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
-from gpuhook.cli import COMMANDS, main
+from gpuhook.cli import COMMANDS, main, sections
 from gpuhook.vendors.nvidia import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
@@ -41,13 +41,15 @@ def test_help_lists_the_commands() -> None:
     assert " inventory Show the driver" in " ".join(shown.stdout.split())
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_help_has_what_the_commands_say_themselves(width: int) -> None:
+def test_help_has_what_the_commands_say_themselves() -> None:
     """What is listed of a command without importing it is what its own help begins with."""
-    lines, listed = click.HelpFormatter(width=width), click.HelpFormatter(width=width)
     ctx = click.Context(main, info_name="gpuhook")
+    lines, listed = click.HelpFormatter(width=200), click.HelpFormatter(width=200)
     main.format_commands(ctx, lines)
-    click.Group.format_commands(main, ctx, listed)
+    for title, names in sections.SECTIONS.items():
+        found = [(name, main.get_command(ctx, name)) for name in names]
+        rows = [(name, one.get_short_help_str(sections.LONGEST)) for name, one in found if one]
+        sections.write(listed, title, rows)
     assert lines.getvalue() == listed.getvalue()
 
 
@@ -58,6 +60,21 @@ def test_shells_are_told_what_the_commands_say_themselves(incomplete: str) -> No
     ours = main.shell_complete(ctx, incomplete)
     all_of_them = click.Group.shell_complete(main, ctx, incomplete)
     assert [vars(one) for one in ours] == [vars(one) for one in all_of_them]
+
+
+def test_help_has_each_command_in_one_section() -> None:
+    names = [name for section in sections.SECTIONS.values() for name in section]
+    assert sorted(names) == sorted(COMMANDS)
+    shown = gpuhook("--help").stdout
+    assert all(f"\n{title}:\n" in shown for title in sections.SECTIONS)
+
+
+@pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
+def test_help_cuts_no_sentence(group: str) -> None:
+    """What a command does is said to the end of its first sentence, in lines that fit."""
+    shown = gpuhook(*filter(None, [group]), "--help").stdout
+    _, *lines = shown.splitlines()
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
 def test_unknown_command() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The first variables that NVIDIA's specs and runtimes add; toolkit 1.20, `cdi generate`.
 _ADDED = ("NVIDIA_CTK_LIBCUDA_DIR=", "NVCT_EMPTY_DEVICE=")
-BY_NODES = "its device nodes (config.json does not say what was asked for)"
+BY_NODES = "its device nodes"  # config.json does not say what was asked for
 
 
 @dataclass(frozen=True, slots=True)

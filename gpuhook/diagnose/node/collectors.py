@@ -19,11 +19,11 @@ from gpuhook.diagnose.node import (
     daemons,
     driver_places,
     kubernetes_reading,
+    patient,
     readings,
     versions,
 )
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.memory import patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.node.readings import Readings
     from gpuhook.diagnose.node.tree import Tree
 
-_DRIVER_PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
-_LATE, _NO_LIBRARY = "GH1256", "GH1200"
+_NO_LIBRARY = "GH1200"
 _INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -82,14 +81,9 @@ def inventory(place: Place) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs.
 
     It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
-    where NVML does not answer, GH1257 where it ends the process.
+    where NVML does not answer, GH1941 where it ends the process.
     """
-    try:
-        return patience.answered(partial(asked, place), _DRIVER_PATIENCE)
-    except GpuhookError as error:
-        if error.code != _LATE:
-            raise
-        raise fault("GH1901", seconds=f"{_DRIVER_PATIENCE:g}") from error
+    return patient.asked(partial(asked, place))
 
 
 def asked(place: Place) -> dict[str, Any]:

@@ -204,6 +204,35 @@ spec:
 $ gpuhook compare --all --watch --record /var/log/gpuhook-compare.jsonl
 """,
     ),
+    "GH1941": (
+        (
+            "The driver's library was asked for the GPUs in a process of its own, which has ended "
+            "without an answer, or could not be started."
+        ),
+        (
+            "Where nvidia-smi fails as well, library and kernel module do not belong together, or "
+            "the installation is broken: install the driver again. Else look at the limits of "
+            "processes and memory."
+        ),
+        """
+$ nvidia-smi
+$ gpuhook doctor --checks driver
+""",
+    ),
+    "GH1942": (
+        (
+            "`gpuhook compare` asks the driver what gpuhook would give, where generate-cdi has "
+            "written no spec. No libnvidia-ml.so.1 was found."
+        ),
+        (
+            "Run it on a node with a driver. In a pod of `kubectl debug node/...` the node's files "
+            "are in /host: say so. GKE and driver containers have a driver root of their own."
+        ),
+        """
+$ gpuhook compare --all --driver-root /host --host-root /host
+$ gpuhook compare --all --driver-root /run/nvidia/driver
+""",
+    ),
     "GH1950": (
         (
             "The driver was asked, in a process of its own, who uses the GPUs, and has not "
