@@ -14,6 +14,7 @@ from gpuhook.diagnose.compare.granting import own_spec
 from gpuhook.diagnose.node import described
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.fault_texts import text_of
 from gpuhook.programs import apart, target
 from gpuhook.programs.wording import worded
 
@@ -78,7 +79,17 @@ class Comparing:
         return found.status in _STARTED and found.owner in (0, os.geteuid())
 
     def named(self, found: Found) -> dict[str, Any]:
-        """Return the comparison of a container, {} if it has no GPU; raises its faults."""
+        """Return the comparison of a container, {} if it has no GPU; raises its faults.
+
+        GH1760 where its file systems keep that waiting.
+        """
+        compared = self._apart(found)
+        if "code" in compared:
+            code = compared["code"]
+            raise text_of(code)[0](code, compared["message"], compared["hint"])
+        return compared
+
+    def _named(self, found: Found) -> dict[str, Any]:
         with target.held(found) as one:
             compared = comparison.of(one, self._giving)
         return compared.document() if compared is not None else {}
@@ -102,7 +113,7 @@ class Comparing:
 
     def _caught(self, found: Found) -> dict[str, Any]:
         try:
-            return self.named(found)
+            return self._named(found)
         except (GpuhookError, OSError) as error:
             return self.failure(found.id, worded(error))
         except Exception as error:  # no mistake of ours may end it for the others

@@ -11,8 +11,8 @@ import click
 from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.node import collectors
 from gpuhook.diagnose.node.collectors import Place
+from gpuhook.diagnose.node.patient_tree import PatientTree
 from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
 from gpuhook.vendors.nvidia import gather
 
 TYPE_CHECKING = False
@@ -45,11 +45,11 @@ def of_options(
     """
     if root is None:
         roots = gather.roots(place.driver_root, place.dev_root, place.host_root)
-        tree = DirectoryTree(roots.host)
+        tree = PatientTree(roots.host)
         driver, dev = _inside(roots.host, roots.driver), _inside(roots.host, roots.dev)
         is_live = True
     else:
-        tree = DirectoryTree(root)
+        tree = PatientTree(root)
         driver = place.driver_root
         place = _below(tree.root, place)
         roots = gather.roots(place.driver_root, place.dev_root, place.host_root)

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from gpuhook import files
 from gpuhook.cli import container_options as options
 from gpuhook.cli import node_options, printing, usage_options, watching
+from gpuhook.diagnose import output_file
 from gpuhook.diagnose.picture import drawn, terminal
 from gpuhook.errors import printable
 
@@ -130,7 +130,7 @@ def _write(path: str, text: str) -> None:
     if path == _STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return
-    files.replace(path, text.encode(), mode=0o644)
+    output_file.write(path, text.encode(), 0o644)
     printing.say(f"wrote {path}")
 
 

@@ -69,7 +69,7 @@ def test_what_was_asked_is_answered_again(tmp_path: Path) -> None:
 
 def test_a_refusal_is_refused_again(tmp_path: Path) -> None:
     class Refusing(DirectoryTree):
-        def read(self, path: str, limit: int = 1) -> bytes | None:
+        def read(self, path: str, limit: int = 1, *, owner: int | None = None) -> bytes | None:
             raise PermissionError(13, "Permission denied", path)
 
     _tree(tmp_path)

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.diagnose.bundle.secrets import REMOVED, Secrets
+from gpuhook.diagnose.bundle.secret_words import REMOVED
+from gpuhook.diagnose.bundle.secrets import Secrets
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2lnbmF0dXJl"
 

@@ -73,6 +73,8 @@ def test_processes_are_those_of_engines(tmp_path: Path) -> None:
         place.mkdir(parents=True)
         (place / "comm").write_text(comm + "\n", encoding="utf-8")
         (place / "cmdline").write_text(command, encoding="utf-8")
+        (place / "status").write_text("Uid:\t0\t0\t0\t0\n", encoding="utf-8")
+        (place / "cgroup").write_text(f"0::/system.slice/{comm}.service\n", encoding="utf-8")
         stat = f"{pid} ({comm}) S 1 {' '.join('0' * 16)} 0 250 0 0\n"
         (place / "stat").write_text(stat, encoding="utf-8")
     (tree / "proc/stat").write_text("cpu 1 2\nbtime 1000\n", encoding="utf-8")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import tarfile
 import zlib
-from contextlib import suppress
 
-from gpuhook import files
+from gpuhook.diagnose import output_file
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
@@ -44,30 +44,7 @@ def write(path: str, members: Mapping[str, bytes], made: float) -> None:
             member = tarfile.TarInfo(_TOP + name)
             member.size, member.mtime, member.mode = len(content), int(made), MODE
             tar.addfile(member, io.BytesIO(content))
-    _place(path, packed.getvalue())
-
-
-def _place(path: str, content: bytes) -> None:
-    """Put a new file of ours at `path`; a link that somebody has put there is replaced itself."""
-    directory, name = os.path.split(path)
-    temporary = os.path.join(directory or ".", files.temporary_name(name))
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)  # left by a killed process that had our pid
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        fd = os.open(temporary, flags, MODE)
-    except OSError as error:
-        error.filename = path  # the name that was given, and not ours
-        raise
-    try:
-        try:
-            files.write_whole(fd, content)
-        finally:
-            os.close(fd)
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    output_file.write(path, packed.getvalue(), MODE)
 
 
 def read(path: str) -> dict[str, bytes]:
@@ -75,16 +52,32 @@ def read(path: str) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     try:
         with (
-            open(path, "rb") as file,
+            open(path, "rb", opener=_opened) as file,
             tarfile.open(fileobj=_Bounded(file, path), mode="r|") as tar,
         ):
             for member in tar:
                 name = _checked(path, member, members)
                 content = tar.extractfile(member)
                 members[name] = content.read() if content is not None else b""
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+    except (
+        tarfile.TarError,
+        gzip.BadGzipFile,
+        EOFError,
+        zlib.error,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise fault("GH1906", path=path, reason=str(error) or type(error).__name__) from error
     return members
+
+
+def _opened(path: str, flags: int) -> int:
+    """Return a descriptor of a file; GH1906 for anything else, which may keep us waiting."""
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise fault("GH1906", path=path, reason="it is no regular file")
+    return fd
 
 
 def _checked(path: str, member: tarfile.TarInfo, members: Mapping[str, bytes]) -> str:

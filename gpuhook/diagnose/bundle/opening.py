@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gpuhook.diagnose.bundle import archive, records
+from gpuhook.diagnose.bundle import archive, reading_shapes, records
 from gpuhook.diagnose.bundle.replaying import RecordedTree
 from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.node.readings import Reading, Readings
@@ -39,7 +39,9 @@ def examined(path: str) -> Node:
     }
     try:
         known = records.parsed(_document(path, members, TREE), contents)
-        taken = {name: _reading(one) for name, one in _document(path, members, READINGS).items()}
+        taken = {
+            name: _reading(name, one) for name, one in _document(path, members, READINGS).items()
+        }
         places = [_path(manifest[key]) for key in ("driver_root", "dev_root")]
     except (records.ShapeError, KeyError, TypeError) as error:
         raise fault("GH1906", path=path, reason=error) from error
@@ -60,10 +62,11 @@ def _document(path: str, members: dict[str, bytes], name: str) -> dict[str, Any]
     return found
 
 
-def _reading(found: dict[str, Any]) -> Reading:
+def _reading(name: str, found: dict[str, Any]) -> Reading:
     texts = {key: found[key] for key in ("trouble", "code", "hint")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise records.ShapeError("a reading without its texts")
+    reading_shapes.require(name, found["document"])
     return Reading(document=found["document"], **texts)
 
 

@@ -22,11 +22,11 @@ class RecordingTree:
         self.records = Records()
         self._tree = tree
 
-    def read(self, path: str, limit: int = MAX_FILE) -> bytes | None:
+    def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
         """Return what the tree returns, and keep the most that was ever read."""
         path = plain(path)
         try:
-            content = self._tree.read(path, limit)
+            content = self._tree.read(path, limit, owner=owner)
         except OSError as error:
             raise self._failed(READ, path, error) from None
         known = self.records.contents.get(path)

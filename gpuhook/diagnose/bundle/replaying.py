@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from gpuhook.diagnose.bundle.recording import plain
 from gpuhook.diagnose.bundle.records import LSTAT, NAMES, READ, REAL, STATUS
-from gpuhook.diagnose.node.tree import MAX_FILE, Status
+from gpuhook.diagnose.node.tree import MAX_FILE, Status, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,12 @@ class RecordedTree:
             _write(self._records, self._root)
         return self._root
 
-    def read(self, path: str, limit: int = MAX_FILE) -> bytes | None:
-        """Return the content of a file, cut after `limit` bytes; None if it was not there."""
+    def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
+        """Return the content of a file, cut after `limit` bytes; None if it was not there.
+
+        Whose it was is not asked again: what was refused then is refused now.
+        """
+        del owner
         path = self._asked(READ, path)
         if path in self._records.contents:
             content = self._records.contents[path]
@@ -83,7 +87,7 @@ class RecordedTree:
         path = plain(path)
         code = self._records.errors.get((question, path))
         if code is not None:
-            raise OSError(code, os.strerror(code), path)
+            raise trouble(code, path)
         return path
 
     def _require_missing(self, path: str) -> None:
@@ -96,12 +100,12 @@ def _write(records: Records, root: str) -> None:
     # Records of somebody's making may contradict each other: then the first counts. A name that
     # this file system does not take is in the records alone.
     for path in records.names:
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):
             os.makedirs(root + path, exist_ok=True)
     for path, content in sorted(records.contents.items()):
-        if content is None or os.path.isdir(root + path):
+        if content is None:
             continue
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
-            with open(root + path, "xb") as file:
+            with open(root + path, "xb") as file:  # and of a directory IsADirectoryError
                 file.write(content)

@@ -1,63 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Secrets taken out of texts and documents, and a list of what was taken.
 
-What stays is still a file of its format: only values go. Paths, true, false and numbers are no
-secrets, whatever their key is called.
+What stays is still a file of its format: only values go. Paths, true, false and small numbers are
+no secrets, whatever their key is called.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from typing import Any
 
+from gpuhook.diagnose.bundle.secret_patterns import ADDRESSES, NAMED, OF_A_LINE, RULES
+from gpuhook.diagnose.bundle.secret_words import MARK, REMOVED, is_harmless, is_plain, is_secrets
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-    Rule = Callable[[re.Match[str]], tuple[str, str]]  # the text in its place, and what was taken
+    from gpuhook.diagnose.bundle.secret_patterns import Rule
 
-REMOVED = "REMOVED"
-# Variables of containers and daemons whose values tell of GPUs; those of others are nobody's.
-_HARMLESS = re.compile(
-    r"NVIDIA_\w+|CUDA_\w+|GPUHOOK_\w+|NCCL_\w+|__NV\w*|__GLX_\w+|PATH|LD_LIBRARY_PATH|LD_PRELOAD"
-    r"|HOME|HOSTNAME|LANG|LC_ALL|TERM|NODE_NAME|DEVICE_\w+_STRATEGY|MIG_STRATEGY|CONFIG_FILE"
-    r"|PASS_DEVICE_SPECS|FAIL_ON_INIT_ERROR|MPS_ROOT|KUBERNETES_SERVICE_\w+"
-)
-# Every pattern takes a time that grows with the length of its text, whatever is in it: a word is
-# tried where it begins, and spaces are those of one line.
-_START = r"(?<![\w.-])"
-_WORD = (
-    r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|client[_-]key[_-]data|[_-]authority[_-]data|certificate[_-]data"
-    r"|session[_-]?key|bearer)[\w.-]{0,64}|-{0,2}auth)"
-)
-_KEY = re.compile(_WORD, re.IGNORECASE)
-_NAME = r"[A-Z_][A-Z0-9_]{1,}"
-_PLAIN = re.compile(r"(?:true|false|null|none|~|-?[\d.]+|/[^\s]*|[{\[|>].*|)", re.IGNORECASE)
-
-_PEM = re.compile(r"(-----BEGIN ([A-Z0-9 ]{1,64})-----).*?(-----END \2-----|\Z)", re.DOTALL)
-# The end of a block whose beginning was cut off, at the beginning of the text.
-_PEM_END = re.compile(r"\A(?:[A-Za-z0-9+/=]*\n)+(?=-----END )")
-_JWT = re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")
-_URL = re.compile(r"((?<![\w+.-])[a-zA-Z][\w+.-]{0,30}://)[^\s/@\"']{1,512}@")
-_BEARER = re.compile(r"\b((?:Bearer|Basic)[ \t]{1,8})[\w+/=.~-]{8,}")
-_QUOTED = re.compile(
-    rf"({_START}{_WORD}[\"']?[ \t]{{0,32}}[:=][ \t]{{0,32}})([\"'])((?:\\.|(?!\2)[^\\\n])*)\2",
-    re.IGNORECASE,
-)
-_BARE = re.compile(
-    rf"^([ \t]*(?:-[ \t]+|export[ \t]+)?{_WORD}[ \t]*[:=][ \t]*)([^\s\"'#][^\n]*)$",
-    re.IGNORECASE | re.MULTILINE,
-)
-# Anywhere in a line: of a command line, a URL, a log.
-_OPTION = re.compile(rf"({_START}(?:{_WORD}=|-{_WORD}[ ]))([^\s\"',;&]+)", re.IGNORECASE)
-_LISTED = re.compile(rf"([\"'])({_NAME})=((?:\\.|(?!\1)[^\\\n])*)\1")
-_ITEM = re.compile(rf"^([ \t]*-[ \t]+|Environment=|export[ \t]+)({_NAME})=([^\n]*)$", re.MULTILINE)
-_PAIR = re.compile(
-    rf"(name:[ \t]*[\"']?({_NAME})[\"']?[ \t]*\n[ \t]*value:[ \t]*)([^\n]*)$", re.MULTILINE
-)
-_SECRET = re.compile(r"^kind:[ \t]*[\"']?Secret[\"']?[ \t]*$", re.MULTILINE)
+_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,}")
+_ANY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_ENVIRONMENTS = ("env", "envs", "environment")
+_SECRET = re.compile(r"^[ \t-]*kind:[ \t]*[\"']?Secret[\"']?[ \t]*$", re.MULTILINE)
+_SECRET_OF_JSON = re.compile(r"\\*\"kind\\*\"\s*:\s*\\*\"Secret\\*\"")
+_DATA = re.compile(r"(\\*\"(?:data|stringData)\\*\"\s*:\s*)\{[^{}]+\}")
+_MEMBERS = ("data", "stringData")
+# The words of JSON: a string that is a key has the group.
+_TOKENS = re.compile(r"\"(?:[^\"\\]|\\.)*\"(\s*:)?|[^\s\[\]{},:\"]+")
+_BINARY = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Secrets:
@@ -69,26 +42,49 @@ class Secrets:
 
     def out_of_content(self, content: bytes, where: str) -> bytes:
         """Return a file's content without its secrets; a program or a library is left as it is."""
-        if b"\0" in content:
+        if b"\0" in content and _BINARY.search(content):
             return content
         text = content.decode("utf-8", "surrogateescape")
-        return self.out_of_text(text, where).encode("utf-8", "surrogateescape")
+        if "\0" in text:  # a command line, or an environment, as the kernel has it
+            found = "\0".join(self.out_of_document(text.split("\0"), where))
+        else:
+            found = self.out_of_text(text, where)
+        return found.encode("utf-8", "surrogateescape")
 
     def out_of_text(self, text: str, where: str) -> str:
         """Return a text of any format without its secrets."""
         if text in self._clean:  # documents say the same paths and words again and again
             return text
-        left = self._without_secret_objects(text, where) if "kind:" in text else text
-        for pattern, rule in _RULES:
-            left = self._ruled(pattern, rule, left, where)
+        left = self._without_secrets(text, where)
         if left == text:
             self._clean.add(text)
         return left
 
+    def _without_secrets(self, text: str, where: str) -> str:
+        if text.lstrip()[:1] in ("{", "["):
+            text = self._out_of_json(text, where)
+        if "kind" in text:
+            text = self._without_secret_objects(text, where)
+        for pattern, rule in (*(ADDRESSES if "@" in text else ()), *RULES):
+            text = self._ruled(pattern, rule, text, where)
+        if not MARK.search(text):
+            return text
+        for pattern, rule in NAMED:
+            text = self._ruled(pattern, rule, text, where)
+        lines = text.split("\n")
+        return "\n".join(
+            self._out_of_line(line, where) if MARK.search(line) else line for line in lines
+        )
+
+    def _out_of_line(self, line: str, where: str) -> str:
+        for pattern, rule in OF_A_LINE:
+            line = self._ruled(pattern, rule, line, where)
+        return line
+
     def out_of_document(self, value: Any, where: str) -> Any:
         """Return a JSON document without its secrets."""
         if isinstance(value, dict):
-            return {key: self._out_of_key(key, one, where) for key, one in value.items()}
+            return self._out_of_object(value, where)
         if isinstance(value, list):
             return [
                 self._out_of_item(one, value[index - 1] if index else None, where)
@@ -98,9 +94,59 @@ class Secrets:
             return self._out_of_item(value, None, where)
         return value
 
+    def _out_of_object(self, found: dict[Any, Any], where: str) -> dict[Any, Any]:
+        name, value = found.get("name"), found.get("value")
+        if len(found) == 2 and isinstance(name, str) and isinstance(value, str):
+            return {**found, "value": self._variable(name, value, where)}
+        told = {key: self._out_of_key(str(key), one, where) for key, one in found.items()}
+        if found.get("kind") == "Secret":
+            for key in _MEMBERS:
+                if isinstance(found.get(key), dict) and found[key]:
+                    told[key] = {one: self._taken(where, "of a Secret") for one in found[key]}
+        return told
+
     def _out_of_key(self, key: str, value: Any, where: str) -> Any:
-        if isinstance(value, str) and _KEY.fullmatch(key) and not _PLAIN.fullmatch(value):
-            return self._taken(where, f"a value of {key}")
+        if is_secrets(key):
+            return self._out_of_secret(key, value, where)
+        if key.lower() in _ENVIRONMENTS:
+            if isinstance(value, dict):
+                return {
+                    name: self._variable(str(name), one, where)
+                    if isinstance(one, str)
+                    else self.out_of_document(one, where)
+                    for name, one in value.items()
+                }
+            if isinstance(value, list):
+                return [self._out_of_entry(one, where) for one in value]
+        return self.out_of_document(value, where)
+
+    def _out_of_secret(self, key: str, value: Any, where: str) -> Any:
+        """Return what stands under a secret's name; of a list or an object what is right in it."""
+        if isinstance(value, dict):
+            return {
+                name: self.out_of_document(one, where)
+                if isinstance(one, (dict, list))
+                else self._out_of_secret(key, one, where)
+                for name, one in self._out_of_object(value, where).items()
+            }
+        if isinstance(value, list):
+            return [
+                self.out_of_document(one, where)
+                if isinstance(one, (dict, list))
+                else self._out_of_secret(key, one, where)
+                for one in value
+            ]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not (isinstance(value, str) or is_number) or is_plain(key, str(value)):
+            return value
+        told = self._taken(where, f"a value of {key}")
+        return 0 if is_number else told
+
+    def _out_of_entry(self, value: Any, where: str) -> Any:
+        """Return an entry of a list of variables, however its name is written."""
+        name, is_variable, text = value.partition("=") if isinstance(value, str) else ("", "", "")
+        if is_variable and _ANY_NAME.fullmatch(name):
+            return f"{name}={self._variable(name, text, where)}"
         return self.out_of_document(value, where)
 
     def _out_of_item(self, value: Any, before: Any, where: str) -> Any:
@@ -108,14 +154,45 @@ class Secrets:
         if not isinstance(value, str):
             return self.out_of_document(value, where)
         option = before.lstrip("-") if isinstance(before, str) and before[:1] == "-" else ""
-        if option and _KEY.fullmatch(option) and not _PLAIN.fullmatch(value):
+        if option and is_secrets(option) and not is_plain(option, value):
             return self._taken(where, f"a value of {option}")
         name, is_variable, text = value.partition("=")
-        if is_variable and re.fullmatch(_NAME, name) and not _HARMLESS.fullmatch(name):
-            return f"{name}={self._taken(where, f'the variable {name}')}" if text else value
+        if is_variable and _NAME.fullmatch(name) and not is_harmless(name):
+            return f"{name}={self._variable(name, text, where)}"
         return self.out_of_text(value, where)
 
+    def _variable(self, name: str, value: str, where: str) -> str:
+        if not value or value == REMOVED or not _ANY_NAME.fullmatch(name):
+            return value
+        if is_harmless(name):
+            return self.out_of_text(value, where)
+        return self._taken(where, f"the variable {name}")
+
+    def _out_of_json(self, text: str, where: str) -> str:
+        """Return the text of a JSON document without its secrets, on the lines that they were."""
+        inner = Secrets()
+        try:
+            document = json.loads(text)
+            clean = inner.out_of_document(document, where)
+            values = list(zip(_values(document), _values(clean), strict=True))
+        except (ValueError, RecursionError):
+            return text
+        if not inner.taken:
+            return text
+        self.taken += inner.taken
+        tokens = [one for one in _TOKENS.finditer(text) if not one[1]]
+        if len(tokens) != len(values):  # an object has a key twice: only the last is in a document
+            return json.dumps(clean, indent=1)
+        parts, end = [], 0
+        for token, (old, new) in zip(tokens, values, strict=True):
+            if old != new:
+                parts += [text[end : token.start()], json.dumps(new)]
+                end = token.end()
+        return "".join(parts) + text[end:]
+
     def _without_secret_objects(self, text: str, where: str) -> str:
+        if _SECRET_OF_JSON.search(text):
+            text = self._ruled(_DATA, lambda m: (m[1] + "{}", "data of a Secret"), text, where)
         parts = re.split(r"(^---[^\n]*\n)", text, flags=re.MULTILINE)
         return "".join(
             f"# {self._taken(where, 'an object of kind Secret')}\n" if _SECRET.search(one) else one
@@ -136,36 +213,13 @@ class Secrets:
         return pattern.sub(replaced, text)
 
 
-def _variable(replaced: Callable[[re.Match[str]], str]) -> Rule:
-    """Return a rule for NAME=value: the second group is the name, the third the value."""
-
-    def rule(match: re.Match[str]) -> tuple[str, str]:
-        if _HARMLESS.fullmatch(match[2]) or not match[3].strip():
-            return match[0], ""
-        return replaced(match), f"the variable {match[2]}"
-
-    return rule
-
-
-def _value(match: re.Match[str], group: int, replaced: str) -> tuple[str, str]:
-    """Return a rule's answer for key and value; a plain value, or one already removed, stays."""
-    value = match[group].strip().rstrip(",")
-    if _PLAIN.fullmatch(value) or REMOVED in value:
-        return match[0], ""
-    key = re.search(_START + _WORD, match[1], re.IGNORECASE)
-    return replaced, f"a value of {key[0] if key else 'a secret'}"
-
-
-_RULES: tuple[tuple[re.Pattern[str], Rule], ...] = (
-    (_PEM, lambda m: (f"{m[1]}\n{REMOVED}\n{m[3]}", f"a block {m[2]}")),
-    (_PEM_END, lambda _: (f"{REMOVED}\n", "the end of a block")),
-    (_JWT, lambda _: (REMOVED, "a token")),
-    (_URL, lambda m: (f"{m[1]}{REMOVED}@", "credentials of a URL")),
-    (_BEARER, lambda m: (m[1] + REMOVED, "an authorization")),
-    (_LISTED, _variable(lambda m: f"{m[1]}{m[2]}={REMOVED}{m[1]}")),
-    (_ITEM, _variable(lambda m: f"{m[1]}{m[2]}={REMOVED}")),
-    (_PAIR, _variable(lambda m: m[1] + REMOVED)),
-    (_QUOTED, lambda m: _value(m, 3, f"{m[1]}{m[2]}{REMOVED}{m[2]}")),
-    (_BARE, lambda m: _value(m, 2, m[1] + REMOVED)),
-    (_OPTION, lambda m: _value(m, 2, m[1] + REMOVED)),
-)
+def _values(document: Any) -> Iterator[Any]:
+    """Yield what is no object and no list, in the order of the text."""
+    if isinstance(document, dict):
+        for one in document.values():
+            yield from _values(one)
+    elif isinstance(document, list):
+        for one in document:
+            yield from _values(one)
+    else:
+        yield document

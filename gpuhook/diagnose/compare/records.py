@@ -105,8 +105,11 @@ class Record:
     def _opened(self) -> Iterator[int]:
         fd = os.open(self.path, _FLAGS, 0o644)
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
                 raise fault("GH1940", path=self.path, reason="it is no regular file")
+            if found.st_uid not in (0, os.geteuid()):
+                raise fault("GH1940", path=self.path, reason="it belongs to somebody else")
             yield fd
         finally:
             os.close(fd)
@@ -118,7 +121,7 @@ def read(path: str) -> tuple[list[dict[str, Any]], int]:
     Raises OSError, and GH1940 for a file in which no line is one.
     """
     found, broken = [], 0
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_readable) as file:
         while text := file.readline(_MAX_LINE):
             record = _parsed(text)
             if record is not None:
@@ -128,6 +131,15 @@ def read(path: str) -> tuple[list[dict[str, Any]], int]:
     if broken and not found:
         raise fault("GH1940", path=path, reason="none of its lines is a record")
     return found, broken
+
+
+def _readable(path: str, flags: int) -> int:
+    """Return a descriptor of a file; GH1940 for anything else, which may keep us waiting."""
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise fault("GH1940", path=path, reason="it is no regular file")
+    return fd
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
@@ -140,6 +152,7 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     counts, items = record.get("counts"), record.get("items")
     sound = isinstance(counts, dict) and isinstance(counts.get("differences"), int)
     sound = sound and isinstance(items, list) and all(isinstance(one, dict) for one in items)
+    sound = sound and isinstance(record.get("started"), (int, type(None)))
     return record if sound and isinstance(record.get("at"), str) else None
 
 

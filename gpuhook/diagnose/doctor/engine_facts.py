@@ -240,10 +240,38 @@ def _dockers(node: Node) -> tuple[DockerHere, ...]:
     if has_snap:
         found.append(DockerHere("snap", docker.read(tree, docker.SNAP_PATH), None, started))
     for home in homes(tree):
-        path = f"{home}/{docker.OF_A_USER}"
-        if tree.status(path):
-            found.append(DockerHere("rootless", docker.read(tree, path), daemon, None))
+        try:
+            read = _docker_of(tree, home)
+        except OSError:
+            continue  # what users lay there must not keep the system's own from being looked at
+        if read is not None:
+            found.append(DockerHere("rootless", read, daemon, None))
     return tuple(found)
+
+
+def _docker_of(tree: Tree, home: str) -> docker.Docker | None:
+    """Return a user's own configuration, None if there is none.
+
+    Raises OSError, also where it is not the user's: a link leads where its maker likes.
+    """
+    owner, path = tree.status(home), f"{home}/{docker.OF_A_USER}"
+    if owner is None or not tree.status(path):
+        return None
+    return docker.read(_OfUser(tree, owner.uid), path)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfUser:
+    """The files of a tree as far as they belong to one user."""
+
+    tree: Tree
+    uid: int
+
+    def read(self, path: str) -> bytes | None:
+        return self.tree.read(path, owner=self.uid)
+
+    def names(self, path: str) -> list[str]:
+        return self.tree.names(path)
 
 
 def homes(tree: Tree) -> list[str]:

@@ -16,6 +16,7 @@ from gpuhook.diagnose.doctor.check import (
     Finding,
     Result,
 )
+from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,15 +78,34 @@ def _looked(node: Node, check: Check, causes: list[str]) -> list[Finding]:
         return [Finding(NOT_APPLICABLE, f"waits for {', '.join(causes)} to be mended")]
     try:
         return list(check.look(node))
-    except PermissionError as error:
-        said = f"{error.filename or 'the node'} may not be looked at by this user: run as root"
-        return [Finding(NOT_APPLICABLE, said, looked_at=(str(error.filename or ""),))]
-    except OSError as error:
-        if error.errno == errno.ENODATA:  # a bundle, made by a doctor that did not ask for it
-            said = f"{error.filename}: {error.strerror}"
-            return [Finding(NOT_APPLICABLE, said, looked_at=(str(error.filename),))]
-        said = f"{error.filename or 'the node'} cannot be read: {error.strerror or error}"
-        return [Finding(WARNING, said, looked_at=(str(error.filename or ""),))]
+    except (OSError, GpuhookError) as error:
+        return [_unseen(error)]
+    except Exception as error:  # no mistake of one check's may end the others
+        return [_crashed(check, error)]
+
+
+def _unseen(error: OSError | GpuhookError) -> Finding:
+    """Return that a check could not look, and why."""
+    if isinstance(error, GpuhookError):
+        return Finding(WARNING, f"{error.code}: {error.message}", meaning=error.hint)
+    where = str(error.filename or "")
+    if isinstance(error, PermissionError):
+        said = f"{where or 'the node'} may not be looked at by this user: run as root"
+        return Finding(NOT_APPLICABLE, said, looked_at=(where,))
+    if error.errno == errno.ENODATA:  # a bundle, made by a doctor that did not ask for it
+        return Finding(NOT_APPLICABLE, f"{where}: {error.strerror}", looked_at=(where,))
+    said = f"{where or 'the node'} cannot be read: {error.strerror or error}"
+    return Finding(WARNING, said, looked_at=(where,))
+
+
+def _crashed(check: Check, error: Exception) -> Finding:
+    kind, reason = type(error).__name__, printable(error)
+    return Finding(
+        WARNING,
+        f"{check.id} met something that it does not understand: {kind}: {reason}",
+        meaning="nobody has looked whether this is in order; all other checks were done",
+        command=f"gpuhook --debug doctor --checks {check.id} -o wide # and report what it says",
+    )
 
 
 def _rank(finding: Finding) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from gpuhook.container import ledger
@@ -46,6 +47,16 @@ PROGRAMS = frozenset((
     "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex",
     "nvidia-persistenced", "podman", "rke2",
 ))  # fmt: skip
+# Those that a container has by itself: a driver's, or a plugin's, which are also run in one. What
+# is said of any other is believed of the node's own processes alone: a container calls its
+# processes as it likes, and their arguments and programs would be read and run here as root.
+_IN_CONTAINERS = frozenset((
+    "gpuhook", "nv-fabricmanager", "nv-hostengine", "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex", "nvidia-persistenced",
+))  # fmt: skip
+# A service of the node's systemd, also as a container's own cgroup namespace shows it.
+_SERVICE = re.compile(r"(?:/\.\.)*/[^/]+\.slice/[^/]+\.service")
+_INIT_MOUNTS = "/proc/1/ns/mnt"
 _KEYS = {
     "LoadState": "load",
     "ActiveState": "active",
@@ -101,6 +112,8 @@ def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
     known = name if name in PROGRAMS else comm
     if known not in PROGRAMS:
         return None
+    if known not in _IN_CONTAINERS and not _is_nodes_own(tree, pid):
+        return None
     started = _started(tree, pid)
     if started is None:
         return None
@@ -109,8 +122,55 @@ def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
         "name": known,
         "argv": argv,
         "started": round(booted + started / _TICKS, 2),
-        "exe": _exe(tree, pid),
+        "exe": _target(tree, f"/proc/{pid}/exe"),
     }
+
+
+def _is_nodes_own(tree: Tree, pid: int) -> bool:
+    """Return whether a process is root's, or ours, and of no container.
+
+    It sees the mounts of the first process, or is of a service: a snap's has mounts of its own, and
+    not everybody may look at those of others.
+    """
+    if _owner(tree, pid) not in (0, os.geteuid()):
+        return False
+    mounts = _target(tree, f"/proc/{pid}/ns/mnt")
+    if mounts and mounts == _target(tree, _INIT_MOUNTS):
+        return True
+    return _SERVICE.fullmatch(_cgroup(tree, pid)) is not None
+
+
+def _owner(tree: Tree, pid: int) -> int:
+    """Return the effective user of a process, -1 where it has ended: proc_pid_status(5), Uid."""
+    for line in _lines(tree, f"/proc/{pid}/status"):
+        words = line.split()
+        if words[:1] == ["Uid:"] and words[2:3]:
+            return int(words[2])
+    return -1
+
+
+def _cgroup(tree: Tree, pid: int) -> str:
+    """Return the cgroup of a process as systemd knows it, "" if it has none: cgroups(7)."""
+    for line in _lines(tree, f"/proc/{pid}/cgroup"):
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if controllers in ("", "name=systemd") and path:
+            return path
+    return ""
+
+
+def _lines(tree: Tree, path: str) -> list[str]:
+    try:
+        return (tree.read(path, 65536) or b"").decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def _target(tree: Tree, path: str) -> str:
+    try:
+        found = tree.status(path, follow=False)
+    except OSError:
+        return ""
+    return found.target if found else ""
 
 
 def _started(tree: Tree, pid: int) -> int | None:
@@ -119,14 +179,6 @@ def _started(tree: Tree, pid: int) -> int | None:
         return None if content is None else ledger.started(content)
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _exe(tree: Tree, pid: int) -> str:
-    try:
-        found = tree.status(f"/proc/{pid}/exe", follow=False)
-    except OSError:
-        return ""
-    return found.target if found else ""
 
 
 def _booted(tree: Tree) -> float:

@@ -7,6 +7,7 @@ of another node's leads to that node's file and to none of this machine's.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import stat
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_FILE = 16 << 20  # bytes
+MOST_NAMES = 200_000  # in a directory
+_NULL = os.makedev(1, 3)  # what masks a file leads there: systemd.unit(5)
+_WORDED = {
+    errno.EINVAL: "it is no regular file",
+    errno.E2BIG: f"it has more than {MOST_NAMES} names",
+    errno.EXDEV: "it is somebody else's, or leads out of where it has to stay",
+    errno.ETIMEDOUT: "it does not answer",
+}
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -83,8 +92,12 @@ class Tree(Protocol):
     def root(self) -> str:
         """The directory."""
 
-    def read(self, path: str, limit: int = MAX_FILE) -> bytes | None:
-        """Return the content of a file, cut after `limit` bytes; None if it is not there."""
+    def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
+        """Return the content of a file, cut after `limit` bytes; None if it is not there.
+
+        Nothing but files is opened: a device may act on that. EINVAL is raised for the rest, and
+        EXDEV for a file that is not of the user `owner`, where one is given.
+        """
 
     def names(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; [] if it is not there."""
@@ -111,17 +124,26 @@ class DirectoryTree:
         """Let go of the directory."""
         os.close(self._fd)
 
-    def read(self, path: str, limit: int = MAX_FILE) -> bytes | None:
+    def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
         """Return the content of a file, cut after `limit` bytes; None if it is not there."""
-        with self._opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
-            if fd is None or stat.S_ISDIR(os.fstat(fd).st_mode):
+        with self._opened(path, os.O_PATH) as fd:
+            if fd is None:
                 return None
-            return _content(fd, limit)
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                return None
+            if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+                return b""
+            if not stat.S_ISREG(found.st_mode):
+                raise trouble(errno.EINVAL, path)
+            if owner not in (None, found.st_uid):
+                raise trouble(errno.EXDEV, path)
+            return _read(f"/proc/self/fd/{fd}", limit)
 
     def names(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; [] if it is not there."""
         with self._opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
-            return [] if fd is None else sorted(os.listdir(fd))
+            return [] if fd is None else sorted(_names(fd, path))
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
         """Return what stat(2), or lstat(2), says of a path; None if nothing is there."""
@@ -189,14 +211,37 @@ def matching(tree: Tree, pattern: str) -> list[str]:
     return [path for path in found if tree.status(path, follow=False) is not None]
 
 
-def _content(fd: int, limit: int) -> bytes:
+def trouble(code: int, path: str) -> OSError:
+    """Return the error of a path of the node's, in the words of this or of any other tree."""
+    return OSError(code, _WORDED.get(code) or os.strerror(code), path)
+
+
+def _names(fd: int, path: str) -> list[str]:
+    found = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            found.append(entry.name)
+            if len(found) > MOST_NAMES:
+                raise trouble(errno.E2BIG, path)
+    return found
+
+
+def _read(place: str, limit: int) -> bytes:
     """Return up to `limit` bytes: files of /proc and /sys do not know their length."""
+    fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return _content(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def _content(fd: int, limit: int) -> bytes:
     chunks: list[bytes] = []
     left = limit
     while left > 0:
         try:
             chunk = os.read(fd, min(left, 1 << 20))
-        except BlockingIOError:  # a FIFO or a terminal: nobody has written
+        except BlockingIOError:  # a file of /proc: nothing is there yet
             break
         if not chunk:
             break

@@ -134,7 +134,7 @@ class Apart:
         return facts[0]
 
     def _read(self, size: int, end: float) -> bytes:
-        found = b""
+        found = bytearray()
         while len(found) < size:
             left = max(0.0, end - time.monotonic())
             if not select.select([self._reader], [], [], left)[0]:
@@ -145,7 +145,7 @@ class Apart:
             if not chunk:
                 raise self._ended()
             found += chunk
-        return found
+        return bytes(found)
 
     def _ended(self) -> GpuhookError:
         self._lost = fault("GH1257", how="its process has ended")

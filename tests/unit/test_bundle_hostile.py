@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles of somebody's making: refused with a code, or looked at with what is right in them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+from gpuhook.diagnose.compare import records
+from gpuhook.errors import GpuhookError
+
+TREE: dict[str, Any] = {
+    "schema": "gpuhook/bundle-tree/v1", "absent": [], "names": {}, "status": {}, "lstat": {},
+    "real": {}, "errors": [],
+}  # fmt: skip
+READINGS = ("units", "processes", "containers", "programs", "containerd", "gpuhook")
+WRONG = (
+    1, True, "x", [[]], [None], [{}], {"a": 1}, {"containers": [{}], "looked_at": 1, "trouble": []},
+    [{"name": "containerd", "argv": [None], "started": "x", "exe": 5, "pid": True}],
+)  # fmt: skip
+
+
+def _bundle(path: Path, readings: Any = None, **files: bytes) -> str:
+    manifest = {"schema": "gpuhook/support-bundle/v1", "driver_root": "/", "dev_root": "/"}
+    members = {
+        "manifest.json": json.dumps(manifest).encode(),
+        "tree.json": json.dumps(TREE).encode(),
+        "readings.json": json.dumps(readings or {}).encode(),
+        **files,
+    }
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo("gpuhook-bundle/" + name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return str(path)
+
+
+def _doctor(path: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", "--from", path], prog_name="gpuhook")
+
+
+def _is_told(done: Result) -> bool:
+    """Return whether a run ended with results, or with a fault that is not of our own making."""
+    if done.exit_code not in (0, 1) or not isinstance(done.exception, (SystemExit, type(None))):
+        return False
+    return "GH1593" not in done.output and not any(c < " " and c != "\n" for c in done.output)
+
+
+@pytest.mark.parametrize("name", READINGS)
+@pytest.mark.parametrize("document", WRONG, ids=lambda one: str(one)[:24])
+def test_readings_of_another_shape_are_refused(tmp_path: Path, name: str, document: Any) -> None:
+    texts = dict.fromkeys(("trouble", "code", "hint"), "")
+    path = _bundle(tmp_path / "b", {name: {"document": document, **texts}})
+    done = _doctor(path)
+    assert done.exit_code == 1
+    assert "GH1906" in done.output
+
+
+@pytest.mark.parametrize("kind", [b"L", b"x"])
+def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("long")
+    member.type, content = kind, b"12 path=abc\n"
+    member.size = len(content)
+    block = member.tobuf(tarfile.GNU_FORMAT) + content.ljust(512, b"\0")
+    (tmp_path / "b").write_bytes(gzip.compress(block * 5000))
+    done = _doctor(str(tmp_path / "b"))
+    assert done.exit_code == 1
+    assert "GH1906" in done.output
+
+
+def test_a_fifo_is_no_bundle_and_no_record(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert "GH1906" in _doctor(str(tmp_path / "fifo")).output
+    with pytest.raises(GpuhookError, match="no regular file"):
+        records.read(str(tmp_path / "fifo"))
+
+
+def test_broken_archives_are_told(tmp_path: Path) -> None:
+    whole = gzip.decompress(Path(_bundle(tmp_path / "b")).read_bytes())
+    chance = random.Random(7)
+    for _ in range(40):
+        content = bytearray(whole)
+        for _ in range(chance.randrange(1, 8)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        (tmp_path / "broken").write_bytes(gzip.compress(bytes(content), 1))
+        assert _is_told(_doctor(str(tmp_path / "broken")))
+
+
+def test_a_record_of_another_shape_is_no_record(tmp_path: Path) -> None:
+    line = {
+        "schema": records.SCHEMA, "at": "x", "counts": {"differences": 1}, "items": [],
+        "started": ["unhashable"],
+    }  # fmt: skip
+    path = tmp_path / "records"
+    path.write_text(json.dumps(line) + "\n" + json.dumps({**line, "started": 1}) + "\n", "utf-8")
+    assert len(records.Record(str(path)).lives) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a file of somebody else's")
+def test_nothing_is_recorded_in_somebody_elses_file(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    path.touch()
+    os.chown(path, 54321, 54321)
+    with pytest.raises(GpuhookError, match="somebody else"):
+        records.Record(str(path))

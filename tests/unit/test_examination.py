@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One check that goes wrong is told, and the others are done."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.diagnose.doctor.check import DRIVER, OK, WARNING, Check, Finding, Node, ok
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (KeyError("a\nb\x1b[31m"), "driver.first met something"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+        (fault("GH1310", path="/x", limit=1), "GH1310: "),
+        (TimeoutError(110, "it does not answer", "/x"), "/x cannot be read: it does not answer"),
+    ],
+)
+def test_a_check_that_crashes_is_one_finding(raised: Exception, said: str) -> None:
+    def crashing(node: Node) -> Iterator[Finding]:
+        yield ok("until here")
+        raise raised
+
+    checks = (
+        Check("driver.first", DRIVER, "It crashes", crashing),
+        Check("driver.second", DRIVER, "It does not", lambda _: [ok("well")], ("driver.first",)),
+    )
+    found = examine(Node(DirectoryTree("/"), Readings({})), checks)
+    assert [(one.check.id, one.finding.status) for one in found.results] == [
+        ("driver.first", WARNING),
+        ("driver.second", OK),
+    ]
+    assert said in found.results[0].finding.said
+    assert found.results[0].finding.said.isprintable()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file that people ask for is written where they say, and nowhere that somebody else says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cli import main
+from gpuhook.diagnose import output_file
+
+
+def test_a_link_at_the_place_is_replaced_itself(tmp_path: Path) -> None:
+    victim = tmp_path / "shadow"
+    victim.write_text("root", encoding="utf-8")
+    (tmp_path / "out").symlink_to(victim)
+    output_file.write(str(tmp_path / "out"), b"new", 0o600)
+    assert victim.read_text("utf-8") == "root"
+    assert not (tmp_path / "out").is_symlink()
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["out", "shadow"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of somebody else's")
+def test_nobody_elses_link_leads_to_the_directory(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "ours").symlink_to("real")
+    (tmp_path / "theirs").symlink_to(real)
+    os.lchown(tmp_path / "theirs", 54321, 54321)
+    output_file.write(str(tmp_path / "ours/out"), b"new", 0o644)
+    assert (real / "out").read_bytes() == b"new"
+    with pytest.raises(OSError, match="somebody else") as raised:
+        output_file.write(str(tmp_path / "theirs/other"), b"new", 0o644)
+    assert raised.value.filename == str(tmp_path / "theirs/other")
+    assert os.listdir(real) == ["out"]
+
+
+def test_links_that_lead_round_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        output_file.write(str(tmp_path / "a/out"), b"", 0o644)
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(IsADirectoryError):
+        output_file.write(str(tmp_path / "out"), b"new", 0o644)
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_map_overwrites_no_file_that_a_link_names(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("root", encoding="utf-8")
+    (tmp_path / "map.svg").symlink_to(victim)
+    done = CliRunner().invoke(
+        main, ["map", "--inventory", "t4", "--svg", str(tmp_path / "map.svg")]
+    )
+    assert done.exit_code == 0, done.output
+    assert victim.read_text("utf-8") == "root"
+    assert (tmp_path / "map.svg").read_text("utf-8").startswith("<")
