@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from gpuhook.cdi import compile as compiler
-from gpuhook.cdi import registry, spec
+from gpuhook.cdi import reading, registry
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -29,7 +27,7 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
 
     `dirs` are in the order of priority, lowest first.
     """
-    layers = [[_compiled(path) for path in _spec_files(directory)] for directory in dirs]
+    layers = reading.layers(dirs)
     known = registry.Registry(dirs, layers)
     listed = [
         Listed(name, source.path, _note(known, name, source))
@@ -47,16 +45,3 @@ def _note(known: registry.Registry, name: str, source: Compiled) -> str:
     except GpuhookError as error:
         return error.message
     return "" if winner is source else f"{winner.path} wins"
-
-
-def _spec_files(directory: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError:
-        return []
-    paths = (os.path.join(directory, name) for name in names)
-    return [path for path in paths if path.endswith((".json", ".yaml")) and os.path.isfile(path)]
-
-
-def _compiled(path: str) -> Compiled:
-    return compiler.compile_with(spec.parser(path), path, os.stat(path))

@@ -18,6 +18,11 @@ from gpuhook.errors import GpuhookError
 from gpuhook.programs import standard_output
 from gpuhook.programs.wording import unforeseen, worded
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
     "cdi": "gpuhook.cli.cdi:cdi",
@@ -76,6 +81,26 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write what each command does, in sections."""
+        from gpuhook.cli import sections
+
+        for title, names in sections.SECTIONS.items():
+            rows = [(name, _short_help(name, sections.LONGEST)) for name in names]
+            sections.write(formatter, title, rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, for a shell."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_short_help(name, _COMPLETED)) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and end with its status."""
         standard_output.name()
@@ -100,6 +125,12 @@ class LazyGroup(click.Group):
             raise
         except Exception as error:  # no traceback for those who did not ask for one
             raise _failure(ctx, error) from error
+
+
+def _short_help(name: str, limit: int) -> str:
+    from gpuhook.cli.help_lines import LINES
+
+    return click.Command(name, help=LINES[name]).get_short_help_str(limit)
 
 
 def _failure(ctx: click.Context, error: Exception) -> Failure:

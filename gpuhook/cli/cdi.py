@@ -7,17 +7,16 @@ import os
 
 import click
 
-from gpuhook import settings
 from gpuhook.cdi import cache, listing, spec, validate
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters, printing
+from gpuhook.cli import parameters, printing, sections
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, fault
 
 SCHEMA = "gpuhook/cdi-list/v1"
 
 
-@click.group()
+@click.group(cls=sections.Sentences)
 def cdi() -> None:
     """List and check the CDI specs of this host."""
 
@@ -105,10 +104,4 @@ def compile_files(path: tuple[str, ...]) -> None:
 
 
 def _spec_dirs() -> list[str]:
-    path = settings.path()
-    if not os.path.exists(path):
-        return settings.Settings().spec_dirs
-    reason = settings_file.problem(path)
-    if reason:
-        raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(settings_file.load(path)).spec_dirs
+    return settings_file.of_node().spec_dirs

@@ -90,14 +90,14 @@ def compare(
     that has none the driver is asked, and nothing is written.
 
     Differences of NVIDIA's modes that are known to do no harm are counted apart (-o wide has them,
-    with the reason). Exit status 1 if there is any other, or a container could not be compared.
+    with the reason). Exit status 1 if there is any other, in --summary too, or a container
+    could not be compared.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
     _require_sense(container, summary_file, output, everything=everything, watch=watch)
     if summary_file is not None:
-        _summarise(summary_file, output, no_headers=no_headers)
-        return
+        ctx.exit(_summarise(summary_file, output, no_headers=no_headers))
     comparing = Comparing(node)
     record = records.Record(record_file) if record_file is not None else None
     if watch:
@@ -106,18 +106,22 @@ def compare(
         chosen = [find.find(container, state_roots)]
         result = comparing.named(chosen[0])
         results = [result] if result else []
-        if not result:
-            printing.say(f"{chosen[0].id} has no GPU and asks for none")
+        none = f"{chosen[0].id} has no GPU and asks for none"
     else:
-        living, broken = find.everything(state_roots)
-        chosen = [found for found in living if comparing.is_ready(found)]
-        if record is not None:
-            chosen = [f for f in chosen if records.life_of(f.id, f.started) not in record.lives]
+        living, broken = find.everything(state_roots, is_swept=False)
+        ready = [found for found in living if comparing.is_ready(found)]
+        noted = record.lives if record is not None else set()
+        chosen = [f for f in ready if records.life_of(f.id, f.started) not in noted]
         results = comparing.all_of(chosen)
         results += [comparing.failure(os.path.basename(w), e) for w, e in broken.items()]
+        others = len(ready) - len(chosen)
+        none = "no running container has a GPU or asks for one"
+        none += f", but for those that {record_file} has already" if others else ""
     _keep(record, chosen, results)
     compared = [one for one in results if "code" not in one]
     failures = [one for one in results if "code" in one]
+    if not results:
+        printing.say(none)
     _print(comparing, compared, failures, output, no_headers=no_headers)
     is_wrong = failures or any(one["counts"]["differences"] for one in compared)
     ctx.exit(1 if is_wrong else 0)
@@ -174,13 +178,16 @@ def _print(
         return
     for one in compared:
         compare_text.container(one, is_wide=output == printing.WIDE, no_headers=no_headers)
-    click.echo(compare_text.total(compared))
+    if compared:
+        click.echo(compare_text.total(compared))
 
 
-def _summarise(path: str, output: str, *, no_headers: bool) -> None:
+def _summarise(path: str, output: str, *, no_headers: bool) -> int:
+    """Print what a file of records comes to; returns 1 if there is a difference in it, else 0."""
     found, unreadable = records.read(path)
     told = summary.of(found, unreadable)
     if output in _MACHINE:
         printing.document(told, output)
     else:
         compare_text.summary(told, no_headers=no_headers)
+    return 1 if told["differences"] else 0

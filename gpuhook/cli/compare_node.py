@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Any
 
 from gpuhook.cli import container_options, node_options
 from gpuhook.container import runtime_state
 from gpuhook.diagnose.compare import comparison
+from gpuhook.diagnose.compare.expected import Giving
 from gpuhook.diagnose.compare.granting import own_spec
 from gpuhook.diagnose.node import described
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
+    from gpuhook.vendors.nvidia.inventory import Node
 
+_NO_LIBRARY = "GH1200"
 _SECONDS = 60
-_AT_A_TIME = 16
+_AT_ONCE = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
 
 
@@ -39,7 +41,7 @@ class Comparing:
         self._log = Heard()
         self._by = ""
         self._driver: str | None = None
-        self._grants = self._made()
+        self._giving = Giving(self._made(), self._log)
 
     def _made(self) -> Granting:
         plain = container_options.grants()
@@ -47,13 +49,23 @@ class Comparing:
         self._by = "" if self._options.get("inventory") else _own(plain)
         if self._by:
             return plain
-        node = node_options.load_node(**self._options, require_nodes=False, warn_of_losses=False)
+        node = self._node()
         self._by, self._driver = described.NAME, node.driver.version
         return DescribedGranting(node, plain.settings, self._log)
 
+    def _node(self) -> Node:
+        try:
+            return node_options.load_node(
+                **self._options, require_nodes=False, warn_of_losses=False
+            )
+        except GpuhookError as error:
+            if error.code != _NO_LIBRARY:
+                raise
+            raise fault("GH1942", root=self._options["driver_root"]) from error
+
     def renew(self) -> None:
         """Look at the node anew: its driver may be another by now."""
-        self._grants = self._made()
+        self._giving = Giving(self._made(), self._log)
 
     def document(self) -> dict[str, Any]:
         """Return by what gpuhook grants on this node, and the driver where that was asked."""
@@ -79,35 +91,25 @@ class Comparing:
 
     def _named(self, found: Found) -> dict[str, Any]:
         with target.held(found) as one:
-            compared = comparison.of(one, self._grants, self._log)
+            compared = comparison.of(one, self._giving)
         return compared.document() if compared is not None else {}
 
     def all_of(self, chosen: Sequence[Found]) -> list[dict[str, Any]]:
         """Return the comparisons of those that have GPUs, or why one could not be compared.
 
-        Some at a time in a process of their own. Where one of these keeps that waiting, or ends
-        it, each has its own: one container must not keep the others from being compared.
+        In another process: one container must not keep the others from being compared.
         """
-        results: list[dict[str, Any]] = []
-        for start in range(0, len(chosen), _AT_A_TIME):
-            some = chosen[start : start + _AT_A_TIME]
-            try:
-                results += apart.done(partial(self._all_caught, some), _SECONDS)
-            except (TimeoutError, OSError):
-                results += [self._apart(found) for found in some]
+        answers = apart.each(self._caught, chosen, _SECONDS, _AT_ONCE)
+        results = [self._told(found, answer) for found, answer in answers]
         return [one for one in results if one]
 
-    def _all_caught(self, some: Sequence[Found]) -> list[dict[str, Any]]:
-        return [self._caught(found) for found in some]
-
-    def _apart(self, found: Found) -> dict[str, Any]:
-        try:
-            return dict(apart.done(partial(self._caught, found), _SECONDS))
-        except TimeoutError:
+    def _told(self, found: Found, answer: Any) -> dict[str, Any]:
+        if isinstance(answer, TimeoutError):
             late = fault("GH1760", container=found.id, seconds=_SECONDS)
             return self.failure(found.id, late)
-        except OSError as error:  # it was killed, for want of memory perhaps
-            return self.failure(found.id, worded(error))
+        if isinstance(answer, OSError):  # it was killed, for want of memory perhaps
+            return self.failure(found.id, worded(answer))
+        return dict(answer)
 
     def _caught(self, found: Found) -> dict[str, Any]:
         try:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import click
 
 from gpuhook.cli import printing
+from gpuhook.cli.tables import shortened
+from gpuhook.diagnose.short_names import short_id
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
@@ -22,7 +24,7 @@ _NAMES = 8
 
 def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
     """Print one container: a line on it, and its differences; with `is_wide` the known ones too."""
-    click.echo(printable(f"{_title(one)}: {counted(one['counts'])}", _MAX_LINE))
+    click.echo(printable(f"{_title(one, is_wide)}: {counted(one['counts'])}", _MAX_LINE))
     for note in one["notes"]:
         printing.warn(note)
     shown = [i for i in one["items"] if i["verdict"] != "same" and (is_wide or not i["reason"])]
@@ -70,12 +72,13 @@ def summary(told: dict[str, Any], *, no_headers: bool) -> None:
         printing.rows(_GROUPS, lines, no_headers=no_headers)
 
 
-def _title(one: dict[str, Any]) -> str:
+def _title(one: dict[str, Any], is_wide: bool) -> str:
     pod = "/".join(part for part in (one["namespace"], one["pod"], one["name"]) if part)
     request = one["request"]
-    names = request["names"]
+    names = request["names"] if is_wide else [shortened(name) for name in request["names"]]
+    identity = one["container"] if is_wide else short_id(one["container"])
     asked = ", ".join(names[:_NAMES]) + (", ..." if names[_NAMES:] else "")
-    told = f"{one['container']}{f' ({pod})' if pod else ''}, given by {one['givenBy']}"
+    told = f"{identity}{f' ({pod})' if pod else ''}, given by {one['givenBy']}"
     return told + (f", asked for {asked} by {request['where']}" if names else "")
 
 

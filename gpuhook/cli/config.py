@@ -8,13 +8,13 @@ import os
 import click
 
 from gpuhook import settings
-from gpuhook.cli import parameters, printing
+from gpuhook.cli import parameters, printing, sections
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import words
 
 
-@click.group()
+@click.group(cls=sections.Sentences)
 def config() -> None:
     """Show and check the settings of this node."""
 

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 
 import click
 
-from gpuhook import settings
 from gpuhook.cdi import compile as compiler
 from gpuhook.cdi import spec
 from gpuhook.cli import parameters, printing
 from gpuhook.container import find
 from gpuhook.diagnose import settings_file
 from gpuhook.engine_log import EngineLog
-from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import replicas
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
@@ -26,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from typing import Any
+
+    from gpuhook.cdi.registry import Registry
 
 _MAX_LINE = 4096
 _BEGINNING = re.compile(r"(GPU|MIG)-[0-9a-f]{8}")
@@ -89,20 +90,21 @@ def names_of(devices: Sequence[str]) -> list[str]:
     return names
 
 
-def node_settings() -> settings.Settings:
-    """Return the settings of this node; GH1530 if they are broken."""
-    path = settings.path()
-    if not os.path.exists(path):
-        return settings.Settings()
-    reason = settings_file.problem(path)
-    if reason:
-        raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(settings_file.load(path))
+class _Granting(Granting):
+    """Granting by this node's specs as they are at first: a command is over soon."""
+
+    _registry: Registry | None = None
+
+    def registry(self) -> Registry:
+        """Return the registry of this node's CDI specs."""
+        if self._registry is None:
+            self._registry = super().registry()
+        return self._registry
 
 
 def grants() -> Granting:
     """Return how this node grants, by its settings; GH1530 if they are broken."""
-    return Granting(node_settings(), EngineLog("gpuhook"), _compile)
+    return _Granting(settings_file.of_node(), EngineLog("gpuhook"), _compile)
 
 
 def whole_names(names: Sequence[str], granting: Granting) -> list[str]:

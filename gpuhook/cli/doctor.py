@@ -62,7 +62,7 @@ def _unknown(word: str) -> str:
     known = [*(check.id for check in checks()), *SECTIONS]
     near = difflib.get_close_matches(word, known, 1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no check {word}{meant} `gpuhook doctor --list` lists them"
+    return f"there is no check {word}{meant} (`gpuhook doctor --list` lists them)"
 
 
 @click.command(epilog=_EXAMPLES)

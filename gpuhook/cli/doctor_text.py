@@ -19,6 +19,7 @@ from gpuhook.diagnose.doctor.check import (
     KUBERNETES,
     NOT_APPLICABLE,
     OK,
+    SECTIONS,
     SPECS,
     WARNING,
 )
@@ -26,7 +27,7 @@ from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.diagnose.doctor.check import Result
     from gpuhook.diagnose.doctor.examination import Examination
@@ -57,6 +58,8 @@ def lines(
     """Return the examination as lines: `is_quiet` has what is wrong alone, `is_wide` has all."""
     told = list(_first(found))
     results = [one for one in found.results if one.finding.status in _WRONG or not is_quiet]
+    # A check may wait for one of a later section: each section is told once all the same.
+    results = _together_by(_heading, results)
     width = max((len(one.check.id) for one in results), default=0)
     for heading, in_section in groupby(results, key=_heading):
         told += ["", heading] if told else [heading]
@@ -96,6 +99,14 @@ def _first(found: Examination) -> Iterator[str]:
         first = failed[0]
         yield _shown(f"First: {first.check.id}: {first.finding.said}")
         yield from _cure(first, "       ")
+
+
+def _together_by(key: Callable[[Result], str], results: list[Result]) -> list[Result]:
+    """Return the results by section and key, in the order in which the keys came in each."""
+    keys = list(dict.fromkeys(key(one) for one in results))
+    return sorted(
+        results, key=lambda one: (SECTIONS.index(one.check.section), keys.index(key(one)))
+    )
 
 
 def _heading(result: Result) -> str:

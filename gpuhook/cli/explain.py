@@ -17,6 +17,7 @@ from gpuhook.cli import (
     parameters,
     printing,
 )
+from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.explain import (
     answer,
     codes,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.explain.ground import Ground
     from gpuhook.diagnose.explain.question import Question
 
-TEXT, DIFF, DOT = "text", "diff", "dot"
+TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
 _MOUNTS = "/var/run/nvidia-container-devices"
 
 
@@ -79,7 +80,13 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     help=f"A mount of /dev/null at this path, such as {_MOUNTS}/0; repeatable.",
 )
 @click.option("--privileged", is_flag=True, help="The container may administer the host.")
-@parameters.output(TEXT, printing.JSON, printing.YAML, help="A trace for people, or a document.")
+@parameters.output(
+    TEXT,
+    WIDE,
+    printing.JSON,
+    printing.YAML,
+    help="A trace for people; wide with every file and alternative; or a document.",
+)
 @click.option("--diff", "form", flag_value=DIFF, help="Print config.json before and after only.")
 @click.option("--dot", "form", flag_value=DOT, help="Print a graph for Graphviz's dot only.")
 @click.option(
@@ -130,8 +137,8 @@ def explain(
 
     Exit status 1 where a container would be refused.
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    if what is not None and codes.CODE.fullmatch(what):
-        _print_code(codes.explained(what), output)
+    if what is not None and codes.is_one(what) and not inputs.is_there(what):
+        _print_code(codes.document(what), output)
         return
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     base = _ground(ctx, node)
@@ -158,7 +165,11 @@ def explain(
             for line in difference.lines(one):
                 click.echo(line)
     else:
-        _print(told, [_pod(one) for one in asked], DOT if form == DOT else output)
+        _print(
+            told,
+            [_pod(one, is_wide=output == WIDE) for one in asked],
+            DOT if form == DOT else output,
+        )
     ctx.exit(0 if document.is_well(told) else 1)
 
 
@@ -171,7 +182,7 @@ def _questions(
         return inputs.of_name(what, state_roots)
     if not is_imagined:
         raise click.UsageError("name WHAT to explain, or say it with --env")
-    return [question.imagined(question.OPTIONS, "a container of the options")]
+    return [question.imagined(question.OPTIONS, "a container as the options say")]
 
 
 def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
@@ -185,7 +196,7 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     if node["inventory"] is not None:
         return ground.of_node(load(), chosen, node["inventory"])
     try:
-        chosen = container_options.node_settings()
+        chosen = settings_file.of_node()
     except GpuhookError as error:
         trouble = error
     if told:
@@ -193,29 +204,29 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     return ground.here(chosen, trouble, load)
 
 
-def _pod(asked: Question) -> list[str]:
+def _pod(asked: Question, *, is_wide: bool) -> list[str]:
     """Return the lines on what a manifest says, none for what is in no manifest."""
     if asked.asked is None:
         return []
     from gpuhook.cli import pod_text  # it loads what reads manifests
 
-    return pod_text.lines(asked.asked, asked.allocated)
+    return pod_text.lines(asked.asked, asked.allocated, is_wide=is_wide)
 
 
 def _print(told: dict[str, Any], pods: list[list[str]], output: str) -> None:
     if output == DOT:
         for line in graph.lines(told):
             click.echo(line)
-    elif output == TEXT:
-        for line in explain_text.lines(told, pods):
+    elif output in (TEXT, WIDE):
+        for line in explain_text.lines(told, pods, is_wide=output == WIDE):
             click.echo(line)
     else:
         printing.document(told, output)
 
 
 def _print_code(told: dict[str, Any], output: str) -> None:
-    if output != TEXT:
-        printing.document({"schema": "gpuhook/explain-code/v1", **told}, output)
+    if output not in (TEXT, WIDE):
+        printing.document(told, output)
         return
     for line in explain_text.of_code(told):
         click.echo(line)

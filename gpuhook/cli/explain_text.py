@@ -1,216 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document gpuhook/explain/v1 as a trace that people read from top to bottom."""
+"""The document gpuhook/explain/v1 as a trace that people read from top to bottom.
+
+The answer comes first; lists of files are counted, and printed whole where a trace is wide.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.cli import explain_sections as sections
+from gpuhook.cli.explain_words import counted, gpus_of, listed
 from gpuhook.errors import printable
-from gpuhook.grant.amounts import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _MAX_LINE = 4096
-_SHOWN = 6  # of a list: the documents have all of them
-_RESULTS = {
-    "gets": "it gets its GPUs",
-    "starts-without": "it starts without a GPU",
-    "refused": "it does not start",
+_MOST_ANSWERS = 20
+_STARTS_WITHOUT = "starts-without"
+_GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unknown"
+# Results of Kubernetes' making, and of which objections they come.
+_OF_KUBERNETES = {"not-created": "refused", "pending": "pending"}
+_ANSWERS = {
+    _FILES_ONLY: "it gets the driver's files, and no GPU",
+    _STARTS_WITHOUT: "it starts without a GPU: nothing that it asks for is granted",
+    _REFUSED: "it does not start",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
     "nothing": "it asks for nothing, and gets nothing",
+    _UNKNOWN: "which GPUs it is given cannot be told here",
 }
-_BY = {
-    "name": "by that name",
-    "alias": "as generate-cdi noted: another name of the same GPU",
-    "replica": "a replica of it",
-    "all": "by `all`",
-    "files-only": "the driver's files, no device",
+_SHARED = {
+    "none": "for itself alone",
+    "time-slicing": "shared in turns with others",
+    "mps": "shared with others by MPS",
+    "memory-units": "shared with others by its memory",
 }
 
 
-def lines(document: dict[str, Any], pods: list[list[str]]) -> Iterator[str]:
+def lines(
+    document: dict[str, Any], pods: list[list[str]], *, is_wide: bool = False
+) -> Iterator[str]:
     """Yield the lines of the trace; `pods` has for each container what its manifest says."""
-    found = zip(document["containers"], pods, strict=True)
-    for line in (*_node(document["node"]), *_containers(found)):
+    containers = document["containers"]
+    common = _common(containers)
+    for line in (*_node(document["node"], common), *_overview(containers)):
         yield printable(line, _MAX_LINE)
+    for container, pod in zip(containers, pods, strict=True):
+        for line in _container(container, pod, common, is_wide=is_wide):
+            yield printable(line, _MAX_LINE)
 
 
 def of_code(told: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines on the code of a fault."""
-    yield f"{told['code']}: {told['message']}"
-    yield f"about: {told['about']}"
-    yield f"hint: {told['hint']}"
+    """Yield the lines on the code of a fault; facts of a case stand where it has <names>."""
+    from gpuhook.fault_texts.explained import page
+
+    hint = page.sentence(told["hint"])
+    yield f"{told['code']}: {page.sentence(told['message'])}"
+    yield f"({told['kind']})"
+    if not hint.startswith("<"):
+        yield f"hint: {hint}"
+    for title in ("cause", "cure", "example"):
+        yield ""
+        yield title.capitalize()
+        yield from (f"  {line}".rstrip() for line in told[title].splitlines())
 
 
-def _node(node: dict[str, Any]) -> Iterator[str]:
+def _common(containers: list[dict[str, Any]]) -> list[str]:
+    """Return the notes that every one of several containers has."""
+    if len(containers) < 2:
+        return []
+    first = containers[0]["notes"]
+    return [note for note in first if all(note in one["notes"] for one in containers)]
+
+
+def _node(node: dict[str, Any], common: list[str]) -> Iterator[str]:
     driver = f", driver {node['driver']}" if node["driver"] else ""
     cuda = f", CUDA {node['cuda']}" if node["cuda"] else ""
-    yield f"Node: {node['where']} ({node['by']}){driver}{cuda}"
-    for note in node["notes"]:
+    gpus = "" if node["gpus"] is None else f", {counted(node['gpus'], 'GPU')}"
+    yield f"Node: {node['where']} ({node['by']}){gpus}{driver}{cuda}"
+    for note in (*node["notes"], *common):
         yield f"  note: {note}"
     for one in node["broken"]:
-        yield f"  broken spec: {one['message']}"
+        yield f"  broken spec: {one['code']}: {one['message']}"
 
 
-def _containers(found: Iterable[tuple[dict[str, Any], list[str]]]) -> Iterator[str]:
-    for container, pod in found:
-        yield ""
-        yield f"Container: {container['where']}: {_RESULTS[container['result']]}"
-        for title, told in (("Kubernetes", pod), *_sections(container)):
-            if told:
-                yield ""
-                yield title
-                yield from (f"  {line}" for line in told)
+def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the answers of several containers, those that do not start first."""
+    if len(containers) < 2:
+        return
+    is_bad = [one["result"] in (_REFUSED, *_OF_KUBERNETES) for one in containers]
+    order = sorted(range(len(containers)), key=lambda number: not is_bad[number])
+    found = [containers[number] for number in order]
+    yield ""
+    yield f"Answers: {counted(len(found), 'container')}, of which {sum(is_bad)} cannot start"
+    for one in found[:_MOST_ANSWERS]:
+        yield f"  {one['where']}: {_answer(one)}"
+    if len(found) > _MOST_ANSWERS:
+        yield f"  and {len(found) - _MOST_ANSWERS} more below"
 
 
-def _sections(container: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    yield "Supposed", container["notes"]
-    yield "Refused", list(_fault(container["fault"]))
-    yield "Request", list(_sources(container["sources"]))
-    yield "Capabilities", list(_capabilities(container["capabilities"]))
-    yield "Requirements", list(_requirements(container["requirements"]))
-    yield "Devices", list(_devices(container["devices"]))
-    yield "With each device of", list(_specs(container["specs"]))
-    yield "config.json", list(_config(container["changes"]))
-    yield "Root file system", list(_root(container["changes"]))
-    yield "Memory", list(_memory(container["memory"]))
-    if not container["pod"]:  # what a manifest's container shares is told there
-        yield "Isolation", list(_isolation(container["isolation"]))
-    yield "Route", [container["route"]["note"]]
+def _container(
+    container: dict[str, Any], pod: list[str], common: list[str], *, is_wide: bool
+) -> Iterator[str]:
+    yield ""
+    yield f"Container: {container['where']}"
+    yield f"Answer: {_answer(container)}"
+    notes = [note for note in container["notes"] if note not in common]
+    told = {**container, "notes": notes}
+    for title, found in _sections(told, pod, is_wide=is_wide):
+        if found:
+            yield ""
+            yield title
+            yield from (f"  {line}" for line in found)
+
+
+def _answer(container: dict[str, Any]) -> str:
+    result = container["result"]
+    if result == _GETS:
+        return f"it gets {gpus_of(container['gpus'])}{_sharing(container)}{_condition(container)}"
+    if result == _REFUSED:
+        return f"{_ANSWERS[result]}: {container['fault']['code']}"
+    if result == _UNKNOWN and container["pod"]["claims"]:
+        return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation chooses them"
+    if result == _UNKNOWN:
+        return f"{_ANSWERS[result]}: no GPU of this node is known (--inventory names another node)"
+    if result == _STARTS_WITHOUT and _is_booked(container):
+        return "it starts without the GPUs that are booked for it"
+    others = container["because_of"]
+    because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
+    return _ANSWERS[result] + (because or _objection(container))
+
+
+def _objection(container: dict[str, Any]) -> str:
+    """Return what keeps Kubernetes from it, the first such thing; "" where nothing does."""
+    word = _OF_KUBERNETES.get(container["result"])
+    for one in container["pod"]["objections"] if word else ():
+        if one["result"] == word:
+            return f": {one['said']}"
+    return ""
+
+
+def _is_booked(container: dict[str, Any]) -> bool:
+    allocation = (container["pod"] or {}).get("allocation")
+    return bool(allocation and allocation["resources"])
+
+
+def _sharing(container: dict[str, Any]) -> str:
+    """Return how it has them, in a few words; nothing where that differs, or nobody knows."""
+    ways = {(one["sharing"], bool(one["note"])) for one in container["isolation"]}
+    if len(ways) != 1:
+        return ""
+    sharing, is_open = next(iter(ways))
+    return ", not reserved for it" if is_open else f", {_SHARED[sharing]}"
+
+
+def _condition(container: dict[str, Any]) -> str:
+    """Return what it hangs on that a container of a pod meets the runtime that gives it GPUs."""
+    pod = container["pod"]
+    if pod is None or pod["runtime_class"] or container["route"]["name"] != sections.WRAPPER:
+        return ""
+    return ", if the node's default runtime hands out GPUs: it has no runtimeClassName"
+
+
+def _sections(
+    container: dict[str, Any], pod: list[str], *, is_wide: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the sections; of a container that does not start, those that say why."""
+    is_made = container["result"] not in (_REFUSED, *_OF_KUBERNETES)
+    yield "Refused", list(sections.refusal(container["fault"]))
+    yield "Kubernetes", pod
+    yield "Notes", container["notes"]
+    if container["result"] not in _OF_KUBERNETES or is_wide:
+        yield "Request", list(sections.sources(container, is_pod=bool(container["pod"])))
+        yield "Devices", list(sections.devices(container, is_wide=is_wide))
+    if is_made or is_wide:
+        yield "Capabilities", list(sections.capabilities(container, is_wide=is_wide))
+    if container["result"] not in _OF_KUBERNETES or is_wide:
+        yield "Requirements", list(sections.requirements(container, is_wide=is_wide))
+    if is_made or is_wide:
+        yield "Memory", list(sections.memory(container))
+        yield "Isolation", list(sections.isolation(container))
+        yield "config.json", list(sections.config(container, is_wide=is_wide))
+        yield "Root file system", list(sections.root(container, is_wide=is_wide))
+        if container["gpus"] or is_wide:
+            yield "Given by", [container["route"]["note"]]
     yield "Ignored", container["ignored"]
-    yield "Warnings", [f"{one['code']}: {one['message']}" for one in container["warnings"]]
-
-
-def _fault(fault: dict[str, str] | None) -> Iterator[str]:
-    if fault is not None:
-        yield f"{fault['code']}: {fault['message']}"
-        yield f"hint: {fault['hint']}"
-
-
-def _sources(sources: list[dict[str, Any]]) -> Iterator[str]:
-    if not sources:
-        yield "no variable, annotation or mount names a device"
-    for one in sources:
-        because = f": {one['reason']}" if one["reason"] else ""
-        yield f"{one['result']:<8}{one['where']} asks for {_listed(one['names'])}{because}"
-
-
-def _capabilities(told: dict[str, Any]) -> Iterator[str]:
-    if not told["effective"]:
-        return
-    asked = "not said" if told["asked"] is None else f"NVIDIA_DRIVER_CAPABILITIES={told['asked']}"
-    yield f"{asked} -> {', '.join(told['effective'])}"
-    by_need: dict[str, list[str]] = {}
-    for one in told["left_out"]:
-        by_need.setdefault(" or ".join(one["needed_by"]), []).append(one["path"])
-    for need, paths in by_need.items():
-        yield f"left out, for {need}: {_listed(paths)}"
-
-
-def _requirements(told: dict[str, Any]) -> Iterator[str]:
-    if not told["items"]:
-        return
-    for one in told["items"]:
-        yield f"{one['verdict']:<8}{one['variable']}={one['text']}"
-        for alternative in one["alternatives"]:
-            words = " and ".join(_term(term) for term in alternative["terms"])
-            yield f"  {alternative['verdict']:<8}{words}"
-    yield told["note"]
-
-
-def _term(term: dict[str, Any]) -> str:
-    if term["trouble"]:
-        return f"{term['term']} ({term['trouble']})"
-    whose = f" of {term['gpu']}" if term["gpu"] else ""
-    return f"{term['term']} ({term['verdict']}: it is {term['is'] or 'unknown'}{whose})"
-
-
-def _devices(devices: list[dict[str, Any]]) -> Iterator[str]:
-    for one in devices:
-        if one["fault"]:
-            yield f"{one['name']} -> nothing: {one['fault']['code']}: {one['fault']['message']}"
-            continue
-        if one["device"] is None:
-            yield f"{one['name']} -> {_BY[one['by']]}"
-            continue
-        yield f"{one['name']} -> {one['device']}, {_BY[one['by']]}"
-        yield f"  {_place(one)}"
-        yield from (f"  {line}" for line in _edits(one))
-
-
-def _specs(specs: list[dict[str, Any]]) -> Iterator[str]:
-    for one in specs:
-        yield _place(one)
-        yield from (f"  {line}" for line in _edits(one))
-
-
-def _place(one: dict[str, Any]) -> str:
-    return f"{one['spec']}:{one['line']}" if one["line"] else str(one["spec"])
-
-
-def _edits(one: dict[str, Any]) -> Iterator[str]:
-    if one["nodes"]:
-        yield f"nodes: {_listed(one['nodes'], most=16)}"
-    if one["mounts"]:
-        count, paths = len(one["mounts"]), [mount["path"] for mount in one["mounts"]]
-        yield f"{_counted(count, 'mount')}: {_listed(paths)}"
-    if one["env"]:
-        yield f"env: {_listed(one['env'])}"
-    for hook in one["hooks"]:
-        yield f"hook: {_hook(hook)}"
-
-
-def _config(changes: dict[str, Any]) -> Iterator[str]:
-    for sign, key in (("-", "env_replaced"), ("+", "env")):
-        yield from (f"{sign} env {entry}" for entry in changes[key])
-    if changes["nodes"]:
-        yield f"+ {_counted(len(changes['nodes']), 'device node')}, allowed in the device cgroup"
-    if changes["mounts"]:
-        yield f"+ {_counted(len(changes['mounts']), 'mount')}"
-    yield from (f"- hook {hook['stage']} {_hook(hook)}" for hook in changes["hooks_removed"])
-    yield from (f"+ hook {hook['stage']} {_hook(hook)}" for hook in changes["hooks"])
-
-
-def _root(changes: dict[str, Any]) -> Iterator[str]:
-    found = changes["root"]
-    yield from (f"+ {line}" for line in found[:_SHOWN])
-    if len(found) > _SHOWN:
-        yield f"... and {len(found) - _SHOWN} more (-o json has all)"
-    if found and not changes["root_is_known"]:
-        yield "as for an empty one: it is not here, and what an image has of its own is not seen"
-
-
-def _hook(hook: dict[str, Any]) -> str:
-    words = " ".join(hook["args"][:4])
-    return f"{hook['path']} ({words}{' ...' if len(hook['args']) > 4 else ''})"
-
-
-def _memory(limits: list[dict[str, Any]]) -> Iterator[str]:
-    for one in limits:
-        limit = "no limit" if one["limit"] is None else f"at most {amount(one['limit'])}"
-        kept = f", {amount(one['guaranteed'])} guaranteed" if one["guaranteed"] else ""
-        yield f"{one['gpu']}: {limit}{kept}: {one['trouble'] or one['note']}"
-
-
-def _isolation(told: list[dict[str, Any]]) -> Iterator[str]:
-    by_answers: dict[tuple[Any, ...], list[str]] = {}
-    for one in told:
-        note = [("note", one["note"])] if one["note"] else []
-        answers = (one["sharing"], *note, *one["isolation"].items())
-        by_answers.setdefault(answers, []).append(one["gpu"])
-    for answers, gpus in by_answers.items():
-        yield f"{_listed(gpus, most=16)}: sharing {answers[0]}"
-        yield from (f"  {name}: {text}" for name, text in answers[1:])
-
-
-def _listed(found: Iterable[str], most: int = _SHOWN) -> str:
-    names = list(dict.fromkeys(found))
-    more = f", ... {len(names)} in all" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
+    yield "Warnings", list(sections.warnings(container))

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import click
 
-from gpuhook.cli import parameters, printing
+from gpuhook.cli import parameters, printing, sections
 from gpuhook.errors import fault
 from gpuhook.kubernetes.health import marks_file
 from gpuhook.kubernetes.health.book import ALL
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
 
 
-@click.group()
+@click.group(cls=sections.Sentences)
 def health() -> None:
     """List the GPUs that are held for unhealthy, and clear them."""
 

@@ -7,6 +7,7 @@ import click
 
 from gpuhook.cli import printing
 from gpuhook.cli.tables import shortened
+from gpuhook.diagnose.short_names import short_id
 from gpuhook.errors import printable
 from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
@@ -127,7 +128,7 @@ def _of(granted: MemoryLimit | None) -> str:
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
     record, told = limit.record, views.document(limit)
     cells = (
-        view.container if is_wide else view.container[:12],
+        view.container if is_wide else short_id(view.container),
         str(view.pod.get("pod") or "-"),
         limit.gpu if is_wide else shortened(limit.gpu),
         _hard(limit.granted),

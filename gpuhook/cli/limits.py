@@ -12,7 +12,7 @@ import click
 
 from gpuhook import state
 from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_options, limit_tables, node_options, parameters, printing
+from gpuhook.cli import limit_options, limit_tables, node_options, parameters, printing, sections
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import GpuhookError, fault
@@ -33,12 +33,13 @@ def _examples(*commands: str) -> str:
 
 
 @click.group(
+    cls=sections.Sentences,
     epilog=_examples(
         "show",
         "set trainer --limit 4Gi --request 2Gi",
         "set ml/train-0/main --limit 6Gi --gpu 1",
         "clear trainer",
-    )
+    ),
 )
 def limits() -> None:
     """Limit the GPU memory of running containers, and tell who has which limit.

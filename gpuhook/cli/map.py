@@ -15,6 +15,7 @@ from gpuhook.cli import container_options as options
 from gpuhook.cli import node_options, printing, usage_options, watching
 from gpuhook.diagnose import output_file
 from gpuhook.diagnose.picture import drawn, terminal
+from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.usage.node_usage import Usage
 
 _STANDARD_OUTPUT = "-"
+_MAX_LINE = 4096
 _FILE = click.Path(dir_okay=False, allow_dash=True)
 
 
@@ -85,11 +87,13 @@ def map_(
         return
     with usage_options.opened(**asked) as look:
         if watch:
-            watching.run(lambda: _text(_picture(look()), is_ascii, width), interval)
+            watching.run(lambda: _block(_picture(look()), is_ascii, width), interval)
             return
         usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)
+    if not usage.document["gpus"] and usage_options.has_no_driver(usage):
+        printing.say("there is no NVIDIA driver here; --inventory draws another node")
 
 
 def _empty(inventory: str) -> Picture:
@@ -128,6 +132,12 @@ def _write(path: str, text: str) -> None:
         return
     output_file.write(path, text.encode(), 0o644)
     printing.say(f"wrote {path}")
+
+
+def _block(picture: Picture, is_ascii: bool, width: int | None) -> str:
+    """Return a look as --watch shows it: what could not be seen stands above it."""
+    warnings = (f"warning: {printable(text, _MAX_LINE)}\n" for text in picture.warnings)
+    return "".join([*warnings, _text(picture, is_ascii, width)])
 
 
 def _text(picture: Picture, is_ascii: bool, width: int | None) -> str:

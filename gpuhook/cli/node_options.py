@@ -6,6 +6,7 @@ Each has one environment variable for all commands, so that a node is described 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -136,7 +137,8 @@ def load_node(
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
-    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults; with
+    It is asked for as long as patient.asked() waits where it is only looked at (`require_nodes`
+    is false). With that, missing or wrong device nodes of a node that is asked are faults; with
     `create_nodes`, missing nodes of MIG instances are made there. A dump is taken as it
     is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
     """
@@ -145,16 +147,19 @@ def load_node(
 
         node = dump_file.load(inventory)
     else:
+        from gpuhook.diagnose.node import patient
         from gpuhook.vendors.nvidia import gather
 
+        ask = partial(
+            gather.node,
+            gather.roots(driver_root, dev_root, host_root),
+            nvml_library_path=nvml_library,
+            library_search_paths=library_search_path,
+            require_nodes=require_nodes,
+            create_nodes=create_nodes,
+        )
         with progress.telling("asking the driver"):
-            node = gather.node(
-                gather.roots(driver_root, dev_root, host_root),
-                nvml_library_path=nvml_library,
-                library_search_paths=library_search_path,
-                require_nodes=require_nodes,
-                create_nodes=create_nodes,
-            )
+            node = ask() if require_nodes else patient.asked(ask)
     _log(node, inventory or driver_root)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:

@@ -14,30 +14,25 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.allocation.allocation import Allocation
 
 _LONGEST = 2000
-_USUAL = "container"  # of Asked.kind: there is nothing to say about it
+_WORST_FIRST = ("refused", "pending", "warning")
 _MOST_UNITS = 8
-_MOST_MOUNTS = 12
+_MOST_MOUNTS = 4
+_MOST_NODES = 12
 
 
-def lines(asked: Asked, allocated: Allocated | None = None) -> list[str]:
-    """Return the lines, without line ends and control characters."""
-    found = [_title(asked), *_indented(_asks(asked))]
-    objections = (*asked.objections, *(allocated.objections if allocated else ()))
-    found += _indented(line for one in objections for line in _objection(one))
-    found += _indented(f"note: {note}" for note in asked.notes)
+def lines(asked: Asked, allocated: Allocated | None = None, *, is_wide: bool = False) -> list[str]:
+    """Return the lines, without line ends and control characters.
+
+    Where there are many mounts, only a wide text has them all.
+    """
+    found = list(_asks(asked))
+    objections = [*asked.objections, *(allocated.objections if allocated else ())]
+    objections.sort(key=lambda one: _WORST_FIRST.index(one.result))
+    found += [line for one in objections for line in _objection(one)]
+    found += [f"note: {note}" for note in asked.notes]
     if allocated is not None:
-        found += _indented(_given(allocated))
+        found += _given(allocated, is_wide=is_wide)
     return [printable(line, _LONGEST) for line in found]
-
-
-def _title(asked: Asked) -> str:
-    kind = "container" if asked.kind == _USUAL else f"{asked.kind} container"
-    workload = asked.workload or f"Pod/{asked.pod}"
-    return f"{workload} in {asked.namespace}, {kind} {asked.container} ({asked.where})"
-
-
-def _indented(found: Iterator[str]) -> list[str]:
-    return [f"  {line}" for line in found]
 
 
 def _asks(asked: Asked) -> Iterator[str]:
@@ -54,24 +49,26 @@ def _objection(one: Objection) -> Iterator[str]:
     yield f"  at {one.where}; write instead: {one.instead}"
 
 
-def _given(allocated: Allocated) -> Iterator[str]:
+def _given(allocated: Allocated, *, is_wide: bool) -> Iterator[str]:
     for answer in allocated.answers:
         yield from _answer(answer)
     if allocated.answers:
-        yield from _handed(allocated.allocation)
+        yield from _handed(allocated.allocation, is_wide=is_wide)
     for warning in allocated.warnings:
         yield f"note: {warning}"
 
 
+def called(index: str, model: str | None) -> str:
+    """Return what people call a GPU or a MIG instance: "GPU 0 (Tesla T4)"."""
+    return f"GPU {index}" + (f" ({model})" if model else "")
+
+
 def _answer(answer: Answer) -> Iterator[str]:
-    named = [
-        f"GPU {device.index}" + (f" ({device.model})" if device.model else "")
-        for device in answer.devices
-    ]
+    named = [called(device.index, device.model) for device in answer.devices]
     shared = "" if answer.sharing == "none" else f", shared by {answer.sharing}"
-    units = _listed(answer.units, _MOST_UNITS)
-    yield f"gets {len(answer.units)} of {answer.resource}{shared}: of {_listed(named, _MOST_UNITS)}"
-    yield f"  units {units}"
+    what = f"{len(answer.units)} of {answer.resource}"
+    yield f"the device plugin books {what}{shared}: {_listed(named, _MOST_UNITS)}"
+    yield f"  as {_listed(answer.units, _MOST_UNITS)}"
     for told in answer.told:
         some = f" (GPU {', '.join(told.devices)})" if told.devices else ""
         for question, sentence in told.isolation.sentences():
@@ -80,16 +77,19 @@ def _answer(answer: Answer) -> Iterator[str]:
             yield f"  to bound the memory: {told.hint}"
 
 
-def _handed(given: Allocation) -> Iterator[str]:
+def _handed(given: Allocation, *, is_wide: bool) -> Iterator[str]:
     for name, value in given.envs.items():
         yield f"the device plugin sets {name}={value}"
-    for mount in given.mounts[:_MOST_MOUNTS]:
-        yield f"the device plugin mounts {mount.host_path} at {mount.container_path}"
-    if len(given.mounts) > _MOST_MOUNTS:
-        yield f"the device plugin mounts {len(given.mounts) - _MOST_MOUNTS} files more"
+    if is_wide or len(given.mounts) <= _MOST_MOUNTS:
+        for mount in given.mounts:
+            yield f"the device plugin mounts {mount.host_path} at {mount.container_path}"
+    else:
+        paths = [mount.container_path for mount in given.mounts]
+        some = ", ".join(paths[:2])
+        yield f"the device plugin mounts {len(paths)} files: {some}, ... (-o wide has all)"
     if given.devices:
         paths = [device.container_path for device in given.devices]
-        yield f"the device plugin passes {_listed(paths, _MOST_MOUNTS)}"
+        yield f"the device plugin passes {_listed(paths, _MOST_NODES)}"
     for name, value in given.annotations.items():
         yield f"the device plugin annotates {name}={value}"
     if given.cdi_devices:

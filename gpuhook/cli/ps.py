@@ -96,8 +96,10 @@ def ps(
     if hidden and not held:
         raise click.exceptions.Exit(1)
     if not held and output not in _DOCUMENTS:
-        yet = f": there is no {missing} yet" if missing else ""
-        printing.say(f"no container holds a GPU{yet}")
+        why = f": there is no {missing} yet" if missing else ""
+        if not why and usage_options.has_no_driver(usage):
+            why = ", and there is no NVIDIA driver"
+        printing.say(f"no container holds a GPU{why}")
 
 
 def _print(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from gpuhook.cli.tables import shortened, table
+from gpuhook.diagnose.short_names import short_id
 from gpuhook.grant.amounts import amount
 from gpuhook.programs.memory import guarded
 from gpuhook.vendors.nvidia import isolation as isolation_words
@@ -22,7 +23,6 @@ HEADERS = (
 WIDE = ("ENGINE", "PROCESSES", "REQUEST", "TIME-SLICE", "COMPUTE-MODE")
 HOST, UNKNOWN = "(host)", "(unknown)"
 WORTH_TELLING = 256 << 20  # bytes: a driver rounds, and has a little for itself
-_NAME = 12
 
 
 def rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
@@ -45,7 +45,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         return ",".join(names if is_wide else [shortened(name) for name in names]) or "-"
 
     cells = (
-        one["id"] if is_wide else one["id"][:_NAME],
+        one["id"] if is_wide else short_id(one["id"]),
         one["pod"] or "-",
         one["namespace"] or "-",
         shown(list(dict.fromkeys([*one["gpus"], *(told["gpu"] for told in one["usage"])]))),
@@ -155,7 +155,7 @@ def isolation(held: Iterable[dict[str, Any]], *, is_wide: bool) -> list[str]:
     lines: list[str] = []
     for one in held:
         whose = "/".join(filter(None, (one["namespace"], one["pod"], one["container"])))
-        name = one["id"] if is_wide else one["id"][:_NAME]
+        name = one["id"] if is_wide else short_id(one["id"])
         for told in one["sharing"]:
             gpu = told["gpu"] if is_wide else shortened(told["gpu"])
             lines.append(" ".join(filter(None, (name, whose, gpu))) + f": {_way(told)}")

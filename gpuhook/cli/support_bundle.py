@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from typing import Any
 
 import click
 
-from gpuhook.cli import container_options, examined, node_options, parameters, printing
+from gpuhook.cli import container_options, examined, node_options, parameters, printing, said
 from gpuhook.diagnose.bundle import archive, contents, log_lines
 from gpuhook.diagnose.doctor import document
 from gpuhook.diagnose.doctor.catalogue import checks
@@ -99,7 +96,10 @@ def support_bundle(
     }
     left_out: list[tuple[str, str]] = []
     if node.is_live and root is None:
-        _add_commands(looked, documents, left_out)
+        options = [f"--state-root={root}" for root in state_roots]
+        if where.nvml_library:
+            options.append(f"--nvml-library={where.nvml_library}")
+        _add_commands(looked, options, documents, left_out)
     texts: dict[str, str] = {}
     if not no_logs:
         texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
@@ -110,17 +110,22 @@ def support_bundle(
     _print(path, bundle, found, output, no_headers=no_headers)
 
 
-def _add_commands(node: Node, documents: dict[str, Any], left_out: list[tuple[str, str]]) -> None:
-    """Add what commands of gpuhook say: each in a process of its own, with a limit of time."""
-    commands = {"ps.json": ["ps", "-o", "json"]}
+def _add_commands(
+    node: Node,
+    options: list[str],
+    documents: dict[str, Any],
+    left_out: list[tuple[str, str]],
+) -> None:
+    """Add what commands of gpuhook say of this node, with these options."""
+    commands = {"ps.json": ["ps", "-o", "json", *options]}
     for identity in _containers(node)[:_MOST_INSPECTED]:
         name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]
-        commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", "--", identity]
-    for name, words in commands.items():
-        try:
-            documents[name] = _said(words)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            left_out.append((name, str(error) or type(error).__name__))
+        commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", *options, "--", identity]
+    for name, told, trouble in said.documents(commands, _PATIENCE):
+        if trouble:
+            left_out.append((name, trouble))
+        else:
+            documents[name] = told
 
 
 def _containers(node: Node) -> list[str]:
@@ -131,22 +136,6 @@ def _containers(node: Node) -> list[str]:
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict) and isinstance(one.get("id"), str)
     ]
-
-
-def _said(words: list[str]) -> Any:
-    """Return the document that a command of ours prints; ValueError with its words if it fails."""
-    library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    start = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from gpuhook.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", start, library, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_PATIENCE,
-        check=False,
-    )
-    if done.returncode and not done.stdout:
-        raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:400])
-    return json.loads(done.stdout)
 
 
 def _name(bundle: Bundle) -> str:

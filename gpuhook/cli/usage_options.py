@@ -81,6 +81,11 @@ def tell(usage: Usage) -> list[str]:
     return hidden
 
 
+def has_no_driver(usage: Usage) -> bool:
+    """Return whether there was no driver to be asked: that is no warning, but explains much."""
+    return any(one.code == _NO_LIBRARY for one in usage.trouble)
+
+
 def wrong(usage: Usage) -> list[str]:
     """Return what could not be seen, in sentences."""
     return [text for part in _wrong(usage) for text in part]

@@ -23,10 +23,15 @@ class DeviceFiles:
     def __init__(self, path: str) -> None:
         self._path = path
         self._done: list[Rule] = []
+        self._lines: list[str] = []
+        self._rules: list[Rule] = []
 
     def listed(self) -> list[Rule]:
-        """Return the rules of devices.list; raises OSError."""
-        return [Rule.of_line(line) for line in devices_list(self._path)]
+        """Return the rules of devices.list, as it is now; raises OSError."""
+        lines = devices_list(self._path)
+        if lines != self._lines:  # it is asked about device after device
+            self._lines, self._rules = lines, [Rule.of_line(line) for line in lines]
+        return self._rules
 
     def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
         """Return whether one of the rules listed allows the whole request, and which."""

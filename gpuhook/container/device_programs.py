@@ -90,6 +90,8 @@ class DevicePrograms:
         self._done: list[_Replaced] = []
         # What we have loaded ourselves, which the kernel may not show.
         self._loaded: dict[int, bytes] = {}
+        # A program never changes, and another one gets another id.
+        self._known: dict[tuple[int, str, int], Program] = {}
 
     def attached(self) -> list[Program]:
         """Return every program that holds, the container's own first; raises OSError."""
@@ -160,14 +162,18 @@ class DevicePrograms:
 
     def _program(self, identity: int, cgroup: str, flags: int, *, own: bool) -> Program | None:
         """Return what is known of an attached program, None when it is gone by now."""
+        key = (identity, cgroup, flags)
+        if key in self._known:
+            return self._known[key]
         try:
             fd = bpf.prog_get_fd_by_id(identity)
         except FileNotFoundError:
             return None
         try:
-            return Program(cgroup, self._info(fd), flags, own=own)
+            found = self._known[key] = Program(cgroup, self._info(fd), flags, own=own)
         finally:
             os.close(fd)
+        return found
 
     def _info(self, fd: int) -> bpf.Info:
         info = bpf.prog_info(fd)

@@ -95,11 +95,8 @@ class _Search:
         self._entries = ledger.living(is_swept=is_swept)
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
-        for root in [
-            *roots,
-            *(e["root"] for e in self._entries if e["root"]),
-            *state_roots.present(),
-        ]:
+        recorded = (entry["root"] for entry in self._entries if entry["root"])
+        for root in dict.fromkeys([*roots, *recorded, *state_roots.present()]):
             real = os.path.realpath(root)
             if real not in seen:
                 seen.add(real)

@@ -37,10 +37,12 @@ class Provision:
 
     `libraries` are (container path, SONAME) of mounted libraries in the loader's directories,
     `links` are (target, container path), `preferred` are (SONAME, path) of libraries of the image
-    that the loader is to find before those, `files` are (container path, content).
+    that the loader is to find before those, `files` are (container path, content). `together` are
+    the loader's entries of all that the container gets, in the order of preference, where that is
+    more than this provision: what is recorded besides is of an earlier start.
     """
 
-    __slots__ = ("files", "libraries", "links", "preferred")
+    __slots__ = ("files", "libraries", "links", "preferred", "together")
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Provision:
         self.files: list[tuple[str, bytes]] = []
         self.libraries = libraries
         self.preferred = preferred
+        self.together: list[tuple[bytes, bytes]] = []
         sonames = [
             (path.rpartition("/")[2], _sibling(path, soname))
             for path, soname in libraries
@@ -97,7 +100,7 @@ def provide(root: Tree, provision: Provision) -> list[OSError]:
             failures.append(_named(error, path))
     if provision.libraries:
         try:
-            _loader(root, provision.entries())
+            _loader(root, provision.together or provision.entries())
         except OSError as error:
             failures.append(_named(error, "the loader's files in /etc"))
     return failures

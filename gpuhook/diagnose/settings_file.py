@@ -7,19 +7,21 @@ Cold: whoever starts a container reads what came of it, in the compiled form.
 from __future__ import annotations
 
 import json
-from importlib import resources
+import os
 from typing import Any
 
-import jsonschema
 import yaml
 
-from gpuhook.errors import printable
+from gpuhook import settings
+from gpuhook.errors import fault, printable
 from gpuhook.kubernetes.config.nearest import nearest
 from gpuhook.kubernetes.config.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import jsonschema
 
     Path = tuple[str | int, ...]
 
@@ -34,6 +36,23 @@ _PATTERNS = {"^/": "an absolute path"}
 _PATTERN = "VENDOR/CLASS, such as nvidia.com/gpu"
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_NAME = 80
+
+
+def of_node() -> settings.Settings:
+    """Return the settings of this node; GH1530 if they are broken.
+
+    Where the wrapper's compiled form is of the file as it is now, the file has been checked.
+    """
+    path = settings.path()
+    if not os.path.exists(path):
+        return settings.Settings()
+    document = settings.compiled(path, os.stat(path))
+    if document is not None and "error" not in document:
+        return settings.from_document(document)
+    reason = problem(path)
+    if reason:
+        raise fault("GH1530", path=path, reason=reason)
+    return settings.from_document(load(path))
 
 
 def load(file: str) -> dict[str, object]:
@@ -112,6 +131,11 @@ def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
 
 
 def _errors(document: object) -> list[jsonschema.ValidationError]:
+    # Together a tenth of a second, and a file that was checked is not checked again.
+    from importlib import resources
+
+    import jsonschema
+
     text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(text))
     return sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))

@@ -81,8 +81,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1914": (
         RequestError,
-        "there is no fault {name}",
-        "codes of faults are GH and four digits, as in `Error GH1102`",
+        "there is no fault {name}; the nearest codes are {nearest}",
+        "copy the code from the error itself, as in `Error GH1102`; docs/errors.md lists them all",
+    ),
+    "GH1915": (
+        FileError,
+        "{path} is no bundle: it has no config.json",
+        (
+            "name the directory in which config.json is; what runs can be named by its id instead,"
+            " as `gpuhook ps` shows it"
+        ),
     ),
     "GH1930": (
         FileError,
@@ -94,10 +102,28 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has no pod and no workload with a pod template in it: {kinds}",
         "name a file with a Pod, Deployment or the like; a copy without its indentation has none",
     ),
+    "GH1932": (
+        RequestError,
+        "{path} has {pods}, and no containers in it",
+        "write them below spec.containers, as a list: each begins with `- name:`",
+    ),
     "GH1940": (
         FileError,
         "{path} cannot be used as a record of comparisons: {reason}",
         "name a file that `gpuhook compare --record` has written, or one that is not there yet",
+    ),
+    "GH1941": (
+        DriverError,
+        "asking the driver's library for the GPUs failed: {reason}",
+        "run nvidia-smi on the host: when that fails too, reinstall the driver",
+    ),
+    "GH1942": (
+        DriverError,
+        "there is no NVIDIA driver in {root}, so that nothing tells what gpuhook would give",
+        (
+            "run it on the node that has the GPUs; in a pod that sees the node's files in /host "
+            "add --driver-root /host --host-root /host"
+        ),
     ),
     "GH1950": (
         DriverError,

@@ -6,11 +6,12 @@ WARM. Constants from linux/openat2.h.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import struct
 
-from gpuhook.kernel.libc import syscall
+from gpuhook.kernel.libc import LIBC, os_error
 
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_IN_ROOT = 0x10
@@ -25,6 +26,18 @@ _REASONS = {
 }
 
 
+# The arguments' types said once: who looks at containers opens thousands of paths.
+_syscall = ctypes.CFUNCTYPE(
+    ctypes.c_long,
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+    use_errno=True,
+)(("syscall", LIBC))
+
+
 def openat2(root: int, path: str, flags: int) -> int:
     """Return a descriptor of `path` in the root behind `root`, which nothing leads out of.
 
@@ -33,11 +46,11 @@ def openat2(root: int, path: str, flags: int) -> int:
     """
     resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
     how = struct.pack("=3Q", flags | os.O_CLOEXEC, 0, resolve)  # struct open_how
-    arguments = (root, path, how, len(how))
-    for _ in range(_TRIES - 1):
-        try:
-            return syscall(_SYS_OPENAT2, *arguments, path=path, reasons=_REASONS)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-    return syscall(_SYS_OPENAT2, *arguments, path=path, reasons=_REASONS)
+    name = os.fsencode(path)
+    for _ in range(_TRIES):
+        fd: int = _syscall(_SYS_OPENAT2, root, name, how, len(how))
+        if fd >= 0:
+            return fd
+        if ctypes.get_errno() != errno.EAGAIN:
+            break
+    raise os_error(path, _REASONS)

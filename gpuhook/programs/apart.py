@@ -18,31 +18,52 @@ from gpuhook.programs.interruptible import Interruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import Any, TypeVar
 
     T = TypeVar("T")
 
 
-def each(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> Iterator[tuple[T, Any]]:
+def each(
+    work: Callable[[T], Any], items: Sequence[T], seconds: float, at_once: int = 1
+) -> Iterator[tuple[T, Any]]:
     """Yield each item with what `work(item)`, done in a child process, returns.
 
     One child does them all in turn, as long as it answers for each within so many seconds; else it
     is killed, TimeoutError stands for the answer, and another child goes on with the next item. An
     OSError stands for the answer of a child that has ended without. Nothing is begun before it is
     asked for. Otherwise as done().
+
+    With `at_once` children each has its share, and goes ahead of what is asked for: that is for
+    work which changes nothing, as a child that is not needed any more is killed.
     """
-    left = list(items)
+    shares = [list(items[start::at_once]) for start in range(min(at_once, len(items)))]
+    turns = [_in_turn(work, share, seconds, is_ahead=at_once > 1) for share in shares]
+    with Interruptible() as signals:
+        signals.hold()
+        try:
+            for number in range(len(items)):
+                answered = next(turns[number % at_once])
+                signals.check()
+                yield answered
+                signals.check()
+        finally:
+            for turn in turns:
+                turn.close()
+
+
+def _in_turn(
+    work: Callable[[T], Any], left: list[T], seconds: float, *, is_ahead: bool
+) -> Generator[tuple[T, Any], None, None]:
+    """Yield each item of `left` with its answer, of one child after another."""
     while left:
-        with Interruptible() as signals:
-            signals.hold()
-            for answer in _answers(work, tuple(left), seconds):
-                signals.check()
-                yield left.pop(0), answer
-                signals.check()
+        for answer in _answers(work, tuple(left), seconds, is_ahead=is_ahead):
+            yield left.pop(0), answer
 
 
-def _answers(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> Iterator[Any]:
+def _answers(
+    work: Callable[[T], Any], items: Sequence[T], seconds: float, *, is_ahead: bool
+) -> Iterator[Any]:
     """Yield the answers of one child for `items`, in order; the last one may be an exception."""
     asked, ask = os.pipe()
     try:
@@ -51,16 +72,23 @@ def _answers(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> It
         os.close(asked)
     lines = _Lines(reader)
     trouble: Exception | None = None
+    is_over = False
     try:
+        if is_ahead:
+            _ask(ask, len(items))
         for _ in items:
-            _ask(ask)
+            if not is_ahead:
+                _ask(ask)
             yield json.loads(lines.next(time.monotonic() + seconds))
+        is_over = True
     except TimeoutError as error:
         trouble = error
         os.kill(pid, signal.SIGKILL)
     except ValueError as error:
         trouble = error
     finally:
+        if is_ahead and not is_over:
+            os.kill(pid, signal.SIGKILL)
         os.close(ask)  # the child, which waits to be asked, ends
         os.close(reader)
         status = os.waitpid(pid, 0)[1]
@@ -68,9 +96,9 @@ def _answers(work: Callable[[T], Any], items: Sequence[T], seconds: float) -> It
         yield trouble if isinstance(trouble, TimeoutError) else _without_answer(status)
 
 
-def _ask(ask: int) -> None:
+def _ask(ask: int, count: int = 1) -> None:
     try:
-        os.write(ask, b"\n")
+        files.write_whole(ask, b"\n" * count)
     except BrokenPipeError:
         return  # it has ended: so does the pipe of its answers
 

@@ -45,8 +45,8 @@ def attach(
     grant = grants.named(list(names), capabilities)
     todo = grants.jobs(grant, capabilities)
     held = target.held
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
-    nvidia_live.add_profile(wanted, held.root, capabilities, target.withdrawn)
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
+    nvidia_live.add_profile(wanted, held.root, target.withdrawn)
     wanted.owner = oci.owner(target.spec)
     wanted.denied = target.denied
     plan = live.plan(held, wanted)

@@ -93,7 +93,7 @@ class Create:
         edited = Edited()
         taken_back = record.take_back(spec)
         edited.source = self.grants.source(spec)
-        engine_hooks = granting.our_hooks(spec)
+        engine_hooks = jobs.hooks_in(spec)
         if edited.source is None:
             if engine_hooks or request.limits_memory(spec, words.VOCABULARY):
                 self._note_engine(spec, edited, engine_hooks, low_level)
@@ -125,7 +125,9 @@ class Create:
         grant.edits["env"] = env if void in env else [*env, void]
         oci.apply(spec, grant.edits)
         _remove_foreign_hooks(spec)
-        outcome = rootfs_jobs.do(self.command.bundle, spec, grant.edits, todo, self._work)
+        engine = [jobs.of_hook(hook) for hook in engine_hooks]
+        bundle = self.command.bundle
+        outcome = rootfs_jobs.do(bundle, spec, grant.edits, todo, engine=engine, work=self._work)
         for hook in outcome.hooks:
             oci.add_hook(spec, hook)
         for what in outcome.left_out:

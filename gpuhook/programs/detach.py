@@ -120,11 +120,11 @@ class _Detach:
     def _profile(self) -> list[Operation]:
         """Return the step that takes the nodes out of the application profile, if there is one."""
         target = self.target
-        if not nvidia_live.has_profile(target.made):
+        root = target.held.root
+        if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
             return []
         gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
         left = granted.without(target.granted, gone).get("deviceNodes") or []
-        root = target.held.root
         with target.held.as_root():
             change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
             now = current(root, change.path)
@@ -148,8 +148,8 @@ class _Detach:
         """Return how the driver's files are taken away, as far as what is there can be read."""
         target = self.target
         try:
-            provisions = [provision.of(target.held.root, job)[0] for job in target.jobs]
-            return withdrawal.rest(target.held, target.made, binds, provisions)
+            made, _ = provision.of(target.held.root, target.jobs)
+            return withdrawal.rest(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
             plan = Plan()
             plan.skipped.append(f"the driver's files stay: {error}")

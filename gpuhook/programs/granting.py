@@ -154,13 +154,6 @@ def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:
     return words.parse_capabilities(text)
 
 
-def our_hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return our `apply` hooks in a config.json: there, an engine applied our CDI spec."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    return [hook for hook in stage if jobs.is_ours(hook)] if isinstance(stage, list) else []
-
-
 def require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
     """Raise GH1120 if the spec that a job comes from describes another state of this host."""
     if not job.fingerprint:

@@ -19,8 +19,7 @@ from gpuhook.container.provide import provide
 from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
 from gpuhook.grant import request
-from gpuhook.programs import bundled, hook_state, told_replicas
-from gpuhook.programs.rootfs_jobs import root_path
+from gpuhook.programs import bundled, hook_state, rootfs_jobs, told_replicas
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision, words
 
@@ -45,11 +44,11 @@ def run(arguments: list[str], log: EngineLog) -> None:
         changed = freshness.differences(job.fingerprint, now)
         if changed:
             raise fault("GH1120", changes="; ".join(changed), dirs="the CDI spec directories")
-    with Root(root_path(state.bundle, state.spec)) as root:
+    with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
                 root.admit(str(mount.get("destination")))
-        _file_system(root, job, log)
+        _file_system(root, job, state.spec, log)
         if job.driver_params:
             _mask_params(root, job, log)
     pid = _init_pid()
@@ -78,14 +77,20 @@ def _is_limited(spec: dict[str, Any]) -> bool:
     return isinstance(stage, list) and any(jobs.is_ours(hook, jobs.LIMIT) for hook in stage)
 
 
-def _file_system(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
-    """Make links and loader files.
+def _all_jobs(spec: dict[str, Any], job: jobs.Jobs) -> list[jobs.Jobs]:
+    """Return the jobs of all our hooks of the container, in the order in which they run."""
+    others = [jobs.of_hook(hook) for hook in jobs.hooks_in(spec)]
+    is_there = any(other.arguments() == job.arguments() for other in others)
+    return others if is_there else [job, *others]
+
+
+def _file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
+    """Make links, loader files and the application profile.
 
     What cannot be written, or lies behind a mount of somebody else's files, does not stop the
     container: most of the driver works without.
     """
-    whole, reason = provision.of(root, job)
-    left_out = [reason] if reason else []
+    whole, left_out = provision.beside(root, job, _all_jobs(spec, job), rootfs_jobs.nodes(spec))
     for failure in provide(root, whole):
         if failure.errno not in _TOLERATED:
             raise failure

@@ -21,7 +21,7 @@ from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.grant import request
 from gpuhook.programs import bundled, cold, granting, hook_state, told_replicas
 from gpuhook.programs.rootfs_jobs import root_path
-from gpuhook.vendors.nvidia import granted, words
+from gpuhook.vendors.nvidia import granted, jobs, words
 from gpuhook.vendors.nvidia import live as nvidia_live
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ def _served(spec: dict[str, Any]) -> str:
     """Return who gave the container its GPUs before it was made, empty for nobody."""
     if record.ANNOTATION in (spec.get("annotations") or {}):
         return "gpuhook-runtime gave it its GPUs"
-    return "its engine gave it its GPUs by CDI" if granting.our_hooks(spec) else ""
+    return "its engine gave it its GPUs by CDI" if jobs.hooks_in(spec) else ""
 
 
 def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
@@ -157,8 +157,8 @@ def _planned(
     held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
 ) -> tuple[live.Wanted, live.Plan]:
     """Return what the container is to have, and how it gets that."""
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo)
-    nvidia_live.add_profile(wanted, held.root, granting.capabilities_of(spec))
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=False)
+    nvidia_live.add_profile(wanted, held.root)
     wanted.owner = oci.owner(spec)
     plan = live.plan(held, wanted)
     plan.skipped += reasons

@@ -71,7 +71,7 @@ def missing(target: Target, grants: Granting | None) -> Plan:
     if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
         return live.Plan()
     edits = _credible(edits, target, grants)
-    wanted, _ = nvidia_live.wanted(target.held.root, edits, todo)
+    wanted, _ = nvidia_live.wanted(target.held.root, edits, todo, is_running=True)
     if nvidia_live.has_profile(target.made):
         nvidia_live.renew_profile(wanted, target.held.root, target.withdrawn)
     wanted.owner, wanted.is_mounted = oci.owner(target.spec), True

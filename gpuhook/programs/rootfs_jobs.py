@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.container import oci
 from gpuhook.container.identity import Identity
-from gpuhook.container.oci import user_namespace
 from gpuhook.container.provide import provide, require_writable
 from gpuhook.container.record import HOOK_MARK
 from gpuhook.container.rootfs import Root
@@ -44,9 +44,19 @@ class Work:
 
 
 def do(
-    bundle: str, spec: dict[str, Any], edits: ContainerEdits, todo: list[Jobs], work: Work
+    bundle: str,
+    spec: dict[str, Any],
+    edits: ContainerEdits,
+    todo: list[Jobs],
+    *,
+    engine: list[Jobs],
+    work: Work,
 ) -> Outcome:
-    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied."""
+    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied.
+
+    `engine` are the jobs of hooks that an engine put into the spec. Hooks know of each other by
+    config.json, and not of what the wrapper did: it does all of `todo` or leaves all of it to them.
+    """
     outcome = Outcome()
     if not todo:
         return outcome
@@ -54,8 +64,17 @@ def do(
     with work.opened(root_path(bundle, spec)) as root:
         require_writable(root)
         foreign = [path for path in _destinations(spec) if path not in ours]
+        if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
+            return _left_to_hooks(todo)
         for job in todo:
-            _do_one(root, spec, foreign, job, outcome=outcome, work=work)
+            hooks = _params_hook(root, spec, job, work)
+            outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
+    return outcome
+
+
+def _left_to_hooks(todo: list[Jobs]) -> Outcome:
+    outcome = Outcome()
+    outcome.hooks += [_python_hook(job) for job in todo]
     return outcome
 
 
@@ -81,25 +100,38 @@ def root_path(bundle: str, spec: dict[str, Any]) -> str:
     return os.path.abspath(whole)
 
 
-def _do_one(
-    root: Root, spec: dict[str, Any], foreign: list[str], job: Jobs, *, outcome: Outcome, work: Work
-) -> None:
-    whole, reason = provision.of(root, job)
+def nodes(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of a container's device nodes, with those of all that is mounted."""
+    return [*oci.device_paths(spec), *_destinations(spec)]
+
+
+def _is_done(
+    root: Root,
+    spec: dict[str, Any],
+    foreign: list[str],
+    todo: list[Jobs],
+    engine: list[Jobs],
+    *,
+    outcome: Outcome,
+) -> bool:
+    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'."""
+    whole, reasons = provision.of(root, todo, nodes(spec))
+    if engine and whole.libraries:
+        whole.together = provision.of(root, engine)[0].entries()
+        if not set(whole.entries()).issubset(whole.together):
+            return False
     if _is_covered(root, whole.paths(), foreign):
-        outcome.hooks.append(_python_hook(job))
-        return
+        return False
     with _identity(spec):
         failures = provide(root, whole)
     if any(_is_the_hooks(failure, spec) for failure in failures):
-        outcome.hooks.append(_python_hook(job))
-        return
-    if reason:
-        outcome.left_out.append(reason)
+        return False
+    outcome.left_out += reasons
     for failure in failures:
         if not isinstance(failure, IsADirectoryError):
             raise failure
         outcome.left_out.append(f"{failure.filename}: the image has a directory there")
-    outcome.hooks += _params_hook(root, spec, job, work)
+    return True
 
 
 def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
@@ -110,7 +142,7 @@ def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
     """
     if isinstance(failure, CrossingError):
         return True
-    return failure.errno in _NO_IDENTITY and user_namespace(spec)
+    return failure.errno in _NO_IDENTITY and oci.user_namespace(spec)
 
 
 def _destinations(spec: dict[str, Any]) -> list[str]:
@@ -137,7 +169,7 @@ def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
 
 def _identity(spec: dict[str, Any]) -> Identity:
     """Return who the container's root is on the host, as far as config.json tells."""
-    if not user_namespace(spec):
+    if not oci.user_namespace(spec):
         return Identity(0, 0)
     linux = spec["linux"]
     return Identity(_mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings")))
@@ -157,7 +189,7 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> lis
     if content is None or "/proc" not in _destinations(spec):
         return []
     hook = None
-    if not user_namespace(spec):
+    if not oci.user_namespace(spec):
         try:
             hook = params.mount_hook(work.masked_file(content), root.path)
         except OSError:

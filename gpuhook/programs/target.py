@@ -87,7 +87,7 @@ class Target:
     @property
     def all_jobs(self) -> list[Jobs]:
         """Return the jobs of the hook that an engine brought, and of what was given later."""
-        return [jobs.of_hook(hook) for hook in granting.our_hooks(self.spec)] + self.jobs
+        return [jobs.of_hook(hook) for hook in jobs.hooks_in(self.spec)] + self.jobs
 
     def capabilities(self) -> frozenset[str]:
         """Return the driver capabilities that the container asks for; the default for others."""

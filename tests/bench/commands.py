@@ -51,10 +51,11 @@ class Crowd:
     def commands(self) -> Iterator[tuple[str, ...]]:
         """Yield the command lines that people wait for."""
         root = f"--state-root={self.state_root}"
+        node = self.product.node.options
         library = f"--nvml-library={self.product.node.nvml_library}"
         yield ("--version",)
         yield ("--help",)
-        yield "inventory", *self.product.node.options
+        yield "inventory", *node
         yield "cdi", "list"
         yield "ps", library
         yield "ps", "-o", "json", library
@@ -67,9 +68,9 @@ class Crowd:
         yield "explain", "GH1102"
         yield "compare", self.one, root
         yield "compare", "--all", root
-        yield ("doctor",)
+        yield "doctor", root, *node
         yield "doctor", "--root", self.product.node.host_root
-        yield "support-bundle", "--output", str(self.product.place / "bundle.tar.gz")
+        yield "support-bundle", "--file", str(self.product.place / "bundle.tar.gz"), root, *node
 
 
 def figures(place: Path) -> Iterator[Figure]:

@@ -489,7 +489,7 @@ def test_records_of_days(nvidia: Product, tmp_path: Path) -> None:
         jsonschema.validate(line, schema("compare-record"))
     assert [line["counts"]["differences"] for line in lines] == [0, 1]
     done = nvidia.gpuhook("compare", "--summary", str(file))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("2 creates, 1 difference in 1 container\n")
     done = nvidia.gpuhook("compare", "--summary", str(file), "-o", "json")
     summed = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.product import Product
-from tests.demo import act2, act4, scene
+from tests.demo import act2, act4, act5, scene
 from tests.demo.page import Page
 
 
@@ -43,3 +43,8 @@ def test_the_kubernetes_node_keeps_its_promises(node8: Product, short_path: Path
 def test_a_share_of_memory_holds(node8: Product, short_path: Path) -> None:
     """One asks for everything and fails alone, or is ended alone where the driver is too old."""
     assert act4.play(Page(), node8, short_path / "act4")
+
+
+def test_what_is_wrong_is_named(node8: Product, tmp_path: Path) -> None:
+    """A node of NVIDIA's stack that is broken in three ways, and a manifest that is refused."""
+    assert act5.play(Page(), node8, tmp_path / "act5")

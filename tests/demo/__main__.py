@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from tests.contract.kept import CHECKOUT
-from tests.demo import act1, act2, act3, act4, scene
+from tests.demo import act1, act2, act3, act4, act5, scene
 from tests.demo.page import Page
 
 PLACE = CHECKOUT / "build/demo"
-ACTS = {"act1": act1, "act2": act2, "act3": act3, "act4": act4}
+ACTS = {"act1": act1, "act2": act2, "act3": act3, "act4": act4, "act5": act5}
 
 
 def main() -> int:

@@ -18,10 +18,10 @@ from typing import Any
 from gpuhook.diagnose.doctor.catalogue import checks
 from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.doctor.examination import Examination, examine
+from gpuhook.diagnose.node import collectors as asking
 from gpuhook.diagnose.node import readings
 from gpuhook.diagnose.node.readings import Readings
 from gpuhook.diagnose.node.tree import DirectoryTree
-from gpuhook.vendors.nvidia import dump, gather
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -70,8 +70,7 @@ class Scene:
         return Node(DirectoryTree(str(self.root)), Readings(collectors))
 
     def _inventory(self) -> Any:
-        where = gather.roots(str(self.root), None, str(self.root))
-        return dump.as_dict(gather.node(where, require_nodes=False, require_files=False))
+        return asking.asked(asking.Place(str(self.root), None, str(self.root)))
 
 
 PARTS: list[Callable[[Scene], None]] = []

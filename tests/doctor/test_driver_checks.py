@@ -276,6 +276,8 @@ def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Sc
     scene.path("/etc/docker/daemon.json").unlink(missing_ok=True)
     assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
     scene.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
+    assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
+    scene.readings[readings.PROGRAMS]["runc"]["version"] = "1.1.5"
     [finding] = found(scene.examined(), "devices.links")
     assert finding.status == WARNING
     assert finding.command == "nvidia-ctk system create-dev-char-symlinks --create-all"

@@ -15,7 +15,6 @@ import pytest
 import tests.doctor.parts
 from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, WARNING
 from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH
 from tests.doctor import scene as scenes
 from tests.doctor.broken import all_of_them
 from tests.doctor.parts import driver, gpuhook
@@ -113,8 +112,7 @@ def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sce
 
 
 def _replace_spec(scene: Scene) -> None:
-    scene.write(driver.SPEC, json.dumps(driver.toolkit_spec(scene)))
-    scene.remove(DEFAULT_HOOK_PATH)
+    driver.write_toolkit_spec(scene)
     for path in scene.root.rglob("*gpuhook*"):
         raise AssertionError(f"{path} is ours")
     scene.readings[readings.CONTAINERS] = {"looked_at": 1, "containers": [], "trouble": []}

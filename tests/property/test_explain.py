@@ -17,8 +17,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from gpuhook import settings
-from gpuhook.cli import container_options, explain_text
+from gpuhook.cli import explain_text
 from gpuhook.container.rootfs import Root
+from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.explain import answer, graph, ground, inputs
 from gpuhook.diagnose.explain import document as documents
 from gpuhook.diagnose.node.described import Heard
@@ -30,6 +31,7 @@ LIB = "/usr/lib/x86_64-linux-gnu"
 HOOK_ARGS = ["gpuhook-hook", "apply"]
 HOOK_ARGS += ["--library", f"{LIB}/libcuda.so.550.1=libcuda.so.1"]
 HOOK_ARGS += ["--library", f"{LIB}/libnvidia-encode.so.550.1=libnvidia-encode.so.1"]
+HOOK_ARGS += ["--library", f"{LIB}/libEGL_nvidia.so.550.1=libEGL_nvidia.so.0"]
 HOOK_ARGS += ["--link", f"libcuda.so.1::{LIB}/libcuda.so", "--driver-version", "550.1"]
 HOOK_ARGS += ["--cuda-compat", "/usr/local/cuda/compat", "--driver-params"]
 OURS = {"path": "/usr/bin/gpuhook-hook", "args": HOOK_ARGS, "env": ["PATH=/bin"]}
@@ -66,6 +68,7 @@ SPEC = {
         "mounts": [
             _mount(f"{LIB}/libcuda.so.550.1"),
             _mount(f"{LIB}/libnvidia-encode.so.550.1"),
+            _mount(f"{LIB}/libEGL_nvidia.so.550.1"),
         ],
         "hooks": [{"hookName": "createContainer", **OURS}],
     },
@@ -288,7 +291,7 @@ def _no_driver_to_ask() -> Node:
 
 
 def _explained(bundle: Path) -> answer.Answer:
-    chosen = container_options.node_settings()
+    chosen = settings_file.of_node()
     base = ground.here(chosen, None, _no_driver_to_ask)
     return answer.given(inputs.of_directory(str(bundle)), base)
 
@@ -348,7 +351,7 @@ ANY = st.recursive(
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
-    base = ground.here(container_options.node_settings(), None, _no_driver_to_ask)
+    base = ground.here(settings_file.of_node(), None, _no_driver_to_ask)
     try:
         asked = inputs.of_text(json.dumps(document).encode(), "standard input")
     except GpuhookError:

@@ -2,13 +2,15 @@
 """The driver's files below a root, as NVIDIA's container toolkit 1.20 looks for them.
 
 Written from its behaviour, and apart from what gpuhook does: the file names in the directory of
-libcuda say what belongs to the driver, nothing else does.
+libcuda say what belongs to the driver, nothing else does. Those that have a version of their own
+are looked for in all library directories.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +66,10 @@ class Files:
 def find(root: str, version: str) -> Files:
     """Return the files of the driver of this version below `root`."""
     directory = next(d for d in _DIRECTORIES if Path(f"{root}{d}/libcuda.so.{version}").is_file())
-    names = sorted(os.listdir(root + directory))
-    libraries = [f"{directory}/{name}" for name in names if _is_library(name, version)]
+    libraries = _below(root, directory, lambda name: name.endswith(f".so.{version}"))
+    # Debian has libcuda in a directory of its own, and libraries with other versions beside that.
+    places = dict.fromkeys((directory, *_DIRECTORIES))
+    libraries += [path for place in places for path in _below(root, place, _OWN_VERSION.match)]
     libraries += _below(root, f"{directory}/vdpau", lambda name: name.endswith(f".so.{version}"))
     for place in _XORG:
         below = f"/usr/lib/{place}" if place.startswith("xorg") else f"{directory}/{place}"
@@ -88,17 +92,23 @@ def find(root: str, version: str) -> Files:
     )
 
 
+def cached(root: str) -> list[str]:
+    """Return the files that the loader's cache below `root` leads to, as libnvidia-container does.
+
+    It takes the entries of the loader's cache, and follows their links.
+    """
+    command = ["/sbin/ldconfig", "-r", root, "-p"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    paths = [line.partition(" => ")[2] for line in shown.splitlines() if " => " in line]
+    return list(dict.fromkeys(_real(root, path) for path in paths))
+
+
 def _real(root: str, path: str) -> str:
     """Return what a path leads to for who has `root` as its root: Debian's alternatives do."""
     place = Path(f"{root.rstrip('/')}{path}")
     if not place.is_symlink():
         return path
     return _real(root, os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(place))))
-
-
-def _is_library(name: str, version: str) -> bool:
-    is_versioned = name.startswith("lib") and name.endswith(f".so.{version}")
-    return is_versioned or bool(_OWN_VERSION.match(name))
 
 
 def _below(root: str, directory: str, is_wanted: object) -> list[str]:

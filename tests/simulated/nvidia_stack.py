@@ -151,13 +151,13 @@ def legacy_plan(
     is_debian = (root / "etc/debian_version").exists()
     place = "/usr/lib/x86_64-linux-gnu" if is_debian else "/usr/lib64"
     mounts = []
-    for path in found.libraries:
-        directory, name = os.path.split(path)
-        # Only what has the driver's own version, out of the loader's cache, is taken.
-        stem = name[3:].partition(".so")[0]
-        is_own = directory == found.directory and name.endswith(f".so.{found.version}")
-        if stem in libraries and is_own:
-            mounts.append({"source": found.host(path), "target": f"{place}/{name}", "ro": True})
+    for path in nvidia_files.cached(node.driver_root):
+        # Of what the loader's cache leads to, what is called as the driver's own files are.
+        name = os.path.basename(path)
+        if name.endswith(f".so.{found.version}") and name[3:].partition(".so")[0] in libraries:
+            mounts.append(
+                {"source": found.root.rstrip("/") + path, "target": f"{place}/{name}", "ro": True}
+            )
     named = [path for path in found.binaries if os.path.basename(path) in binaries]
     mounts += [_bound(found, path) for path in [*named, *found.firmware]]
     sockets = found.sockets if "utility" in wanted else ()

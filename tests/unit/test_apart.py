@@ -149,3 +149,42 @@ def test_who_stops_listening_ends_the_work(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["0"]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_several_processes_do_their_shares_at_once_and_answer_in_order() -> None:
+    """Shares are done beside each other; what one of them loses costs one answer."""
+    before = os.listdir("/proc/self/fd")
+
+    def work(item: int) -> list[int]:
+        if item == 2:
+            killed()
+        if item == 5:
+            time.sleep(60)
+        return [item, os.getpid()]
+
+    found = list(apart.each(work, range(8), 0.5, 3))
+    assert [item for item, _ in found] == list(range(8))
+    answers = dict(found)
+    assert isinstance(answers[2], OSError)
+    assert isinstance(answers[5], TimeoutError)
+    assert len({answers[item][1] for item in (0, 1, 3, 4, 6, 7)}) == 2
+    assert answers[0][1] == answers[3][1] == answers[6][1]
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_who_stops_listening_to_several_processes_ends_them_all(size: int) -> None:
+    """Also those that wait to get rid of answers which nobody takes."""
+    answers = apart.each(lambda item: "x" * (item + size), range(60), 30, 3)
+    assert next(answers) == (0, "x" * size)
+    answers.close()  # type: ignore[attr-defined] # a generator
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_more_processes_than_items_are_not_started() -> None:
+    """Nothing is nothing, and one item is one process's."""
+    assert list(apart.each(str, [], 30, 4)) == []
+    assert list(apart.each(str, [7], 30, 4)) == [(7, "7")]

@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
-from gpuhook.cli import COMMANDS, main
+from gpuhook.cli import COMMANDS, main, sections
 from gpuhook.vendors.nvidia import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
@@ -40,6 +41,42 @@ def test_help_lists_the_commands() -> None:
     assert " inventory Show the driver" in " ".join(shown.stdout.split())
 
 
+def test_help_has_what_the_commands_say_themselves() -> None:
+    """What is listed of a command without importing it is what its own help begins with."""
+    ctx = click.Context(main, info_name="gpuhook")
+    lines, listed = click.HelpFormatter(width=200), click.HelpFormatter(width=200)
+    main.format_commands(ctx, lines)
+    for title, names in sections.SECTIONS.items():
+        found = [(name, main.get_command(ctx, name)) for name in names]
+        rows = [(name, one.get_short_help_str(sections.LONGEST)) for name, one in found if one]
+        sections.write(listed, title, rows)
+    assert lines.getvalue() == listed.getvalue()
+
+
+@pytest.mark.parametrize("incomplete", ["", "in", "--q", "x"])
+def test_shells_are_told_what_the_commands_say_themselves(incomplete: str) -> None:
+    """Names, options and their help are those that click finds by importing every command."""
+    ctx = click.Context(main, info_name="gpuhook")
+    ours = main.shell_complete(ctx, incomplete)
+    all_of_them = click.Group.shell_complete(main, ctx, incomplete)
+    assert [vars(one) for one in ours] == [vars(one) for one in all_of_them]
+
+
+def test_help_has_each_command_in_one_section() -> None:
+    names = [name for section in sections.SECTIONS.values() for name in section]
+    assert sorted(names) == sorted(COMMANDS)
+    shown = gpuhook("--help").stdout
+    assert all(f"\n{title}:\n" in shown for title in sections.SECTIONS)
+
+
+@pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
+def test_help_cuts_no_sentence(group: str) -> None:
+    """What a command does is said to the end of its first sentence, in lines that fit."""
+    shown = gpuhook(*filter(None, [group]), "--help").stdout
+    _, *lines = shown.splitlines()
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
 def test_unknown_command() -> None:
     """An unknown command is wrong usage: status 2, nothing on standard output."""
     failed = gpuhook("inventroy")
@@ -47,15 +84,17 @@ def test_unknown_command() -> None:
     assert failed.stdout == ""
 
 
-def test_a_start_imports_one_command_only() -> None:
-    """`gpuhook --version` loads no command, no YAML, no NVML."""
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_start_imports_one_command_only(option: str) -> None:
+    """`gpuhook --version` and `--help` load no command, no YAML, no NVML."""
     program = (
-        "import sys; from gpuhook.cli import main; main(['--version'], standalone_mode="
+        f"import sys; from gpuhook.cli import main; main(['{option}'], standalone_mode="
         "False); print(sorted({'yaml', 'pynvml', 'structlog', 'jsonschema'} & set(sys.modules)),"
-        "[name for name in sys.modules if name.startswith('gpuhook.cli.')])"
+        "[name for name in sys.modules if name in sys.argv[1:]])"
     )
+    modules = [target.partition(":")[0] for target in COMMANDS.values()]
     shown = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program, *modules], check=True, capture_output=True, text=True
     )
     assert shown.stdout.splitlines()[-1] == "[] []"
 

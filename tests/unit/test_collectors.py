@@ -13,7 +13,15 @@ import pytest
 
 from gpuhook.container import find
 from gpuhook.container.runtime_state import Found
-from gpuhook.diagnose.node import asking, collectors, containers, daemons, readings, versions
+from gpuhook.diagnose.node import (
+    asking,
+    collectors,
+    containers,
+    daemons,
+    patient,
+    readings,
+    versions,
+)
 from gpuhook.diagnose.node.collectors import Place
 from gpuhook.diagnose.node.containers import injectors
 from gpuhook.diagnose.node.tree import DirectoryTree
@@ -127,7 +135,7 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert taken.document(readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
-    monkeypatch.setattr(collectors, "_DRIVER_PATIENCE", 0.2)
+    monkeypatch.setattr(patient, "PATIENCE", 0.2)
     monkeypatch.setattr(collectors, "_dump", lambda _: time.sleep(600))
     late = collectors.live(tree, place).of(readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1901")

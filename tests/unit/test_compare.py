@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,12 +16,14 @@ from click.testing import CliRunner
 
 import gpuhook
 from gpuhook.cli import main
+from gpuhook.container import state_roots
 from gpuhook.diagnose.compare import asked, giver, item, reasons, records, summary, surroundings
 from gpuhook.diagnose.compare.expected import Expected
 from gpuhook.diagnose.compare.granting import own_spec
+from gpuhook.diagnose.node import patient
 from gpuhook.errors import GpuhookError
 from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import hookless, params, profile, words
+from gpuhook.vendors.nvidia import gather, hookless, params, profile, words
 from gpuhook.vendors.nvidia.jobs import Jobs
 
 TYPE_CHECKING = False
@@ -139,8 +142,6 @@ def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -
 def test_display_nodes_count_where_graphics_is_asked_for() -> None:
     path = "/dev/dri/renderD128"
     assert not reasons.of_extra(path, giver.CDI, GRAPHICS, is_whole=False, is_privileged=False)
-    assert reasons.profile(COMPUTE)
-    assert not reasons.profile(GRAPHICS)
 
 
 class _Root:
@@ -197,14 +198,29 @@ def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
     assert found.is_known
 
 
-def test_the_application_profile_counts_for_graphics() -> None:
-    held = _held({profile.PATH: b"{}"})
-    edits: ContainerEdits = {"env": ["A=1"]}
-    for expected, is_difference in ((COMPUTE, False), (GRAPHICS, True)):
-        given = Expected(capabilities=expected.capabilities, edits=edits)
-        (found,) = surroundings.effects(held, giver.CDI, given)
-        assert found.is_difference is is_difference
-    assert list(surroundings.effects(held, giver.OURS, Expected(edits=edits))) == []
+EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
+
+
+@pytest.mark.parametrize(
+    ("files", "libraries", "by", "verdict", "is_known"),
+    [
+        ([profile.PATH], EGL, giver.CDI, item.SAME, False),
+        ([profile.PATH], EGL, giver.OURS, item.SAME, False),
+        ([profile.PATH], [], giver.CDI, item.THERE, True),
+        ([], EGL, giver.CDI, item.GPUHOOK, True),
+        ([], EGL, giver.OURS, item.GPUHOOK, False),
+    ],
+)
+def test_the_application_profile_goes_with_egl(
+    files: list[str], libraries: list[tuple[str, str]], by: str, verdict: str, *, is_known: bool
+) -> None:
+    job = Jobs("/usr/bin/gpuhook-hook")
+    job.libraries = libraries
+    expected = Expected(edits={"env": ["A=1"]}, todo=[job])
+    (found,) = surroundings.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
+    assert (found.kind, found.verdict, found.is_known) == (item.PROFILE, verdict, is_known)
+    nobody = Expected(edits={"env": ["A=1"]})
+    assert list(surroundings.effects(_held({}), by, nobody)) == []
 
 
 def compared(container: str, *names: str) -> dict[str, Any]:
@@ -234,6 +250,57 @@ def test_a_record_outlives_a_writer_that_was_killed(tmp_path: Path) -> None:
     found, broken = records.read(str(file))
     assert ([one["container"] for one in found], broken) == (["a", "b"], 1)
     assert [one["name"] for one in found[1]["items"]] == ["/dev/nvidia3"]
+
+
+def test_writers_of_one_record_note_a_container_once(tmp_path: Path) -> None:
+    """Each learns what others have added; a file that was begun anew has them no more."""
+    file = tmp_path / "record.jsonl"
+    first, second = records.Record(str(file)), records.Record(str(file))
+    for number in range(3):
+        line = records.line(compared(f"c{number}"), number)
+        assert first.add(line)
+        assert not second.add(line)
+    assert second.add(records.line(compared("c0"), 7))
+    assert not first.add(records.line(compared("c0"), 7))
+    assert len(file.read_text("utf-8").splitlines()) == 4
+    file.write_text("", encoding="utf-8")
+    assert first.add(records.line(compared("other"), 1))
+    assert not second.add(records.line(compared("other"), 1))
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a machine on which no container runs."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
+    return tmp_path
+
+
+def test_a_node_without_a_driver_is_called_so(nobody: Path) -> None:
+    done = CliRunner().invoke(main, ["compare", "--all", f"--driver-root={nobody}"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    message, hint = done.stderr.splitlines()
+    assert message.startswith(f"Error GH1942: there is no NVIDIA driver in {nobody}")
+    assert "--driver-root /host" in hint
+
+
+def test_a_driver_that_hangs_is_given_up(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patient, "PATIENCE", 0.2)
+    monkeypatch.setattr(gather, "node", lambda *_, **__: time.sleep(600))
+    for words_ in (["compare", "--all"], ["inventory"]):
+        done = CliRunner().invoke(main, [*words_, f"--driver-root={nobody}"])
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith("Error GH1901: NVML has not answered within 0.2 seconds")
+
+
+def test_no_container_with_a_gpu(nobody: Path) -> None:
+    """A sentence, no count of nothing; documents stay documents."""
+    words_ = ["compare", "--all", "--inventory", "t4"]
+    done = CliRunner().invoke(main, words_)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "no running container has a GPU or asks for one\n"
+    told = json.loads(CliRunner().invoke(main, [*words_, "-o", "json"]).stdout)
+    assert told["containers"] == []
 
 
 @pytest.mark.parametrize("text", ["hello\n", '{"schema": "other"}\n', "[" * 5000])

@@ -124,8 +124,8 @@ def test_provision(version: str, place: Path) -> None:
     job.libraries = [("/usr/lib/libcuda.so.535.104.05", "libcuda.so.1")]
     job.cuda_compat, job.driver_version = DIRECTORY, DRIVER
     with Root(str(place)) as root:
-        whole, reason = provision.of(root, job)
+        whole, reasons = provision.of(root, [job])
     paths = [path.decode() for name, path in whole.entries() if name == b"libcuda.so.1"]
     first = [f"{DIRECTORY}/libcuda.so.1"] if version == "550.54.15" else []
     assert paths == [*first, "/usr/lib/libcuda.so.1"]
-    assert reason == ""
+    assert reasons == []

@@ -22,6 +22,7 @@ from gpuhook.diagnose.doctor.check import (
     DRIVER,
     ENGINES,
     FAILED,
+    HOST,
     WARNING,
     Check,
     Finding,
@@ -170,6 +171,13 @@ def test_chosen_checks_bring_their_causes(doctor: Callable[..., Result]) -> None
     assert doctor("--checks", " , ", offline=True).exit_code == 2
 
 
+def test_an_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
+    told = doctor("--checks", "driver.filez")
+    assert told.exit_code == 2
+    assert "there is no check driver.filez" in told.output
+    assert "(`gpuhook doctor --list` lists them)" in told.output
+
+
 def test_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
     shown = doctor("--list", "--no-headers", offline=True)
     assert shown.exit_code == 0
@@ -247,3 +255,23 @@ def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
         "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
     ]  # fmt: skip
     assert len(doctor_text.lines(found, is_wide=True)) == 10
+
+
+def test_each_section_is_told_once(tree: Path) -> None:
+    """A check that waits for one of a later section does not divide its own section."""
+
+    def well(name: str, section: str, *needs: str) -> Check:
+        return Check(name, section, name, lambda _: [ok(name)], needs)
+
+    checks = (
+        well("host.first", HOST),
+        well("host.reload", HOST, "toolkit.values"),
+        well("host.last", HOST),
+        well("toolkit.values", ENGINES),
+        well("docker.config", ENGINES),
+    )
+    found = examine(Node(DirectoryTree(str(tree)), Readings({})), checks)
+    lines = doctor_text.lines(found)
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert headings == ["Host", "Engines: toolkit", "Engines: docker"]
+    assert sum("host." in line for line in lines) == 3

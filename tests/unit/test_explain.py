@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.fault_texts import explained
 
 SCHEMAS = Path(__file__).parents[2] / "gpuhook/schemas"
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -189,17 +190,42 @@ def test_yaml_is_the_same_document() -> None:
     VALIDATOR.validate(one)
 
 
-def test_a_code_is_explained() -> None:
-    assert "no such device" in run("GH1102").stdout
-    document = json.loads(run("GH1102", "-o", "json").stdout)
+@pytest.mark.parametrize("code", ["GH1102", "gh1102"])
+def test_a_code_is_explained(code: str) -> None:
+    done = run(code)
+    titles = [line for line in done.stdout.splitlines() if line in ("Cause", "Cure", "Example")]
+    assert done.stdout.startswith("GH1102: <name>: no such device")
+    assert titles == ["Cause", "Cure", "Example"]
+    document = json.loads(run(code, "-o", "json").stdout)
     schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)
-    assert run("GH0001").exit_code == 1
+    assert document["cause"] in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "nearest"), [("GH9999", "GH1953"), ("GH110", "GH1101"), ("GH100800", "GH1953")]
+)
+def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
+    known = {one.code for one in explained.all_of_them()}
+    done = run(code)
+    assert done.exit_code == 1
+    assert f"GH1914: there is no fault {code}" in done.stderr
+    named = re.findall(r"GH\d{4}", done.stderr.splitlines()[0].partition("nearest")[2])
+    assert len(named) == 3
+    assert set(named) <= known
+    assert nearest in named
 
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("{", "GH1910"), ("{}", "GH1910"), ("[]", "GH1910"), ('{"Env": 3}', "GH1910")],
+    [
+        ("", "GH1910"),
+        ("kind: Pod\nspec: 5\n", "GH1932"),
+        ("{", "GH1910"),
+        ("{}", "GH1910"),
+        ("[]", "GH1910"),
+        ('{"Env": 3}', "GH1910"),
+    ],
 )
 def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
     done = run("-", stdin=text)
@@ -209,6 +235,13 @@ def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     assert "GH1911" in run(str(tmp_path / "no.json")).stderr
+
+
+def test_a_directory_that_is_no_bundle(tmp_path: Path) -> None:
+    done = run(str(tmp_path))
+    assert done.exit_code == 1
+    assert "GH1915" in done.stderr
+    assert "--bundle" not in done.stderr  # an option of the runtime's
 
 
 def test_usage() -> None:
@@ -244,7 +277,8 @@ def test_a_pod_gets_what_the_device_plugin_answers(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(POD, encoding="utf-8")
     good, bad, many = of_pod(path)
-    assert (good["result"], bad["result"], many["result"]) == ("gets", "not-created", "pending")
+    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # as a whole
+    assert [one["because_of"] for one in (good, bad, many)] == [["bad"], [], ["bad"]]
     assert good["sources"][0]["names"] == [
         device["uuid"] for device in good["pod"]["allocation"]["resources"][0]["devices"]
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import main
+from gpuhook.cli import main, watching
 from gpuhook.container import state_roots
 from gpuhook.diagnose.usage import kubelet
 from tests.simulated import stub_events
@@ -72,6 +72,17 @@ def test_an_inventory_is_drawn_empty(place: Path) -> None:
 def test_watching_is_for_terminals(place: Path) -> None:
     assert drawn("--watch", "--svg", str(place / "a.svg")).exit_code == 2
     assert drawn("--watch", "--inventory", "t4").exit_code == 2
+
+
+def test_watching_tells_what_cannot_be_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above each picture: standard error would be drawn over."""
+    looks: list[str] = []
+    monkeypatch.setattr(watching, "run", lambda look, _: looks.append(look()))
+    library = place / "libnvidia-ml.so.1"
+    library.write_text("no library")
+    drawn("--watch", "--width", "80", "--nvml-library", str(library))
+    assert looks[0].startswith("warning: GH12")
+    assert "\nnode-7 " in looks[0]
 
 
 @AS_ROOT

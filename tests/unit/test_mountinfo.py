@@ -35,3 +35,13 @@ def test_our_own() -> None:
     assert len(mounts) == content.count(b"\n")
     assert "/" in {mount.target for mount in mounts}
     assert all(os.path.isabs(mount.target) for mount in mounts)
+
+
+def test_what_was_parsed_before_is_told_apart() -> None:
+    """Each content has its own mounts, whatever was read in between; a list is its caller's."""
+    lines = CONTENT.splitlines(keepends=True)
+    contents = [*lines, CONTENT, b"", *lines, CONTENT, lines[1] + lines[0]]
+    for content in [*contents, *reversed(contents)]:
+        found = mountinfo.parse(content)
+        assert [mount.id for mount in found] == [int(line[:2]) for line in content.splitlines()]
+        found.clear()

@@ -132,6 +132,36 @@ def test_what_no_cell_shows_is_noted() -> None:
         assert all(note in text for note in found.bars[0].notes)
 
 
+def test_long_names_keep_what_tells_pods_apart() -> None:
+    """The end of a pod's name, its replica and its memory are seen in a terminal of any width."""
+    held = []
+    for n in range(7):
+        long = {"namespace": "platform", "pod": f"a-training-job-with-a-long-name-{n}"}
+        held.append(holder(f"c{n}", f"{GPU}::{n}", size=2 * GIB) | long | {"container": "main"})
+    found = picture([gpu()], held, {GPU: tuple(f"{GPU}::{n}" for n in range(8))})
+    for width in (60, 80, 120, 200):
+        text = terminal.text(found, width)
+        assert text.count("1 of 2 GiB") == 7, text
+        assert all(f"name-{n}" in text or f"-{n}/main" in text for n in range(7)), text
+    assert all(f"e-{n}</text>" in svg.text(found) for n in range(7))
+
+
+def test_memory_that_nobody_knows_is_called_so() -> None:
+    """It is not drawn as none."""
+    one = holder("one")
+    one["usage"] = [{**one["usage"][0], "used": None, "total": None, "share": None}]
+    found = picture([gpu(total=None, used=None)], [one])
+    text = terminal.text(found, 80)
+    assert "memory unknown" in text
+    assert terminal.FINE.empty not in text
+    assert "memory unknown" in page.text(found)
+
+
+def test_a_summary_is_never_cut() -> None:
+    found = picture([gpu(f"GPU-{n}", str(n)) for n in range(3)])
+    assert found.summary in " ".join(terminal.text(found, 40).split("\n"))
+
+
 def test_devices_that_only_holders_tell_of() -> None:
     """Without a driver and without notes of generate-cdi there still is somebody to be shown."""
     found = picture([], [holder("one", gpus=("0",))])

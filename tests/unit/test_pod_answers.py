@@ -296,15 +296,15 @@ def test_the_text_says_all_in_order(tmp_path: Path) -> None:
     asked = container("securityContext: {privileged: true}, " + _asking(gpu=2))
     given = pods.allocated(asked, T4, _configured(tmp_path, SLICES))
     lines = pod_text.lines(asked, given)
-    assert lines[0] == f"Pod/p in default, container c ({HERE}:6)"
+    assert asked.title == f"Pod/p in default, container c ({HERE}:6)"
     beginnings = [
-        "  asks for 2 of nvidia.com/gpu",
-        "  warning by the kubelet: is privileged",
-        "  warning by the device plugin: 2 of nvidia.com/gpu",
-        "  note: no runtimeClassName",
-        "  gets 2 of nvidia.com/gpu, shared by time-slicing: of GPU 0 (Tesla T4)",
-        "    memory: not bounded",
-        "  the device plugin sets NVIDIA_VISIBLE_DEVICES=",
+        "asks for 2 of nvidia.com/gpu",
+        "warning by the kubelet: is privileged",
+        "warning by the device plugin: 2 of nvidia.com/gpu",
+        "note: no runtimeClassName",
+        "the device plugin books 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
+        "  memory: not bounded",
+        "the device plugin sets NVIDIA_VISIBLE_DEVICES=",
     ]
     places = [
         next(n for n, line in enumerate(lines) if line.startswith(start)) for start in beginnings

@@ -433,3 +433,11 @@ def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
     shown = ps()
     assert shown.exit_code == 0
     assert f"no container holds a GPU: there is no {place}/state yet" in (shown.stderr)
+
+
+def test_a_node_without_a_driver_is_called_so(place: Path) -> None:
+    """Nobody wonders why a list is empty; a driver that was not to be asked is not missed."""
+    (place / "state").mkdir(exist_ok=True)
+    shown = ps("--driver-root", str(place))
+    assert shown.stderr == "no container holds a GPU, and there is no NVIDIA driver\n"
+    assert ps("--no-nvml").stderr == "no container holds a GPU\n"

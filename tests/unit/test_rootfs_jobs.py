@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuhook.container.provide import provide
 from gpuhook.container.record import HOOK_MARK
+from gpuhook.container.rootfs import Root
 from gpuhook.errors import GpuhookError
+from gpuhook.loader import cache, conf
 from gpuhook.programs import rootfs_jobs
+from gpuhook.vendors.nvidia import provision
 from gpuhook.vendors.nvidia.jobs import Jobs
 
 LIBRARY = "/usr/lib/libcuda.so.550.1"
@@ -25,14 +30,43 @@ def bundle(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def done(bundle: Path, *destinations: str, **spec: Any) -> rootfs_jobs.Outcome:
-    """Do the jobs of one library for a container with foreign mounts at `destinations`."""
-    job = Jobs("/usr/bin/gpuhook-hook")
-    job.libraries = [(LIBRARY, "libcuda.so.1")]
+def job(path: str, soname: str) -> Jobs:
+    """Return the jobs of one library."""
+    made = Jobs("/usr/bin/gpuhook-hook")
+    made.libraries = [(path, soname)]
+    return made
+
+
+CUDA = job(LIBRARY, "libcuda.so.1")
+OTHER = job("/opt/other/libother.so.2.0", "libother.so.2")
+
+
+def done(
+    bundle: Path,
+    *destinations: str,
+    todo: Sequence[Jobs] = (CUDA,),
+    engine: Sequence[Jobs] = (),
+    **spec: Any,
+) -> rootfs_jobs.Outcome:
+    """Do the jobs `todo` for a container with foreign mounts at `destinations`."""
     ours: Any = {"mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY}]}
     mounts = [{"destination": path} for path in (LIBRARY, *destinations)]
     whole = {"root": {"path": "root"}, "mounts": mounts, **spec}
-    return rootfs_jobs.do(str(bundle), whole, ours, [job], rootfs_jobs.Work())
+    work = rootfs_jobs.Work()
+    return rootfs_jobs.do(str(bundle), whole, ours, list(todo), engine=list(engine), work=work)
+
+
+def found(bundle: Path) -> dict[str, str]:
+    """Return where the loader finds each library, and check that a later ldconfig would as well."""
+    entries = cache.parse((bundle / "root/etc/ld.so.cache").read_bytes())
+    places = {entry.soname.decode(): entry.path.decode() for entry in entries}
+    lines = (bundle / f"root{conf.DROP_IN}").read_text().splitlines()
+    named = [line for line in lines if not line.startswith("#")]
+    assert sorted(named) == sorted({os.path.dirname(path) for path in places.values()})
+    return places
+
+
+BOTH = {"libcuda.so.1": "/usr/lib/libcuda.so.1", "libother.so.2": "/opt/other/libother.so.2"}
 
 
 def link(bundle: Path) -> bool:
@@ -108,3 +142,57 @@ def test_a_root_that_is_not_the_containers(bundle: Path) -> None:
     (hook,) = done(bundle, linux=linux).hooks
     assert "--library" in hook["args"]
     assert os.geteuid() == 0
+
+
+def test_two_jobs(bundle: Path) -> None:
+    """Libraries of two specs are both found, and a second start changes nothing."""
+    assert done(bundle, todo=[CUDA, OTHER]).hooks == []
+    assert found(bundle) == BOTH
+    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{conf.DROP_IN}"]
+    once = [file.read_bytes() for file in files]
+    assert done(bundle, todo=[CUDA, OTHER]).hooks == []
+    assert [file.read_bytes() for file in files] == once
+
+
+def test_a_spec_that_is_asked_for_no_more(bundle: Path) -> None:
+    """Started again without one of its two specs, a container has nothing of that one left."""
+    done(bundle, todo=[CUDA, OTHER])
+    done(bundle, todo=[OTHER])
+    assert found(bundle) == {"libother.so.2": BOTH["libother.so.2"]}
+
+
+def test_hooks_do_all_or_nothing(bundle: Path) -> None:
+    """A hook does not know what the wrapper did: where one job is a hook's, all of them are."""
+    hooks = done(bundle, "/opt/other", todo=[CUDA, OTHER]).hooks
+    assert [hook["args"][3] for hook in hooks] == [
+        f"{LIBRARY}=libcuda.so.1",
+        "/opt/other/libother.so.2.0=libother.so.2",
+    ]
+    assert not link(bundle)
+
+
+def test_an_engines_hook_with_other_libraries(bundle: Path) -> None:
+    """It would take the wrapper's libraries for an older driver's: a hook does these as well."""
+    (hook,) = done(bundle, engine=[OTHER]).hooks
+    assert hook["args"][3] == f"{LIBRARY}=libcuda.so.1"
+    assert not link(bundle)
+
+
+def test_an_engines_hook_with_the_same_libraries(bundle: Path) -> None:
+    """What it will add is not taken out before, and it finds its work done."""
+    whole = Jobs("/usr/bin/gpuhook-hook")
+    whole.libraries = [*CUDA.libraries, *OTHER.libraries]
+    assert done(bundle, engine=[whole]).hooks == []
+    assert found(bundle) == BOTH
+
+
+@pytest.mark.parametrize("order", [[CUDA, OTHER], [OTHER, CUDA]])
+def test_hooks_one_after_the_other(order: list[Jobs], bundle: Path) -> None:
+    """Each hook of a container keeps what the others add, in whatever order they run."""
+    with Root(str(bundle / "root")) as root:
+        provide(root, provision.of(root, [job("/usr/lib/libcuda.so.470.1", "libcuda.so.470")])[0])
+        for one in order:
+            made, reasons = provision.beside(root, one, [CUDA, OTHER])
+            assert provide(root, made) == []
+            assert reasons == []
+    assert found(bundle) == BOTH

@@ -38,6 +38,7 @@ class Secrets:
 
     def __init__(self) -> None:
         self.taken: Counter[tuple[str, str]] = Counter()
+        self._clean: set[str] = set()
 
     def out_of_content(self, content: bytes, where: str) -> bytes:
         """Return a file's content without its secrets; a program or a library is left as it is."""
@@ -52,6 +53,14 @@ class Secrets:
 
     def out_of_text(self, text: str, where: str) -> str:
         """Return a text of any format without its secrets."""
+        if text in self._clean:  # documents say the same paths and words again and again
+            return text
+        left = self._without_secrets(text, where)
+        if left == text:
+            self._clean.add(text)
+        return left
+
+    def _without_secrets(self, text: str, where: str) -> str:
         if text.lstrip()[:1] in ("{", "["):
             text = self._out_of_json(text, where)
         if "kind" in text:

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.diagnose.compare.asked import Before
-    from gpuhook.diagnose.compare.expected import Expected
+    from gpuhook.diagnose.compare.expected import Expected, Giving
     from gpuhook.diagnose.compare.item import Item
-    from gpuhook.diagnose.node.described import Heard
-    from gpuhook.programs.granting import Granting
     from gpuhook.programs.target import Target
 
 SCHEMA = "gpuhook/compare/v1"
@@ -58,11 +56,11 @@ class Comparison:
         }
 
 
-def of(target: Target, grants: Granting, log: Heard) -> Comparison | None:
+def of(target: Target, giving: Giving) -> Comparison | None:
     """Return the comparison of a container, None if it has no GPU and asks for none.
 
-    `log` is that of `grants`. Nothing is changed, and nothing is run in the container. Raises
-    OSError, and GH1732 if it ends meanwhile.
+    Nothing is changed, and nothing is run in the container. Raises OSError, and GH1732 if it ends
+    meanwhile.
     """
     facts = inspection.of(target.held, target.found, target.spec, target.entry)
     paths = [node["path"] for node in facts["nodes"]]
@@ -70,7 +68,7 @@ def of(target: Target, grants: Granting, log: Heard) -> Comparison | None:
     by = giver.of(target.spec, target.entry, paths, targets)
     before = asked.before(target.spec)
     is_given = bool(targets) or (by != giver.NOBODY and not nodes.allows_everything(target.spec))
-    wanted = expected.of(grants, log, before.spec, paths, is_given=is_given)
+    wanted = expected.of(giving, before.spec, paths, is_given=is_given)
     if by == giver.NOBODY and not (wanted.names or wanted.refusal):
         return None
     compared = Comparison(_container(target), by, wanted)

@@ -12,7 +12,7 @@ from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from typing import Any
 
     from gpuhook.cdi.edits import ContainerEdits
@@ -47,14 +47,39 @@ class Expected:
     notes: list[str] = field(default_factory=list)
 
 
-def of(
-    grants: Granting, log: Heard, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool
-) -> Expected:
+class Giving:
+    """How gpuhook grants on a node; `log` is that of `grants`.
+
+    What does not depend on the container is found out once.
+    """
+
+    def __init__(self, grants: Granting, log: Heard) -> None:
+        self.grants = grants
+        self.log = log
+        self._whole: dict[tuple[str, ...], ContainerEdits] = {}
+
+    def whole(self, names: Sequence[str]) -> ContainerEdits:
+        """Return the edits for these names and every capability, which nobody changes."""
+        key = tuple(names)
+        if key not in self._whole:
+            self._whole[key] = self.grants.named(list(names), _EVERY).edits
+        return self._whole[key]
+
+    def others(self) -> ContainerEdits:
+        """Return the edits for all of the host's devices, {} where they cannot be told."""
+        try:
+            return self.whole(("all",))
+        except GpuhookError:  # one of the others is described twice, or not at all
+            return {}
+
+
+def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool) -> Expected:
     """Return what gpuhook would have given for `spec`, a config.json without anybody's answer.
 
-    `log` is that of `grants`. Where the spec asks for nothing and the container was given GPUs
+    Where the spec asks for nothing and the container was given GPUs
     all the same (`is_given`), the devices of its device nodes `nodes` are taken as the request.
     """
+    grants, log = giving.grants, giving.log
     found = Expected()
     start = len(log.warnings)
     try:
@@ -71,21 +96,17 @@ def of(
             found.where = asked.BY_NODES if found.names else ""
             grant = grants.named(found.names, found.capabilities) if found.names else None
         if grant is not None:
-            _fill(found, grants, grant)
+            _fill(found, giving, grant)
     except GpuhookError as error:
         found.refusal = error
     found.notes = [error.message for error in log.warnings[start:]]
     return found
 
 
-def _fill(found: Expected, grants: Granting, grant: Grant) -> None:
-    found.todo = grants.jobs(grant, found.capabilities)
+def _fill(found: Expected, giving: Giving, grant: Grant) -> None:
+    found.todo = giving.grants.jobs(grant, found.capabilities)
     void = f"{words.VOCABULARY.devices_env}=void"
     env = grant.edits.get("env") or []
     grant.edits["env"] = env if void in env else [*env, void]
     found.edits = grant.edits
-    found.whole = grants.named(found.names, _EVERY).edits
-    try:
-        found.others = grants.named(["all"], _EVERY).edits
-    except GpuhookError:
-        found.others = {}  # one of the others is described twice, or not at all
+    found.whole, found.others = giving.whole(found.names), giving.others()

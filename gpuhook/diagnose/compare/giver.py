@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.container import record
-from gpuhook.programs import granting
-from gpuhook.vendors.nvidia import seen, words
+from gpuhook.vendors.nvidia import jobs, seen, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def of(
     mounts of the driver that config.json has not.
     """
     held = set(mounts)
-    if record.ANNOTATION in (spec.get("annotations") or {}) or granting.our_hooks(spec):
+    if record.ANNOTATION in (spec.get("annotations") or {}) or jobs.hooks_in(spec):
         return OURS
     if entry.get("nodes") or entry.get("live"):
         return OURS

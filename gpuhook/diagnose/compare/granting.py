@@ -6,9 +6,8 @@ A spec of NVIDIA's says what NVIDIA gives; what gpuhook would give is what it wo
 
 from __future__ import annotations
 
-import os
-
 from gpuhook import files
+from gpuhook.cdi import registry
 from gpuhook.cdi import spec as cdi_spec
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import hookless, jobs
@@ -26,18 +25,10 @@ def own_spec(settings: Settings, kind: str) -> str:
     Nothing is compiled and kept for that. A file that cannot be read is passed over.
     """
     for directory in reversed(settings.spec_dirs):
-        for path in _spec_files(directory):
+        for path in registry.files(directory):
             if _is_ours(path, kind):
                 return path
     return ""
-
-
-def _spec_files(directory: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError:
-        return []
-    return [os.path.join(directory, n) for n in names if n.endswith((".json", ".yaml"))]
 
 
 def _is_ours(path: str, kind: str) -> bool:

@@ -37,7 +37,7 @@ def items(
     """
     side = _Side(held, by, expected)
     for job in expected.todo:
-        made, _ = provision.of(held.root, job)
+        made, _ = provision.of(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
         seen: set[str] = set()
         for raw_name, raw_path in made.entries():
@@ -59,6 +59,7 @@ class _Side:
         self._held = held
         self._by = by
         self._known = _Known(held)
+        self._seen: dict[str, tuple[int, int] | None] = {}
         self._expected = expected
         mounts = expected.edits.get("mounts") or ()
         self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
@@ -91,8 +92,10 @@ class _Side:
         return found.st_dev, found.st_ino
 
     def _at(self, path: str) -> tuple[int, int] | None:
-        found = self._held.root.found(path)
-        return None if found is None else (found.st_dev, found.st_ino)
+        if path not in self._seen:
+            found = self._held.root.found(path)
+            self._seen[path] = None if found is None else (found.st_dev, found.st_ino)
+        return self._seen[path]
 
 
 def _end(path: str, links: dict[str, str]) -> str:

@@ -41,8 +41,9 @@ class Mounts:
     def items(self, expected: Expected) -> list[Item]:
         """Return the items: those of gpuhook's mounts, then those that are only there."""
         wanted = expected.edits.get("mounts") or []
-        places = {self._held.root.real(mount["containerPath"]) for mount in wanted}
-        found = [self._one(mount, places, expected) for mount in wanted]
+        real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in wanted}
+        places = set(real.values())
+        found = [self._one(m, real[m["containerPath"]], places, expected) for m in wanted]
         rest = [path for path in self._there if path not in places | self._matched]
         whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
         for path in sorted(rest):
@@ -53,10 +54,9 @@ class Mounts:
             found.append(item.of(item.MOUNT, path, _worded(self._there[path]), "", reason))
         return found
 
-    def _one(self, mount: Mount, places: Iterable[str], expected: Expected) -> Item:
-        """Return the item of one mount that gpuhook would make."""
+    def _one(self, mount: Mount, place: str, places: Iterable[str], expected: Expected) -> Item:
+        """Return the item of one mount that gpuhook would make, which is at `place` then."""
         target, source = mount["containerPath"], mount["hostPath"]
-        place = self._held.root.real(target)
         ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()
         try:
             host = os.stat(source)

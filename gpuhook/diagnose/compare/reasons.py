@@ -40,6 +40,12 @@ _MOVED = (
     "the host has them and the loader's cache says"
 )
 
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/1908
+_BESIDE = (
+    "NVIDIA's CDI modes give the libraries of libcuda's own directory alone, which Debian's "
+    "packages have beside others (nvidia-container-toolkit issue 1908): gpuhook gives more"
+)
+
 
 def of_extra(path: str, by: str, expected: Expected, *, is_whole: bool, is_privileged: bool) -> str:
     """Return why a node or file that gpuhook would not give is there all the same.
@@ -71,9 +77,26 @@ def missing(path: str, by: str, expected: Expected) -> str:
 
     Where graphics is asked for, NVIDIA's runtime adds to the legacy mode what that lacks.
     """
+    name = path.rpartition("/")[2]
+    if by == giver.CDI:
+        return _BESIDE if ".so." in name and _is_beside_libcuda(path, expected) else ""
     if by != giver.LEGACY or path.startswith("/dev/"):
         return ""
-    name = path.rpartition("/")[2]
+    return _missing_in_legacy(path, name, expected)
+
+
+def _is_beside_libcuda(path: str, expected: Expected) -> bool:
+    """Return whether a library of libcuda's version lies in another directory than libcuda."""
+    mounts = [mount["containerPath"] for mount in expected.whole.get("mounts") or ()]
+    directory, _, name = path.rpartition("/")
+    for place, _, libcuda in (mount.rpartition("/") for mount in mounts):
+        if libcuda.startswith("libcuda.so."):
+            is_of_it = name.endswith(libcuda.removeprefix("libcuda"))
+            return is_of_it and directory not in (place, f"{place}/vdpau")
+    return False
+
+
+def _missing_in_legacy(path: str, name: str, expected: Expected) -> str:
     if ".so" in name:
         return _missing_library(path, name)
     if name in _LEGACY_BINARIES or name == "socket" or name.startswith("gsp"):
@@ -86,7 +109,7 @@ def missing(path: str, by: str, expected: Expected) -> str:
 
 
 def _missing_library(path: str, name: str) -> str:
-    if "/vdpau/" in path:
+    if name.startswith("libvdpau_nvidia."):
         return "libnvidia-container takes what the host's loader knows, and plugins are not there"
     if "/xorg/" in path or name.startswith("libnvidia-egl-"):
         return ""
@@ -126,11 +149,13 @@ def added_variable(name: str, by: str) -> str:
     return ""
 
 
-def profile(expected: Expected) -> str:
-    """Return why the application profile for EGL is there, which the wrapper does not write."""
-    if _GRAPHICS.isdisjoint(expected.capabilities):
-        return "only EGL reads it, and the container did not ask for graphics or display"
-    return ""
+def profile(by: str, there: str) -> str:
+    """Return why one side alone has the application profile for EGL."""
+    if there:
+        return "only EGL reads it, which gpuhook would not give the container"
+    if by == giver.OURS:
+        return ""
+    return "older toolkits do not write it: EGL lists GPUs there that the container does not have"
 
 
 def mask(by: str) -> str:

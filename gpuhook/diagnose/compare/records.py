@@ -2,7 +2,8 @@
 """Comparisons collected over days: a line of JSON for each container that was started.
 
 A line is appended whole under a lock, so that several writers and a crash leave no more than one
-line that cannot be read, which is passed over. One writer notes a container once for each life.
+line that cannot be read, which is passed over. A container is noted once for each life, however
+many write: under the lock, each reads what the others have added.
 """
 
 from __future__ import annotations
@@ -63,12 +64,19 @@ class Record:
         with self._opened():
             found, _ = read(path)
         self.lives = {life(record) for record in found}
+        self._read = 0  # bytes of the file of which the lives are known
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Append a record; raises OSError, and then the file is as it was."""
+    def add(self, record: dict[str, Any]) -> bool:
+        """Append a record, and return whether it was not there yet.
+
+        Raises OSError, and then the file is as it was.
+        """
         data = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         with self._opened() as fd:
             fcntl.flock(fd, fcntl.LOCK_EX)
+            self._catch_up()
+            if life(record) in self.lives:
+                return False
             size = os.fstat(fd).st_size
             # What a writer that was killed has left is a line of its own.
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -78,7 +86,20 @@ class Record:
                 os.ftruncate(fd, size)
                 error.filename = self.path
                 raise
+            self._read = os.fstat(fd).st_size
         self.lives.add(life(record))
+        return True
+
+    def _catch_up(self) -> None:
+        """Learn the lives that others have added."""
+        with open(self.path, "rb") as file:
+            is_shorter = os.fstat(file.fileno()).st_size < self._read  # somebody began it anew
+            file.seek(0 if is_shorter else self._read)
+            while text := file.readline(_MAX_LINE):
+                found = _parsed(text)
+                if found is not None:
+                    self.lives.add(life(found))
+            self._read = file.tell()
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.compare import giver, item, reasons
+from gpuhook.diagnose.compare import item, reasons
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import params, profile
+from gpuhook.vendors.nvidia import params, profile, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ def groups(held: Live, expected: Expected) -> Iterator[Item]:
 def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
     """Yield what hooks did besides links and the loader's files."""
     yield from _mask(held, by, expected)
-    if by == giver.OURS or not expected.edits:
+    if not expected.edits:
         return
-    if held.root.found(profile.PATH) is not None:
-        yield item.of(item.PROFILE, profile.PATH, "written", "", reasons.profile(expected))
+    there = "written" if held.root.found(profile.PATH) is not None else ""
+    has_egl = any(provision.needs_profile(job.libraries) for job in expected.todo)
+    if there or has_egl:
+        ours = "written" if has_egl else ""
+        yield item.of(item.PROFILE, profile.PATH, there, ours, reasons.profile(by, there))
 
 
 def _mask(held: Live, by: str, expected: Expected) -> Iterator[Item]:

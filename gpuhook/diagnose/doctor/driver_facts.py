@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gpuhook.diagnose.node import readings, tree
+from gpuhook.diagnose.doctor import packages
+from gpuhook.diagnose.node import driver_places, readings, tree
 from gpuhook.vendors.nvidia import dump, mig, nodes
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
 GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _VENDOR = "0x10de"
+FOR_GUESTS = "vfio-pci"  # the driver of what is given to virtual machines
 _DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
 
 
@@ -48,8 +50,11 @@ def is_wsl(node: Node) -> bool:
 
 
 def is_tegra(node: Node) -> bool:
-    """Return whether this is one of NVIDIA's systems on a chip, with a driver of its own kind."""
-    return node.tree.status("/etc/nv_tegra_release") is not None
+    """Return whether the GPU is that of a system on a chip, with a driver of its own kind.
+
+    One on the PCI bus beside it (IGX), or in its place (Thor), has the driver of all others.
+    """
+    return node.tree.status("/etc/nv_tegra_release") is not None and not pci_gpus(node)
 
 
 def module_version(node: Node) -> str:
@@ -58,6 +63,8 @@ def module_version(node: Node) -> str:
 
 
 def _module_version(node: Node) -> str:
+    if is_tegra(node):
+        return ""  # its module has the display, and neither CUDA nor the numbers of /proc/devices
     version = tree.line(node.tree, VERSION)
     if version:
         return version
@@ -124,8 +131,12 @@ def pci_gpus(node: Node) -> list[PciDevice]:
 
 
 def has_gpu(node: Node) -> bool:
-    """Return whether the machine has a GPU of NVIDIA's, or a driver that says so."""
-    return bool(pci_gpus(node) or gpus(node) or module_version(node))
+    """Return whether the machine has a GPU of NVIDIA's for itself, or a driver that says so.
+
+    One that is kept for virtual machines (vfio-pci) does not count.
+    """
+    own = [one for one in pci_gpus(node) if one.driver != FOR_GUESTS]
+    return bool(own or gpus(node) or module_version(node))
 
 
 def switches(node: Node) -> list[str]:
@@ -153,22 +164,18 @@ def lost_minors(node: Node) -> set[int]:
     return {minor for minor in lost if minor is not None}
 
 
-def has_apt(node: Node) -> bool:
-    """Return whether the node's packages are Debian's or Ubuntu's."""
-    return node.tree.status("/etc/debian_version") is not None
-
-
 def install(node: Node, debian: str, others: str) -> str:
     """Return the command that installs packages, by what they are called on the node."""
-    return f"apt-get install {debian}" if has_apt(node) else f"dnf install {others}"
+    return packages.install(node.tree, debian, others)
 
 
-def reinstall(node: Node) -> str:
-    """Return the command that installs the driver's packages again."""
-    if not has_apt(node):
-        return "dnf reinstall '*nvidia*'"
-    installed = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*'"
-    return f"apt-get install --reinstall $({installed} | awk '$1 == \"ii\" {{print $2}}')"
+def reinstall(node: Node, root: str) -> str:
+    """Return the command that installs the driver below `root` again."""
+    if root == driver_places.OPERATOR:
+        return "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset"
+    if root == driver_places.GKE:
+        return "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer"
+    return packages.reinstall_driver(node.tree)
 
 
 def capabilities(node: Node) -> dict[str, Capability]:

@@ -7,8 +7,10 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.tree import text
+from gpuhook.diagnose.doctor import driver_facts, user_space
+from gpuhook.diagnose.node import kubelet_files, readings
+from gpuhook.diagnose.node.driver_places import GKE, NIXOS_PROGRAMS
+from gpuhook.diagnose.node.tree import matching, text
 from gpuhook.engines import containerd, crio, docker, podman, versions
 
 TYPE_CHECKING = False
@@ -23,7 +25,17 @@ if TYPE_CHECKING:
 
 # Where engines and NVIDIA's runtime look for bare names, besides their PATH, which has the same.
 BIN_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-KUBELET = "/var/lib/kubelet"
+# Where NixOS has them all, and where the containerds of k3s and others have their own runc: these
+# are in the PATH of what such a containerd starts.
+MORE_BIN_DIRS = (
+    *NIXOS_PROGRAMS,
+    "/var/lib/rancher/k3s/data/current/bin",
+    "/var/lib/rancher/rke2/bin",
+    "/var/lib/rancher/rke2/data/*/bin",
+    "/snap/microk8s/current/bin",
+    "/var/lib/k0s/bin",
+    "/opt/bin",
+)
 _HOOKS = (b"nvidia-container-runtime-hook", b"nvidia-container-toolkit", b"gpuhook-")
 _ENDPOINT = re.compile(r"(?:containerRuntimeEndpoint:|--container-runtime-endpoint[= ])\s*\"?(\S+)")
 
@@ -107,14 +119,37 @@ class DockerHere:
         }.get(self.kind, "systemctl restart docker")
 
 
-def program(tree: Tree, name: str, directories: Iterable[str] = BIN_DIRS) -> str | None:
-    """Return the path at which a program is found, None if nothing that may be run is there."""
-    paths = [name] if "/" in name else [f"{place}/{name}" for place in directories]
+def program(tree: Tree, name: str, more: Iterable[str] = MORE_BIN_DIRS) -> str | None:
+    """Return the path at which a program is found, None if nothing that may be run is there.
+
+    A bare name is looked up where every system has programs, then in `more`, which are patterns.
+    """
+    if "/" in name:
+        paths = [name]
+    else:
+        paths = [f"{place}/{name}" for place in BIN_DIRS]
+        for place in more:
+            at = f"{place}/{name}"
+            paths += matching(tree, at) if "*" in at else [at]
     for path in paths:
         status = tree.status(path)
         if status and status.is_executable:
             return path
     return None
+
+
+def kubelet(node: Node) -> str:
+    """Return the directory of the node's kubelet, "" where it is no node of a cluster."""
+    found: str = node.once(_kubelet)
+    return found
+
+
+def _kubelet(node: Node) -> str:
+    argvs = [one.get("argv") or () for one in processes(node, "kubelet", "kubelite", "k3s")]
+    places = [kubelet_files.directory(node.tree, argv) for argv in argvs or [()]]
+    found = next((place for place in places if place), "")
+    is_empty = not found and node.tree.status(kubelet_files.ROOTS[0]) is not None
+    return kubelet_files.ROOTS[0] if is_empty else found
 
 
 def version(node: Node, name: str) -> Version | None:
@@ -194,12 +229,14 @@ def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
 def _dockers(node: Node) -> tuple[DockerHere, ...]:
     tree = node.tree
     daemon = version(node, "dockerd") or version(node, "docker")
-    running = [float(one.get("started") or 0) for one in processes(node, "dockerd")]
-    started = max(running) if len(running) == 1 else None
+    running = processes(node, "dockerd")
+    started = float(running[0].get("started") or 0) if len(running) == 1 else None
+    argv = running[0].get("argv") or [] if len(running) == 1 else []
+    path = _argument(argv, ("--config-file",)) or docker.PATH
     found = []
     has_snap = tree.status("/var/snap/docker/current") is not None
     if program(tree, "dockerd") or (tree.status(docker.PATH) and not has_snap):
-        found.append(DockerHere("docker", docker.read(tree), daemon, started))
+        found.append(DockerHere("docker", docker.read(tree, path), daemon, started))
     if has_snap:
         found.append(DockerHere("snap", docker.read(tree, docker.SNAP_PATH), None, started))
     for home in homes(tree):
@@ -255,7 +292,7 @@ def _podman(node: Node) -> podman.Podman | None:
 def installed(node: Node) -> frozenset[str]:
     """Return the names of the engines of the node which could run containers with GPUs."""
     found = {
-        "containerd" if any(one.read.has_cri for one in containerds(node)) else "",
+        "containerd" if any(_serves_itself(node, one) for one in containerds(node)) else "",
         "docker" if dockers(node) else "",
         "crio" if crio_here(node) else "",
         "podman" if podman_here(node) else "",
@@ -263,19 +300,35 @@ def installed(node: Node) -> frozenset[str]:
     return frozenset(found - {""})
 
 
-def has_to_give_gpus(node: Node, engine: str) -> bool:
-    """Return whether GPUs are this engine's task: it is a kubelet's, or there is no other."""
-    if node.tree.status(KUBELET) and engine in ("containerd", "crio"):
+def _serves_itself(node: Node, one: ContainerdHere) -> bool:
+    """Return whether a containerd has containers of its own, and not those of Docker alone."""
+    return one.read.has_cri and bool(kubelet(node) or not dockers(node))
+
+
+def why_no_gpus(node: Node, engine: str) -> str:
+    """Return why GPUs are not this engine's task, "" where they are.
+
+    They are that of a kubelet's engine, or of the only one there is.
+    """
+    space = user_space.of(node)
+    is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
+    if not (driver_facts.has_gpu(node) or is_other_kind or any(space.versions.values())):
+        return "this machine has no NVIDIA GPU"
+    if space.root == GKE:
+        return "GKE's device plugin gives nodes and mounts by itself"
+    if kubelet(node) and engine in ("containerd", "crio"):
         endpoint = _endpoint(node)
-        return engine in endpoint if endpoint else not {"containerd", "crio"} <= installed(node)
-    return installed(node) == {engine}
+        is_its = engine in endpoint if endpoint else not {"containerd", "crio"} <= installed(node)
+        return "" if is_its else "another engine is the kubelet's"
+    return "" if installed(node) == {engine} else "another engine has"
 
 
 def _endpoint(node: Node) -> str:
     """Return the socket of the engine that the kubelet calls, "" if nothing says."""
     said = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
     said += [
-        text(node.tree, f"{KUBELET}/{name}") or "" for name in ("kubeadm-flags.env", "config.yaml")
+        text(node.tree, f"{kubelet(node)}/{name}") or ""
+        for name in ("kubeadm-flags.env", "config.yaml")
     ]
     for words in said:
         found = _ENDPOINT.search(words)

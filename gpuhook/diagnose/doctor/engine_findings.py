@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor import packages
 from gpuhook.diagnose.doctor.check import FAILED, WARNING, Finding, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, gives_gpus, program
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuration import Configuration, Runtime
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
+# k3s and others write a file and start their engine at once; the start is known to the second.
+AT_ONCE = 2.0
 _SPEC = (".yaml", ".yml", ".json")
 
 
@@ -136,7 +139,7 @@ def not_read_yet(
     fails: bool = False,
 ) -> list[Finding]:
     """Return a finding where files were changed after the engine that reads them was started."""
-    newer = [path for path in paths if _changed(tree, path) > started]
+    newer = [path for path in paths if _changed(tree, path) > started + AT_ONCE]
     were = "were" if len(newer) > 1 else "was"
     if not newer:
         return []
@@ -164,11 +167,7 @@ def all_is_well(findings: list[Finding], said: str, *looked_at: str) -> list[Fin
 
 def installing(tree: Tree, package: str, *, again: bool = False) -> str:
     """Return the command that installs a package on this node, over what is there if `again`."""
-    if program(tree, "dnf"):
-        return f"dnf {'reinstall' if again else 'install'} -y {package}"
-    if program(tree, "zypper"):
-        return f"zypper install {'-f ' if again else ''}-y {package}"
-    return f"apt-get install {'--reinstall ' if again else ''}-y {package}"
+    return packages.install(tree, package, again=again)
 
 
 def without_cdi_dirs(configuration: Configuration, restart: str) -> str:

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 # Lowest priority first. /var/run is a link to /run nearly everywhere; a tree may lack it.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 EXTENSIONS = (".json", ".yaml")
-GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "other"
+GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "another program"
 _TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
 _TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _REFRESH = "nvidia-cdi-refresh.service"
 _UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# The pods of the GPU operator make anew what they have put on the node when they start.
+OPERATORS_TOOLKIT = (
+    "kubectl -n gpu-operator rollout restart daemonset/nvidia-container-toolkit-daemonset"
+)
 _HOST_VERSION = "--host-driver-version="
 
 
@@ -196,7 +200,11 @@ def has_toolkit(node: Node) -> bool:
 def rewrite(node: Node, one: SpecFile) -> str:
     """Return the command that writes a spec again, by who wrote it."""
     if one.author == PLUGIN:
-        return "kubectl delete pod -A -l app.kubernetes.io/name=nvidia-device-plugin"
+        return "kubectl delete pod -A -l 'app.kubernetes.io/name=nvidia-device-plugin'"
+    if one.kind.startswith("management."):
+        return OPERATORS_TOOLKIT
+    if one.kind and one.author == OTHER and one.kind.partition("/")[0] != words.VENDOR:
+        return f"kubectl get pods -A -o wide | grep -i nvidia # delete that which wrote {one.path}"
     if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
         return f"gpuhook generate-cdi --output {one.path}"
     if one.path.endswith("run/cdi/nvidia.yaml") and has_refresh(node):

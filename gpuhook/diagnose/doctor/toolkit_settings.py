@@ -10,6 +10,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook.diagnose.doctor import driver_facts
 from gpuhook.diagnose.doctor.engine_facts import version
 from gpuhook.engines import toml
 from gpuhook.engines.configuration import Place
@@ -157,6 +158,8 @@ def is_legacy(node: Node, settings: Settings) -> bool | None:
     """Return whether the runtime leaves all to the prestart hook; None where it is not known."""
     if settings.mode != "auto":
         return settings.mode == "legacy"
+    if driver_facts.is_tegra(node):
+        return False  # there it takes the mode csv
     number = version(node, "nvidia-ctk") or version(node, "nvidia-container-runtime")
     return number < JIT_BY_DEFAULT if number else None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 
+from gpuhook.diagnose.node.driver_places import NIXOS_LIBRARIES, OTHER_ROOTS
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import cache
 from gpuhook.vendors.nvidia.libcuda import DIRECTORIES, version_in
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
 
 CUDA, ML = "libcuda.so", "libnvidia-ml.so"
-# Where a driver is that is not installed into the root: in the driver container of NVIDIA's GPU
-# operator, and on GKE.
-OTHER_ROOTS = ("/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 CACHE = "/etc/ld.so.cache"
 _32_BIT = ("/usr/lib32/", "/usr/lib/i386-", "/lib/i386-", "/lib32/")
 _CACHE_LIMIT = 16 << 20
@@ -61,7 +59,7 @@ def _of(node: Node) -> UserSpace:
 
 def _below(node: Node, root: str) -> UserSpace:
     found = UserSpace(root)
-    for directory in (*DIRECTORIES, *_cached(node, root)):
+    for directory in (*DIRECTORIES, NIXOS_LIBRARIES, *_cached(node, root)):
         real = node.tree.real(at(root, directory))
         if real is not None and real not in found.directories:
             found.directories.append(real)

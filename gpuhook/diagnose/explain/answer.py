@@ -22,8 +22,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request
 from gpuhook.programs import oci_command, runtime
 from gpuhook.programs.create import Create, Edited
-from gpuhook.programs.granting import our_hooks
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Answer:
     @property
     def has_engines_edits(self) -> bool:
         """Whether its engine has applied a CDI spec of ours already."""
-        return bool(our_hooks(self.before))
+        return bool(jobs.hooks_in(self.before))
 
 
 def given(question: Question, ground: Ground) -> Answer:

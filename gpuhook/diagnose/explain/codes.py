@@ -1,39 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault's code means."""
+"""What a fault's code means, at length."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
-from gpuhook.errors import (
-    DriverError,
-    FileError,
-    GpuhookError,
-    HostError,
-    RefusedError,
-    RequestError,
-    fault,
-)
-from gpuhook.fault_texts import text_of
+from gpuhook.errors import fault
+from gpuhook.fault_texts import explained
 
-CODE = re.compile(r"GH\d{4}")
-_ABOUT: dict[type[GpuhookError], str] = {
-    RequestError: "what the container asks for",
-    FileError: "a file",
-    DriverError: "the NVIDIA driver",
-    RefusedError: "a policy, or the safety of the host",
-    HostError: "the host",
-}
+SCHEMA = "gpuhook/explain-code/v1"
+_CODE = re.compile(r"GH\d{1,6}", re.IGNORECASE)
+_NEAREST = 3
 
 
-def explained(code: str) -> dict[str, Any]:
-    """Return the fault of a code: what it is about, its sentence and its hint; GH1914 for none.
+def is_one(text: str) -> bool:
+    """Return whether a text is written as codes are, whatever its case and its digits."""
+    return _CODE.fullmatch(text) is not None
 
-    What stands in braces in these is filled in where the fault is met.
-    """
+
+def document(code: str) -> dict[str, Any]:
+    """Return the explanation of a fault as gpuhook/explain-code/v1; GH1914 for no code of ours."""
+    name = code.upper()
     try:
-        kind, message, hint = text_of(code)
+        found = explained.explanation(name)
     except KeyError as error:
-        raise fault("GH1914", name=code) from error
-    return {"code": code, "about": _ABOUT[kind], "message": message, "hint": hint}
+        raise fault("GH1914", name=name, nearest=", ".join(_nearest(name))) from error
+    return {"schema": SCHEMA, **asdict(found)}
+
+
+def _nearest(name: str) -> list[str]:
+    known = [one.code for one in explained.all_of_them()]
+    return sorted(sorted(known, key=lambda code: abs(_number(code) - _number(name)))[:_NEAREST])
+
+
+def _number(code: str) -> int:
+    return int(code[2:].ljust(4, "0"))

@@ -6,12 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.diagnose.explain import answer as answers
-from gpuhook.diagnose.explain import ignored, manifests, parts, required, shares
-from gpuhook.diagnose.explain import question as kinds
+from gpuhook.diagnose.explain import ignored, manifests, outcome, parts, required, shares
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
 from gpuhook.grant import request
 from gpuhook.programs import told_replicas
-from gpuhook.programs.create import ENGINE, WRAPPER
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -20,23 +18,19 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.explain.answer import Answer
     from gpuhook.diagnose.explain.ground import Ground
+    from gpuhook.diagnose.explain.outcome import Outcome
 
 SCHEMA = "gpuhook/explain/v1"
-GETS, STARTS_WITHOUT, REFUSED, NOTHING = "gets", "starts-without", "refused", "nothing"
-_ROUTES = {
-    WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
-    ENGINE: "the engine has applied a CDI spec of gpuhook's; gpuhook-runtime checks it and keeps"
-    " the record",
-    "": "gpuhook-runtime leaves config.json as it is",
-}
 
 
 def of(found: Iterable[Answer], ground: Ground) -> dict[str, Any]:
     """Return the document of the answers that were found on one ground."""
+    answers = list(found)
+    ends = zip(answers, outcome.of_all(answers), strict=True)
     return {
         "schema": SCHEMA,
         "node": _node(ground),
-        "containers": [_container(answer, ground) for answer in found],
+        "containers": [_container(answer, end, ground) for answer, end in ends],
     }
 
 
@@ -57,11 +51,10 @@ def _node(ground: Ground) -> dict[str, Any]:
 
 def is_well(told: dict[str, Any]) -> bool:
     """Return whether every container of a document starts."""
-    bad = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
-    return all(container["result"] not in bad for container in told["containers"])
+    return all(outcome.is_well(container["result"]) for container in told["containers"])
 
 
-def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
+def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     granting, chosen = ground.granting, answer.verdict.chosen
     environment = request.environment(answer.asked)
     capabilities = capabilities_of(answer.asked)
@@ -70,17 +63,20 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
     memory = shares.limits(answer.edited)
-    gpus = shares.gpus(grant, ground.node)
-    replicas = grant.replicas or told_replicas.of(
-        answer.asked, grant.devices, lambda: granting.covered(nodes)
+    gpus = shares.gpus(grant, ground.node) or manifests.beside(answer.question)
+    reserved = manifests.reserved(answer.question)
+    replicas = (
+        grant.replicas
+        or told_replicas.of(answer.asked, grant.devices, lambda: granting.covered(nodes))
+        or manifests.replicas(answer.question)
     )
-    is_pod = answer.question.kind == kinds.POD
     return {
         "kind": answer.question.kind,
         "where": answer.question.where,
-        "notes": list(answer.question.notes),
+        "notes": [*answer.question.notes, *shares.in_mig_mode(devices, ground.node)],
         "pod": manifests.document(answer.question),
-        "result": _result(answer),
+        **outcome.document(end),
+        "gpus": shares.described(gpus, ground.node),
         "sources": list(answers.sources(answer.verdict)),
         "capabilities": {
             "asked": environment.get(words.VOCABULARY.capabilities_env),
@@ -93,32 +89,12 @@ def _container(answer: Answer, ground: Ground) -> dict[str, Any]:
         "changes": _changes(answer),
         "replicas": replicas,
         "memory": memory,
-        "isolation": shares.isolated(answer.asked, gpus, replicas, memory, is_pod=is_pod),
-        "route": _route(answer),
+        "isolation": shares.isolated(answer.asked, gpus, replicas, memory, reserved),
+        "route": outcome.route(answer),
         "ignored": ignored.of(answer.asked, devices),
         "warnings": [parts.fault_of(warning) for warning in answer.warnings],
         "fault": parts.fault_of(answer.fault) if answer.fault else None,
     }
-
-
-def _result(answer: Answer) -> str:
-    outcome = manifests.outcome(answer.question)
-    if outcome:
-        return outcome
-    if answer.fault is not None:
-        return REFUSED
-    if answer.edited.route:
-        return GETS
-    return STARTS_WITHOUT if answer.edited.source is not None else NOTHING
-
-
-def _route(answer: Answer) -> dict[str, Any]:
-    if answer.fault is not None:
-        return {
-            "name": "none",
-            "note": "gpuhook-runtime ends with that fault, and no container is made",
-        }
-    return {"name": answer.edited.route or "none", "note": _ROUTES[answer.edited.route]}
 
 
 def _changes(answer: Answer) -> dict[str, Any]:

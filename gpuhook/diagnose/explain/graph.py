@@ -12,6 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_RESULTS = {
+    "gets": "it gets these",
+    "files-only": "it gets the driver's files, and no GPU",
+    "starts-without": "it starts without a GPU",
+    "refused": "it does not start",
+    "nothing": "it asks for nothing",
+    "unknown": "which it is given cannot be told here",
+    "not-created": "Kubernetes does not create it",
+    "pending": "Kubernetes never schedules it",
+}
 _COLOURS = {"won": "black", "beaten": "gray60", "refused": "firebrick"}
 
 
@@ -22,7 +32,8 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield '  node [shape=box, fontname="sans-serif"];'
     for number, container in enumerate(document["containers"]):
         yield f"  subgraph cluster_{number} {{"
-        yield f"    label={_quoted(container['where'])};"
+        label = f"{container['where']}\n{_RESULTS[container['result']]}"
+        yield f"    label={_quoted(label)};"
         for line in dict.fromkeys(_of_container(container, f"{number}/")):
             yield f"    {line}"
         yield "  }"
@@ -30,6 +41,11 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
+    if not container["sources"]:
+        # A cluster without a node is not drawn.
+        gpus = [f"GPU {one['index'] or one['gpu']}" for one in container["gpus"]]
+        label = "\n".join(gpus) or "no variable, annotation\nor mount names a device"
+        yield _node(f"{prefix}gpus", label, style="dashed")
     for source in container["sources"]:
         place = prefix + source["kind"]
         label = f"{source['where']}\n{source['result']}"

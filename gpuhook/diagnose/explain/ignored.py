@@ -43,6 +43,11 @@ def _of_variables(spec: dict[str, Any]) -> Iterator[str]:
         yield f"{name}={value} asks for nothing: void says that GPUs were given already"
     elif value is not None and not any(parts):
         yield f"{name} is empty, which asks for nothing"
+    elif value is not None and value.rstrip("/") == words.VOCABULARY.mount_prefix.rstrip("/"):
+        yield (
+            f"{name}={value} names no device: a device plugin of the list strategy volume-mounts"
+            " says so, and its devices are the mounts below that directory"
+        )
     elif "all" in parts and len(parts) > 1:
         yield f"of {name}={value}, all is what counts"
     if value is None and CUDA_VERSION in environment and "NVIDIA_REQUIRE_CUDA" not in environment:

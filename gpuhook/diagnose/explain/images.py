@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.explain.question import Question
 
 
+_BY_GPUS = "--gpus asks for {}, which Docker says in NVIDIA_VISIBLE_DEVICES"
+_BY_CDI = "Docker itself applies the CDI devices {}: explained is the same request by a variable"
+
+
 def is_one(document: object) -> bool:
     """Return whether a document looks like an image's or container's."""
     first = document[0] if isinstance(document, list) and document else document
@@ -44,17 +48,22 @@ def _question(image: Any, where: str) -> Question:
 
 def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Question:
     """Return the question of a container of Docker's; --gpus sets the devices' variable."""
-    notes = [f"its runtime is {host.get('Runtime') or 'the default one'}"]
+    runtime = host.get("Runtime") or "the default one"
+    notes = [f"its runtime is {runtime}: explained is what gpuhook-runtime would do in its place"]
     for request in _items(host.get("DeviceRequests")):
         names = _requested(request)
         if names:
             variables = [e for e in variables if not e.startswith("NVIDIA_VISIBLE_DEVICES=")]
             variables.append("NVIDIA_VISIBLE_DEVICES=" + names)
-            notes.append(f"--gpus asks for {names}, which Docker says in NVIDIA_VISIBLE_DEVICES")
+            notes.append(_BY_CDI.format(names) if _is_cdi(request) else _BY_GPUS.format(names))
     found = question.imagined(question.IMAGE, where, variables, notes)
     return question.with_options(
         found, env={}, annotations={}, privileged=host.get("Privileged") is True
     )
+
+
+def _is_cdi(request: dict[str, Any]) -> bool:
+    return request.get("Driver") == "cdi"
 
 
 def _items(value: object) -> list[Any]:

@@ -24,12 +24,12 @@ _YAML = (".yaml", ".yml")
 
 
 def of_directory(path: str) -> Question:
-    """Return the question of a bundle. Raises GH1300 if it has no config.json, GH1301."""
+    """Return the question of a bundle. Raises GH1915 if it has no config.json, GH1301."""
     place = os.path.join(path, "config.json")
     try:
         raw = files.read(place, _MAX_FILE)
     except FileNotFoundError as error:
-        raise fault("GH1300", path=place) from error
+        raise fault("GH1915", path=path) from error
     return Question(question.BUNDLE, path, oci.parsed(place, raw), path, has_root=True, raw=raw)
 
 
@@ -44,6 +44,8 @@ def of_text(raw: bytes, where: str) -> list[Question]:
     Raises GH1910 for what is none of these, GH1301 for a broken config.json, and what manifests
     raises.
     """
+    if not raw.strip():
+        raise fault("GH1910", where=where, reason="it is empty")
     try:
         document: Any = json.loads(raw)
     except (ValueError, RecursionError):

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.question import Question
+from gpuhook.grant.replicas import SEPARATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ _IMAGE = "what its image says is not in a manifest: give the image's variables w
 def questions(text: str, where: str) -> list[Question]:
     """Return the question of each container in manifests: pods, and what makes pods.
 
-    What a device plugin adds is not in them: allotted() adds it. Raises GH1930, GH1931.
+    What a device plugin adds is not in them: allotted() adds it. Raises GH1930 to GH1932.
     """
     from gpuhook.diagnose import pods
 
     return [
         Question(
             kinds.POD,
-            f"{one.workload or 'Pod/' + one.pod}, container {one.container} ({one.where})",
+            one.title,
             pods.as_spec(one),
             notes=(_IMAGE,),
             asked=one,
@@ -77,10 +79,55 @@ def _with(
 
     spec = pods.as_spec(asked, given, node, image_env=image_env)
     notes = () if image_env else question.notes
-    named = pods.cdi_devices(given) if given else ()
-    if named:
-        notes += (f"the engine adds what its CDI specs have of {', '.join(named)}: not shown here",)
     return replace(question, spec=spec, notes=notes, allocated=given)
+
+
+def is_open(question: Question) -> bool:
+    """Return whether a pod asks for devices and nobody here can tell which it is given.
+
+    The node's GPUs are not known then, or a driver of Dynamic Resource Allocation chooses.
+    """
+    asked = question.asked
+    if asked is None:
+        return False
+    return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
+
+
+def engines_devices(question: Question) -> tuple[str, ...]:
+    """Return the CDI devices that the device plugin has the engine add, by their names."""
+    if question.allocated is None:
+        return ()
+    from gpuhook.diagnose import pods
+
+    return pods.cdi_devices(question.allocated)
+
+
+def is_complete(question: Question) -> bool:
+    """Return whether the device plugin itself passes devices and driver, as by host-files."""
+    if question.allocated is None:
+        return False
+    given = question.allocated.allocation
+    has_files = any(mount.host_path != os.devnull for mount in given.mounts)
+    return bool(given.devices) and has_files
+
+
+def reserved(question: Question) -> frozenset[str]:
+    """Return the UUIDs of the GPUs and instances that the device plugin books for the container."""
+    answers = question.allocated.answers if question.allocated else ()
+    return frozenset(device.uuid for answer in answers for device in answer.devices)
+
+
+def beside(question: Question) -> list[str]:
+    """Return the UUIDs of what comes to the container without the runtime's doing."""
+    if not engines_devices(question) and not is_complete(question):
+        return []
+    return sorted(reserved(question))
+
+
+def replicas(question: Question) -> list[str]:
+    """Return the replicas that the device plugin books, "<uuid>::<number>"."""
+    units = question.allocated.units if question.allocated else ()
+    return [unit for unit in units if SEPARATOR in unit]
 
 
 def document(question: Question) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuhook.diagnose.explain import spec_lines
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import replicas, resolve
+from gpuhook.grant import replicas
 from gpuhook.programs.granting import filtered
 from gpuhook.vendors.nvidia import jobs, words
 
@@ -166,8 +166,3 @@ def _missing(
 def _of_jobs(job: jobs.Jobs, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
     libraries = [("library", path) for path, _ in job.libraries if not wanted(path)]
     return libraries + [("link", path) for _, path in job.links if not wanted(path)]
-
-
-def files_only(names: Iterable[str]) -> bool:
-    """Return whether all that was asked for are the driver's files, without a device."""
-    return all(name == resolve.NOTHING_BUT_FILES for name in names)

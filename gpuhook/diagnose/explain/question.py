@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"
+_PRIVILEGED = "privileged: its engine gives it all device nodes of the host, those of all GPUs too"
 _CAPABILITY = "CAP_SYS_ADMIN"  # whose presence makes a container privileged, to policy.py
 
 
@@ -85,7 +86,8 @@ def with_options(
         bounding = capabilities.get("bounding")
         found = bounding if isinstance(bounding, list) else []
         capabilities["bounding"] = [*found, _CAPABILITY]
-    return replace(question, spec=spec, raw=b"")
+    notes = (*question.notes, _PRIVILEGED) if privileged else question.notes
+    return replace(question, spec=spec, raw=b"", notes=notes)
 
 
 def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:

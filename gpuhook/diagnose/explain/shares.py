@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia import isolation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from gpuhook.grant.resolve import Grant
     from gpuhook.programs.create import Edited
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _AT_START = "set by a hook before its first process runs; where the driver cannot, it says so then"
 _MAY_BE_SHARED = (
-    "nothing keeps others from being given it too, and this is how it is then; alone on it, the"
-    " container has all of it"
+    "not reserved: nothing keeps others from being given it too, and as long as they are, this"
+    " holds; alone on it, the container has all of it"
 )
 
 
@@ -44,23 +44,49 @@ def isolated(
     gpus: list[str],
     replicas: list[str],
     held: Iterable[dict[str, Any]],
-    *,
-    is_pod: bool,
+    reserved: Collection[str],
 ) -> list[dict[str, Any]]:
     """Return how each of the GPUs is shared and the four answers; `held` is limits().
 
-    A device plugin gives a whole GPU to one container alone. Elsewhere anybody may ask for the same
-    one, and then they share it in turns.
+    `reserved` are those that a device plugin has booked for this container: a whole GPU for it
+    alone. Any other may be asked for by anybody, and then they share it in turns.
     """
-    holders = {} if is_pod else dict.fromkeys(gpus, 2)
+    holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
     told = [
         {**one, "by": isolation.BY_NOBODY if one["trouble"] else isolation.BY_DRIVER}
         for one in held
     ]
     found = sharing.of_spec({"replicas": replicas}, spec, gpus, holders, told)
-    shared = {replica.partition("::")[0] for replica in replicas}
+    certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
+    return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
+
+
+def in_mig_mode(devices: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
+    """Return a sentence for each name of parts.of_names() that is a GPU divided into instances."""
+    divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
+    found = []
+    for one in devices:
+        plain = str(one["name"]).rpartition("=")[2].partition("::")[0]
+        for gpu in divided:
+            if one["fault"] and plain in (str(gpu.index), gpu.uuid):
+                names = ", ".join(f"{gpu.index}:{part.index}" for part in gpu.instances)
+                found.append(
+                    f"GPU {gpu.index} is in MIG mode: only its instances are given, {names}"
+                )
+    return found
+
+
+def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
+    """Return what people call the GPUs and instances: the index, and the model where known."""
+    known: dict[str, tuple[str, str | None]] = {}
+    for gpu in node.gpus if node else ():
+        known[gpu.uuid or str(gpu.index)] = (str(gpu.index), gpu.name)
+        for one in gpu.instances:
+            model = " MIG ".join(filter(None, (gpu.name, one.profile)))
+            known[one.uuid] = (f"{gpu.index}:{one.index}", model or None)
     return [
-        {**one, "note": "" if is_pod or one["gpu"] in shared else _MAY_BE_SHARED} for one in found
+        dict(zip(("gpu", "index", "model"), (gpu, *known.get(gpu, (None, None))), strict=True))
+        for gpu in gpus
     ]
 
 

@@ -9,24 +9,30 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import gpuhook
-from gpuhook.diagnose.node import containers, daemons, kubernetes_reading, readings, versions
+from gpuhook.diagnose.node import (
+    containers,
+    daemons,
+    driver_places,
+    kubernetes_reading,
+    patient,
+    readings,
+    versions,
+)
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.memory import patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpuhook.diagnose.node.readings import Readings
     from gpuhook.diagnose.node.tree import Tree
 
-_DRIVER_PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
-_LATE = "GH1256"
+_NO_LIBRARY = "GH1200"
 _INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -75,14 +81,40 @@ def inventory(place: Place) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs.
 
     It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
-    where NVML does not answer, GH1257 where it ends the process.
+    where NVML does not answer, GH1941 where it ends the process.
+    """
+    return patient.asked(partial(asked, place))
+
+
+def asked(place: Place) -> dict[str, Any]:
+    """Return the dump, asked of the driver in this very process.
+
+    Where nobody named another place than the node's root and no driver is there, it is looked
+    for where a driver container and some distributions have it. Raises what asking raises.
     """
     try:
-        return patience.answered(partial(_dump, place), _DRIVER_PATIENCE)
-    except GpuhookError as error:
-        if error.code != _LATE:
+        return _dump(place)
+    except GpuhookError as missing:
+        if missing.code != _NO_LIBRARY:
             raise
-        raise fault("GH1901", seconds=f"{_DRIVER_PATIENCE:g}") from error
+        for one in _others(place):
+            try:
+                return _dump(one)
+            except GpuhookError as error:
+                if error.code != _NO_LIBRARY:
+                    raise
+        raise
+
+
+def _others(place: Place) -> Iterator[Place]:
+    host = os.path.normpath(place.host_root)
+    named = place.nvml_library or place.library_search_path
+    if named or os.path.normpath(place.driver_root) != host:
+        return
+    for root in driver_places.OTHER_ROOTS:
+        if os.path.isdir(f"{host.rstrip('/')}{root}"):
+            yield replace(place, driver_root=f"{host.rstrip('/')}{root}")
+    yield replace(place, library_search_path=(driver_places.NIXOS_LIBRARIES,))
 
 
 def _dump(place: Place) -> dict[str, Any]:

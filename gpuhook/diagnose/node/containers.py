@@ -15,18 +15,19 @@ from typing import Any
 from gpuhook import files
 from gpuhook.container import find, record
 from gpuhook.diagnose import differences, inspection
-from gpuhook.diagnose.node.looking import LookingGranting
+from gpuhook.diagnose.node import read_granting
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import granting, repair, target
+from gpuhook.programs import repair, target
 from gpuhook.programs.memory.patience import Apart
 from gpuhook.programs.wording import worded
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.container.runtime_state import Found
+    from gpuhook.diagnose.node.read_granting import ReadGranting
     from gpuhook.programs.target import Target
 
 GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
@@ -116,9 +117,9 @@ class _Looker:
 
     def __init__(self, living: list[Found]) -> None:
         self._living = living
-        self._grants: LookingGranting | None = None
+        self._grants: ReadGranting | None = None
         with suppress(GpuhookError):  # broken settings are another check's business
-            self._grants = LookingGranting()
+            self._grants = read_granting.of_node()
 
     def look(self, number: int) -> dict[str, Any]:
         """Return the facts of one container, {} where it has nothing to do with GPUs."""
@@ -130,7 +131,7 @@ class _Looker:
             raise worded(error) from error
 
 
-def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
+def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts)
     missing, is_repairable = _missing(held, grants)
@@ -152,7 +153,7 @@ def _facts(held: Target, grants: LookingGranting | None) -> dict[str, Any]:
     }
 
 
-def _missing(held: Target, grants: LookingGranting | None) -> tuple[list[GpuhookError], bool]:
+def _missing(held: Target, grants: ReadGranting | None) -> tuple[list[GpuhookError], bool]:
     """Return what the container lacks of what it was granted, and whether repair brings it back.
 
     Where this node's specs do not tell what it is to have, it lacks nothing that is known.
@@ -195,7 +196,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     if (
         entry.get("route")
         or record.ANNOTATION in (spec.get("annotations") or {})
-        or granting.our_hooks(spec)
+        or jobs.hooks_in(spec)
         or any(name in _OURS for name in prestart)
         or any(map(is_ours, foreign))
     ):

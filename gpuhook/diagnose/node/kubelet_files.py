@@ -28,6 +28,7 @@ ROOTS = (
     "/var/lib/k0s/kubelet",
     "/var/lib/rancher/k3s/agent/kubelet",
 )
+_OTHERS = ("amd.com", "intel.com", "habana", "metax", "cambricon", "ascend", "mthreads")
 POD_LOGS = "/var/log/pods"
 _CHECKPOINT = "kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20
@@ -93,8 +94,10 @@ def sockets(tree: Tree, directory: str) -> list[str]:
 
 
 def is_gpu_socket(name: str) -> bool:
-    """Return whether a device plugin for GPUs names its socket like this."""
-    return name.endswith(".sock") and ("nvidia" in name.lower() or "gpu" in name.lower())
+    """Return whether a device plugin for GPUs of NVIDIA names its socket like this."""
+    name = name.lower()
+    is_ours = "nvidia" in name or ("gpu" in name and not any(one in name for one in _OTHERS))
+    return name.endswith(".sock") and is_ours
 
 
 def has_socket(tree: Tree, path: str) -> bool:

@@ -21,6 +21,7 @@ from gpuhook.diagnose.picture.model import (
     Picture,
     size,
 )
+from gpuhook.diagnose.short_names import short_id
 from gpuhook.grant import replicas
 
 TYPE_CHECKING = False
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _SMALLEST = 0.01  # a rest of a GPU's width that is not worth a cell
 _WORTH_TELLING = 256 << 20  # bytes that no process accounts for: a driver rounds
-_NAME = 12
 
 
 def picture(
@@ -186,7 +186,7 @@ def _cell(
 def _name(container: Mapping[str, Any]) -> str:
     """Return how people call a container: by its pod, else by the beginning of its id."""
     pod = [container["namespace"], container["pod"], container["container"]]
-    return "/".join(filter(None, pod)) if container["pod"] else str(container["id"])[:_NAME]
+    return "/".join(filter(None, pod)) if container["pod"] else short_id(str(container["id"]))
 
 
 def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]:

@@ -58,8 +58,10 @@ class Cell:
 
     @property
     def memory(self) -> str:
-        """Return what is used of what it may have, in words; "" where nothing is known."""
-        return of(self.used, self.size) if self.holder else size(self.size)
+        """Return what is used of what it may have, in words; "" for nobody's of unknown size."""
+        if not self.holder:
+            return size(self.size)
+        return of(self.used, self.size) or "memory unknown"
 
     @property
     def sentence(self) -> str:
@@ -112,6 +114,18 @@ class Picture:
     summary: str = ""
     when: str = ""
     warnings: tuple[str, ...] = ()
+
+
+def shortened(name: str, most: int, sign: str = "…") -> str:
+    """Return a name in at most so many letters: both ends of it, as pods differ in the last.
+
+    >>> shortened("train-7d9f-x2", 13), shortened("training-7d9f-x2", 11)
+    ('train-7d9f-x2', 'train…9f-x2')
+    """
+    if len(name) <= most:
+        return name
+    end = most // 2
+    return name[: most - end - 1] + sign + name[len(name) - end :]
 
 
 def size(number: int | None) -> str:

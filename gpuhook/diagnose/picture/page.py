@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuhook.diagnose.picture import colours, svg
 from gpuhook.diagnose.picture.svg import shown
+from gpuhook.diagnose.short_names import short_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ tr.over td, tr.over th { background: var(--overcell); }
   .table, figure { overflow: visible; } }
 """
 _NOTHING = "-"
-_ID = 12  # characters of a container's id, by which gpuhook's commands take it, too
 _HEADERS = ("GPU", "Part", "Held by", "Container", "Memory", "Busy", "Given by")
 
 
@@ -103,7 +103,7 @@ def _row(bar: Bar, cell: Cell) -> str:
     return (
         f'<tr class="{cell.state}"><th scope="row">GPU {shown(bar.index)}</th>'
         f"<td>{shown(cell.label) or 'whole'}</td><td>{shown(cell.holder)}</td>"
-        f'<td class="id" title="{shown(cell.container)}">{shown(cell.container[:_ID])}</td>'
+        f'<td class="id" title="{shown(cell.container)}">{shown(short_id(cell.container))}</td>'
         f'<td class="number">{shown(memory) or _NOTHING}</td>'
         f'<td class="number">{busy}</td><td>{shown(cell.route) or _NOTHING}</td></tr>'
     )

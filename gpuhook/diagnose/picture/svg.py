@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 
-from gpuhook.diagnose.picture import colours
+from gpuhook.diagnose.picture import colours, model
 from gpuhook.diagnose.picture.model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
 from gpuhook.errors import printable
 
@@ -97,7 +97,7 @@ def card(bar: Bar) -> tuple[str, int]:
     for number, cell in enumerate(tight):
         column, row = number % _LEGEND_COLUMNS, number // _LEGEND_COLUMNS
         left = _PADDING + column * (inner // _LEGEND_COLUMNS)
-        words = _cut(f"{_mark(cell)}{_letters(cell)}", inner // _LEGEND_COLUMNS - 12, 12)
+        words = _letters(cell, inner // _LEGEND_COLUMNS - 12)
         lines.append(_text("small", left, top + _LINE * (row + 1) - 5, words))
     top += _LINE * -(-len(tight) // _LEGEND_COLUMNS)
     for note in bar.notes:
@@ -155,7 +155,7 @@ def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
     name = next((name for name in names if _long(name, 13.5) <= room), names[-1])
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
     under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable upon the hatching
-    yield _text(style + under, left + 10, _BAR_TOP + 21, _cut(name, room, 13.5))
+    yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
     busy = f"busy {cell.percent}%" if cell.percent is not None and cell.holder else ""
     for number, words in enumerate(_wrapped((label, cell.memory, busy), room)):
         yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
@@ -182,10 +182,13 @@ def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
         yield _box(f"{cell.state}-full", start, top, max(2.0, long * cell.level), 10, 3)
 
 
-def _letters(cell: Cell) -> str:
+def _letters(cell: Cell, room: float) -> str:
     """Return a cell that has no room for words, as a line below the bar."""
     busy = f"busy {cell.percent}%" if cell.percent is not None else ""
-    return " · ".join(fact for fact in (cell.label, cell.holder, cell.memory, busy) if fact)
+    facts = (_mark(cell) + cell.label, cell.holder, cell.memory, busy)
+    rest = _long(" · ".join(fact for fact in facts if fact), 12) - _long(cell.holder, 12)
+    name = _shortened(cell.holder, max(room / 3, room - rest), 12)
+    return _cut(" · ".join(fact for fact in (facts[0], name, *facts[2:]) if fact), room, 12)
 
 
 def _mark(cell: Cell) -> str:
@@ -232,6 +235,10 @@ def _cut(words: str, room: float, height: float) -> str:
     most = max(1, int(room / (height * _EM)))
     words = printable(words, _MAX_TEXT)
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def _shortened(name: str, room: float, height: float) -> str:
+    return model.shortened(printable(name, _MAX_TEXT), max(1, int(room / (height * _EM))))
 
 
 def cells(picture: Picture) -> Iterable[tuple[Bar, Cell]]:

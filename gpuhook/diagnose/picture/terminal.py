@@ -7,8 +7,10 @@ below say whose they are.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
+from gpuhook.diagnose.picture import model
 from gpuhook.diagnose.picture.model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
 from gpuhook.errors import printable
 
@@ -59,7 +61,7 @@ class _Drawing:
         head = self._between(picture.node, picture.when)
         found = [self._paint(head, _BOLD)]
         if picture.summary:
-            found.append(self._cut(picture.summary, self._width))
+            found += textwrap.wrap(self._plain(picture.summary), self._width)
         for bar in picture.bars:
             found += ["", *self._bar(bar)]
         if not picture.bars:
@@ -88,7 +90,8 @@ class _Drawing:
             mark = "! " if cell.state == OVER else ""
             names = [mark + name for name in cell.names]
             words = next((name for name in names if len(name) <= width), names[-1])
-            return self._paint(self._fit(words, width), _COLOURS[cell.state])
+            shown = self._fit(self._shortened(words, width), width)
+            return self._paint(shown, _COLOURS[cell.state])
         label = cell.label if cell.state != UNCUT else ""
         if not cell.holder:
             facts = [fact for fact in (label, cell.memory) if fact]
@@ -96,12 +99,14 @@ class _Drawing:
             return self._paint(self._fit(words, width), _DIM)
         if number == 1:
             busy = f"{cell.percent}%" if cell.percent is not None else ""
-            return self._fit(" ".join(filter(None, (label, cell.memory, busy))), width)
+            choices = ((label, cell.memory, busy), (label, cell.memory), (cell.memory,))
+            told = [" ".join(filter(None, facts)) for facts in choices]
+            return self._fit(next((one for one in told if len(one) <= width), told[-1]), width)
         return self._paint(self._level(cell, width), _COLOURS[cell.state])
 
     def _level(self, cell: Cell, width: int) -> str:
-        """Return the line that fills up with the memory in use: empty for nobody's."""
-        if not cell.holder:
+        """Return the line that fills up with the memory in use: empty where nobody knows any."""
+        if not cell.holder or cell.used is None:
             return " " * width
         filled = min(width, round(cell.level * width) or (1 if cell.used else 0))
         return self._signs.full * filled + self._signs.empty * (width - filled)
@@ -126,8 +131,16 @@ class _Drawing:
         return [*lines, *told, *([self._paint(f"  {free} free", _DIM)] if free else [])]
 
     def _told(self, cell: Cell, letter: str) -> str:
-        words = self._cut(f"  {letter} {_short_words(cell)}", self._width)
-        return self._paint(words, "" if cell.state == HELD else _COLOURS[cell.state])
+        """Return what a letter stands for; of a long name both ends, and all of the rest."""
+        mark = "! " if cell.state == OVER else ""
+        busy = f"busy {cell.percent}%" if cell.percent is not None else ""
+        name = cell.holder or WORDS[cell.state]
+        facts = (cell.label, mark + name, cell.memory, busy)
+        rest = len("  ".join(fact for fact in facts if fact)) - len(name) + len("  a ")
+        short = self._shortened(name, max(_READABLE, self._width - rest))
+        words = "  ".join(fact for fact in (facts[0], mark + short, *facts[2:]) if fact)
+        shown = self._cut(f"  {letter} {words}", self._width)
+        return self._paint(shown, "" if cell.state == HELD else _COLOURS[cell.state])
 
     def _edge(self, widths: Sequence[int], *, top: bool) -> str:
         first, last = self._signs.corners[:2] if top else self._signs.corners[2:]
@@ -153,19 +166,14 @@ class _Drawing:
         words = self._plain(words)
         return words if len(words) <= width else words[: width - 1] + self._signs.cut
 
+    def _shortened(self, name: str, width: int) -> str:
+        return model.shortened(self._plain(name), width, self._signs.cut)
+
     def _fit(self, words: str, width: int) -> str:
         return self._cut(words, width).ljust(width)
 
     def _paint(self, words: str, colour: str) -> str:
         return f"\x1b[{colour}m{words}\x1b[0m" if self._has_colour and colour and words else words
-
-
-def _short_words(cell: Cell) -> str:
-    """Return what a letter stands for."""
-    mark = "! " if cell.state == OVER else ""
-    busy = f"busy {cell.percent}%" if cell.percent is not None else ""
-    facts = (cell.label, mark + (cell.holder or WORDS[cell.state]), cell.memory, busy)
-    return "  ".join(fact for fact in facts if fact)
 
 
 def _is_readable(cell: Cell, width: int) -> bool:

@@ -82,3 +82,10 @@ class Asked:
     mounts: tuple[VolumeMount, ...] = ()
     objections: tuple[Objection, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What people call it: "Deployment/train in default, container main (pod.yaml:12)"."""
+        kind = "container" if self.kind == CONTAINER else f"{self.kind} container"
+        workload = self.workload or f"Pod/{self.pod}"
+        return f"{workload} in {self.namespace}, {kind} {self.container} ({self.where})"

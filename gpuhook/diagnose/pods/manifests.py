@@ -62,7 +62,8 @@ def read(
     """Return the containers of all pods of a manifest, in their order; `where` names the file.
 
     `runtime_classes` are those of the cluster, None where nobody knows. Raises GH1930 for what is
-    no YAML or JSON, or too much of it, and GH1931 where no pod is in it.
+    no YAML or JSON, or too much of it, GH1931 where no pod is in it, and GH1932 where its pods
+    have no containers.
     """
     try:
         nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
@@ -75,7 +76,11 @@ def read(
         raise fault("GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "nothing")
     classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
     room = Room()
-    return tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))
+    asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))
+    if not asked:
+        named = ", ".join(pod.workload for pod in found.pods[:5])
+        raise fault("GH1932", path=where, pods=named)
+    return asked
 
 
 def _as_yaml(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gpuhook.diagnose.pods import resource_names
 from gpuhook.diagnose.pods.asked import EPHEMERAL, INIT, SIDECAR
 from gpuhook.diagnose.pods.pod_rules import RUNTIME_CLASSES
+from gpuhook.kubernetes.config.nearest import nearest
 from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
@@ -91,9 +92,11 @@ def _of_gpus(asked: Asked, *, classes_known: bool) -> Iterator[str]:
             "hands out GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
     elif not classes_known and asked.runtime_class not in RUNTIME_CLASSES:
+        like = nearest(asked.runtime_class, RUNTIME_CLASSES)
+        meant = f"; is {like} meant?" if like else ""
         yield (
             f"runtimeClassName {asked.runtime_class}: nobody here can tell if the cluster has it "
-            "(kubectl get runtimeclass), and which runtime its handler is"
+            f"(kubectl get runtimeclass), and which runtime its handler is{meant}"
         )
     if asked.host_pid:
         yield "hostPID: its nvidia-smi shows the processes of all containers on the GPU"

@@ -119,7 +119,7 @@ def _by_hand(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator
             KUBELET,
             WARNING,
             f"{shown} takes GPUs that the scheduler knows nothing of: others are given them too",
-            f"resources.limits: {{{resource_names.GPU}: 1}} instead",
+            f"resources.limits: {{{resource_names.GPU}: 1}}",
             where,
         )
 
@@ -149,7 +149,7 @@ def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection
                 WARNING,
                 f"mounts {printable(path)}: that asks the runtime for a GPU that the scheduler "
                 "knows nothing of",
-                f"resources.limits: {{{resource_names.GPU}: 1}} instead",
+                f"resources.limits: {{{resource_names.GPU}: 1}}",
                 where,
             )
         elif mount.is_host and _is_gpu_node(mount.source):
@@ -159,7 +159,7 @@ def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection
                 WARNING,
                 f"mounts {printable(mount.source)} of the host: a mount opens no device, the "
                 "device cgroup says Operation not permitted unless the container is privileged",
-                f"resources.limits: {{{resource_names.GPU}: 1}} instead",
+                f"resources.limits: {{{resource_names.GPU}: 1}}",
                 where,
             )
 

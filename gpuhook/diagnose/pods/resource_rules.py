@@ -110,7 +110,7 @@ def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
                 "gpu-under-requests",
                 f"{path}.limits: Required value: Limit must be set for non overcommitable "
                 "resources",
-                f"{name}: {amount.text()} under limits; requests may be left out",
+                f"{name}: {_whole(request)} under limits; requests may be left out",
                 amount,
             )
             continue

@@ -145,6 +145,21 @@ $ gpuhook explain pod.yaml --inventory t4
 $ gpuhook explain GH1102
 """,
     ),
+    "GH1915": (
+        (
+            "A directory was named, which is taken for a bundle of OCI's: a directory with a "
+            "config.json in it. This one has none; perhaps it is the root file system of the "
+            "container, which is beside config.json."
+        ),
+        (
+            "Name the directory above it, or config.json itself. containerd keeps bundles below "
+            "/run/containerd/io.containerd.runtime.v2.task."
+        ),
+        """
+$ gpuhook explain /run/containerd/io.containerd.runtime.v2.task/k8s.io/3f2a9c
+$ gpuhook explain 3f2a9c
+""",
+    ),
     "GH1930": (
         (
             "The manifest is no YAML or JSON at that place, or it is larger or more deeply "
@@ -166,6 +181,19 @@ $ kubectl apply --dry-run=client -f pod.yaml
 $ kubectl get deployment trainer -o yaml | gpuhook explain -
 """,
     ),
+    "GH1932": (
+        (
+            "The manifest has a pod or a workload with a pod template, and its spec has no list "
+            "of containers: they were left out, or stand one level too far left or right."
+        ),
+        "Put the containers below the spec of the pod. kubectl says so of the same file.",
+        """
+spec:
+  containers:
+  - name: train
+    image: nvidia/cuda:12.4.1-base-ubuntu22.04
+""",
+    ),
     "GH1940": (
         (
             "The file that is to collect comparisons has other lines than `gpuhook compare "
@@ -174,6 +202,35 @@ $ kubectl get deployment trainer -o yaml | gpuhook explain -
         "Name another file; one that is not there yet is made.",
         """
 $ gpuhook compare --all --watch --record /var/log/gpuhook-compare.jsonl
+""",
+    ),
+    "GH1941": (
+        (
+            "The driver's library was asked for the GPUs in a process of its own, which has ended "
+            "without an answer, or could not be started."
+        ),
+        (
+            "Where nvidia-smi fails as well, library and kernel module do not belong together, or "
+            "the installation is broken: install the driver again. Else look at the limits of "
+            "processes and memory."
+        ),
+        """
+$ nvidia-smi
+$ gpuhook doctor --checks driver
+""",
+    ),
+    "GH1942": (
+        (
+            "`gpuhook compare` asks the driver what gpuhook would give, where generate-cdi has "
+            "written no spec. No libnvidia-ml.so.1 was found."
+        ),
+        (
+            "Run it on a node with a driver. In a pod of `kubectl debug node/...` the node's files "
+            "are in /host: say so. GKE and driver containers have a driver root of their own."
+        ),
+        """
+$ gpuhook compare --all --driver-root /host --host-root /host
+$ gpuhook compare --all --driver-root /run/nvidia/driver
 """,
     ),
     "GH1950": (

@@ -14,6 +14,7 @@ from gpuhook.errors import fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from gpuhook.cdi.edits import Hook
 
@@ -92,6 +93,13 @@ def is_ours(hook: object, verb: str = VERB) -> bool:
         and basename(args[0]) == HOOK_NAME
         and args[1] == verb
     )
+
+
+def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return our `apply` hooks in a config.json: there, an engine applied our CDI spec."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    return [hook for hook in stage if is_ours(hook)] if isinstance(stage, list) else []
 
 
 def of_hook(hook: Mapping[str, object]) -> Jobs:

@@ -7,10 +7,14 @@ planned, done and undone like everything else.
 
 from __future__ import annotations
 
+import os
+
 from gpuhook.container.change import Change
 from gpuhook.container.live import Wanted
 from gpuhook.container.provide import Provision
 from gpuhook.container.walk import CrossingError
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import conf
 from gpuhook.vendors.nvidia import params, profile, provision
 
 TYPE_CHECKING = False
@@ -22,32 +26,54 @@ if TYPE_CHECKING:
     from gpuhook.container.made import Made
     from gpuhook.vendors.nvidia.jobs import Jobs
 
+_MAX_PROFILE = 4096
 _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
-_GRAPHICS = frozenset(("graphics", "display"))
 
 
-def wanted(root: LiveRoot, edits: ContainerEdits, todo: list[Jobs]) -> tuple[Wanted, list[str]]:
-    """Return what the container is to have, and why its image's CUDA compatibility is left out."""
+def wanted(
+    root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
+) -> tuple[Wanted, list[str]]:
+    """Return what the container is to have, and why its image's CUDA compatibility is left out.
+
+    A container that `is_running` may have been given other libraries when it was made.
+    """
     whole = edits.copy()
     # What is `void` in a config.json would be a variable of a process that runs.
     whole["env"] = [entry for entry in edits.get("env") or () if not entry.endswith("=void")]
-    provisions, reasons = [], []
+    made, reasons = provision.of(root, todo)
+    if is_running and made.libraries:
+        made.together = _with_others(root, made.entries())
     for job in todo:
-        made, reason = provision.of(root, job)
-        provisions.append(made)
-        reasons += [reason] if reason else []
         mounts = whole.get("mounts") or []
         masks = [mask for mask in _masks(root, job) if mask not in mounts]
         if masks:
             whole["mounts"] = [*mounts, *masks]
-    return Wanted(whole, provisions), reasons
+    return Wanted(whole, [made] if todo else []), reasons
 
 
-def add_profile(
-    wanted: Wanted, root: LiveRoot, capabilities: frozenset[str], gone: Collection[str] = ()
-) -> None:
+def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the loader's entries of a container that runs: `own`, and what it was given before.
+
+    What is recorded keeps its order: nothing changes where all of `own` is among it.
+    """
+    try:
+        recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+        kept = [entry for entry in recorded if entry in own or _is_whole(root, entry[1])]
+    except OSError:
+        return own  # providing it fails for the same reason, which is told
+    return [*(entry for entry in own if entry not in kept), *kept]
+
+
+def _is_whole(root: LiveRoot, path: bytes) -> bool:
+    """Return whether a library is there, and not just the empty file that something was over."""
+    name = os.fsdecode(path)
+    found = root.found(name)
+    return found is not None and (found.st_size > 0 or root.is_mounted(name))
+
+
+def add_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str] = ()) -> None:
     """Add the application profile for what is wanted and there, if EGL will look for it."""
-    if wanted.provisions and not _GRAPHICS.isdisjoint(capabilities):
+    if any(provision.needs_profile(made.libraries) for made in wanted.provisions):
         renew_profile(wanted, root, gone)
 
 
@@ -63,6 +89,14 @@ def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None
 def has_profile(made: Made) -> bool:
     """Return whether the application profile is among what was made."""
     return any(path == profile.PATH for path, *_ in made.changes)
+
+
+def shows_profile(root: LiveRoot) -> bool:
+    """Return whether the container has an application profile of ours, as it may from its start."""
+    try:
+        return profile.is_ours(root.read(profile.PATH, _MAX_PROFILE))
+    except (OSError, GpuhookError):
+        return False
 
 
 def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> Change:

@@ -10,18 +10,66 @@ from gpuhook.container.provide import Provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from gpuhook.container.rootfs import Root
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
-def of(root: Root, jobs: Jobs) -> tuple[Provision, str]:
-    """Return (the provision, a reason why the image's CUDA compatibility was left out, or "")."""
-    preferred: list[tuple[str, str]] = []
-    reason = ""
-    if jobs.cuda_compat and jobs.driver_version and jobs.libraries:
-        names = root.names(jobs.cuda_compat)
-        if names:
-            from gpuhook.vendors.nvidia import compat  # few images have any
+_EGL = "libEGL_nvidia.so.0"
 
-            preferred, reason = compat.libraries(root, jobs.cuda_compat, names, jobs.driver_version)
-    return Provision(jobs.libraries, jobs.links, preferred), reason
+
+def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
+    """Return whether EGL is among libraries, which reads the application profile."""
+    return any(soname == _EGL for _, soname in libraries)
+
+
+def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Provision, list[str]]:
+    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
+
+    With the device nodes of the container as `nodes`, EGL learns which GPUs these are.
+    """
+    libraries: list[tuple[str, str]] = []
+    links: list[tuple[str, str]] = []
+    preferred: list[tuple[str, str]] = []
+    reasons: list[str] = []
+    for job in todo:
+        libraries += job.libraries
+        links += job.links
+        chosen, reason = _preferred(root, job)
+        preferred += chosen
+        reasons += [reason] if reason and reason not in reasons else []
+    made = Provision(_once(libraries), _once(links), _once(preferred))
+    if nodes and needs_profile(libraries):
+        from gpuhook.vendors.nvidia import profile  # few containers have EGL
+
+        made.files.append((profile.PATH, profile.content(nodes)))
+    return made, reasons
+
+
+def beside(
+    root: Root, job: Jobs, others: Sequence[Jobs], nodes: Sequence[str] = ()
+) -> tuple[Provision, list[str]]:
+    """Return the provision for `job` as `of` does, for a container whose jobs are all of `others`.
+
+    Whichever of them is done first, the loader's files end up the same.
+    """
+    made, reasons = of(root, [job], nodes)
+    if len(others) > 1:
+        made.together = of(root, others)[0].entries()
+    return made, reasons
+
+
+def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
+    if not (job.cuda_compat and job.driver_version and job.libraries):
+        return [], ""
+    names = root.names(job.cuda_compat)
+    if not names:
+        return [], ""
+    from gpuhook.vendors.nvidia import compat  # few images have any
+
+    return compat.libraries(root, job.cuda_compat, names, job.driver_version)
+
+
+def _once(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(pairs))

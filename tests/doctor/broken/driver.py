@@ -39,8 +39,19 @@ def _nouveau(scene: Scene) -> None:
     driver.bind(scene, "0000:00:1e.0", "nouveau")
 
 
-def _vfio(scene: Scene) -> None:
-    driver.add_pci_device(scene, "0000:00:1f.0", "0x030200", "vfio-pci")
+def _unbound(scene: Scene) -> None:
+    driver.add_pci_device(scene, "0000:00:1f.0", "0x030200", "nvidiafb")
+
+
+def _no_link(scene: Scene) -> None:
+    scene.remove("/dev/char/195:0")
+    scene.readings[readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
+
+
+def _nobody_holds_gpus(scene: Scene) -> None:
+    _stop(scene, name="nvidia-persistenced.service")
+    listed = scene.readings.get(readings.PROCESSES) or []
+    listed[:] = [one for one in listed if "device-plugin" not in one["argv"][0]]
 
 
 def _upgraded(scene: Scene) -> None:
@@ -153,7 +164,7 @@ BROKEN = [
     Broken("no-module-for-this-kernel", "driver.module", _no_module_for_kernel),
     Broken("secure-boot-refuses-the-module", "driver.module", _secure_boot),
     Broken("nouveau-holds-the-gpu", "driver.nouveau", _nouveau),
-    Broken("gpu-is-given-to-a-virtual-machine", "driver.bound", _vfio, is_warning=True),
+    Broken("gpu-has-another-driver", "driver.bound", _unbound, is_warning=True),
     Broken("driver-upgraded-and-not-rebooted", "driver.version", _upgraded),
     Broken("no-libraries-of-the-driver", "driver.libraries", _no_libraries),
     Broken("no-libnvidia-ml", "driver.libraries", _no_nvml),
@@ -181,7 +192,7 @@ BROKEN = [
     Broken(
         "no-link-for-systemd",
         "devices.links",
-        lambda s: s.remove("/dev/char/195:0"),
+        _no_link,
         is_warning=True,
     ),
     Broken("imex-daemon-stopped", "devices.imex", _imex),
@@ -197,7 +208,7 @@ BROKEN = [
     Broken(
         "persistence-daemon-stopped",
         "gpus.persistence",
-        partial(_stop, name="nvidia-persistenced.service"),
+        _nobody_holds_gpus,
         "h100x8",
         is_warning=True,
     ),

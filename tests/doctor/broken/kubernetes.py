@@ -110,7 +110,7 @@ def _wrong_handler(scene: Scene) -> None:
 
 def _spare_class(scene: Scene) -> None:
     _handler(scene)
-    _api(scene)["runtimeClasses"].append({"name": "nvidia-legacy", "handler": "nvidia-legacy"})
+    _api(scene)["runtimeClasses"].append({"name": "nvidia-old", "handler": "nvidia-old"})
 
 
 def _config(scene: Scene, old: str, new: str) -> None:

@@ -14,6 +14,7 @@ from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH
 from tests.doctor.broken.driver import replace
 from tests.doctor.parts import driver
 from tests.doctor.parts.driver import SPEC
+from tests.doctor.parts.engines import TOOLKIT
 from tests.doctor.scene import Broken, Scene
 from tests.simulated.profiles import LIBRARY_DIR
 
@@ -149,6 +150,11 @@ def _remade(scene: Scene) -> None:
     profile.write_text(head + rest[rest.index("gpu\n") :], encoding="utf-8")
 
 
+def _no_spec(scene: Scene) -> None:
+    scene.remove(SPEC)
+    replace(scene, TOOLKIT, 'mode = "auto"', 'mode = "cdi"')
+
+
 def _no_persistenced(scene: Scene) -> None:
     scene.remove("/run/nvidia-persistenced/socket")
 
@@ -167,7 +173,7 @@ def _no_egl(document: Any) -> None:
 
 
 BROKEN = [
-    Broken("no-spec", "specs.present", lambda s: s.remove(SPEC), is_warning=True),
+    Broken("no-spec", "specs.present", _no_spec, is_warning=True),
     Broken("spec-is-no-yaml", "specs.valid", _broken_yaml),
     Broken("spec-with-an-unknown-field", "specs.valid", _unknown_field),
     Broken("spec-of-a-newer-cdi", "specs.valid", _newer),

@@ -155,3 +155,9 @@ def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
         for words in asked
     ]
     return document
+
+
+def write_toolkit_spec(scene: Scene) -> None:
+    """Put nvidia-ctk's spec in the place of ours, whose hook goes."""
+    scene.write(SPEC, json.dumps(toolkit_spec(scene)))
+    scene.remove(DEFAULT_HOOK_PATH)

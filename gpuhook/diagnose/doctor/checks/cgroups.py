@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import HOST, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import containerds, crio_here, dockers
-from gpuhook.diagnose.doctor.engine_findings import gpu_runtimes
+from gpuhook.diagnose.doctor.engine_findings import gpu_runtimes, installing
 from gpuhook.diagnose.doctor.toolkit_settings import files, is_legacy
 from gpuhook.engines.configuration import NVIDIA_RUNTIME
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.doctor.toolkit_settings import Settings
     from gpuhook.engines.configuration import Configuration, Runtime
 
 ROOT = "/sys/fs/cgroup"
@@ -56,10 +57,7 @@ def kept_gpus(node: Node) -> Iterable[Finding]:
                     subject=engine,
                     meaning="running containers lose their GPUs at `systemctl daemon-reload`, as"
                     " updates do it: Failed to initialize NVML: Unknown Error",
-                    command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
-                    " nvidia-container-runtime.mode=cdi && nvidia-ctk cdi generate"
-                    " --output=/etc/cdi/nvidia.yaml"
-                    " # needs nvidia-container-toolkit 1.12; containers have to be made anew",
+                    command=_by_specs(node, engine, one),
                     looked_at=(one.path, str(run.where)),
                 )
             )
@@ -69,6 +67,26 @@ def kept_gpus(node: Node) -> Iterable[Finding]:
         yield ok("device rules of containers with GPUs are in their specs", files(node)[0].path)
     else:
         yield absent("NVIDIA's toolkit has no settings file here")
+
+
+def _by_specs(node: Node, engine: str, one: Settings) -> str:
+    """Return the command that has device rules be in the specs of containers.
+
+    In mode cdi `docker run --gpus`, which calls the hook itself, no longer works.
+    """
+    if engine in ("docker", "snap", "rootless"):
+        return (
+            "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+            " # then: docker run --device nvidia.com/gpu=all, in place of --gpus"
+        )
+    if one.mode == "auto":
+        package = installing(node.tree, "nvidia-container-toolkit")
+        return f"{package} # 1.18 or later; containers have to be made anew"
+    return (
+        f"nvidia-ctk config --config-file {one.path} --in-place --set"
+        " nvidia-container-runtime.mode=cdi && nvidia-ctk cdi generate"
+        " --output=/etc/cdi/nvidia.yaml # containers have to be made anew"
+    )
 
 
 def _through_nvidia(node: Node) -> list[tuple[str, Runtime]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import (
-    KUBELET,
     containerds,
     gives_gpus,
-    has_to_give_gpus,
     installed,
+    kubelet,
+    why_no_gpus,
 )
 from gpuhook.diagnose.doctor.engine_findings import gpu_runtimes, named, refused
 from gpuhook.diagnose.node.tree import matching, text
@@ -55,7 +55,7 @@ def cri(node: Node) -> Iterable[Finding]:
     for one in containerds(node):
         if one.read.has_cri:
             yield ok("the plugin cri is not disabled", one.root, subject=one.distribution.name)
-        elif not node.tree.status(KUBELET) or "crio" in installed(node):
+        elif not kubelet(node) or "crio" in installed(node):
             said = f"{one.root} disables the plugin cri: this containerd serves Docker alone"
             yield absent(said, one.root)
         else:
@@ -232,7 +232,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         elif one.read.has_cdi(one.daemon):
             said = f"{one.root} registers no GPU runtime: containers get GPUs as CDI devices alone"
             yield ok(said, *files, subject=name)
-        elif _has_to(node, one):
+        elif not (why := _why_not(node, one)):
             yield Finding(
                 FAILED,
                 f"{one.root} registers no GPU runtime ({', '.join(one.read.configuration.runtimes)}"
@@ -243,17 +243,16 @@ def runtime(node: Node) -> Iterable[Finding]:
                 looked_at=files or (one.root,),
             )
         else:
-            yield absent(f"{one.root} registers no GPU runtime: another engine has", one.root)
+            yield absent(f"{one.root} registers no GPU runtime: {why}", one.root)
     if not containerds(node):
         yield absent(NOT_HERE)
 
 
-def _has_to(node: Node, one: ContainerdHere) -> bool:
-    """Return whether containers with GPUs are this containerd's task."""
-    if one.distribution.name != "containerd":
-        return True
-    is_spare = one.started is None and len(containerds(node)) > 1
-    return not is_spare and has_to_give_gpus(node, "containerd")
+def _why_not(node: Node, one: ContainerdHere) -> str:
+    """Return why containers with GPUs are not this containerd's task, "" where they are."""
+    if one.started is None and len(containerds(node)) > 1 and one.root == reader.PATH:
+        return "another containerd has"
+    return why_no_gpus(node, "containerd")
 
 
 _READ = ("containerd.config",)

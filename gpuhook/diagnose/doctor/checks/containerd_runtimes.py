@@ -7,7 +7,7 @@ import re
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.containerd import NOT_HERE
-from gpuhook.diagnose.doctor.engine_facts import KUBELET, containerds, program
+from gpuhook.diagnose.doctor.engine_facts import containerds, kubelet, program
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
     gpu_runtimes,
@@ -185,17 +185,18 @@ def cgroup_driver(node: Node) -> Iterable[Finding]:
     wanted = _kubelets_driver(node)
     here = _with_gpus(node) if wanted else []
     for one, runtimes in here:
-        yield from (_driver_of(one, run, wanted) for run in runtimes)
+        place = f"{kubelet(node)}/config.yaml"
+        yield from (_driver_of(one, run, wanted, place) for run in runtimes)
     if not here:
         said = "the kubelet's configuration does not say which cgroup driver it has"
-        yield absent(said, f"{KUBELET}/config.yaml")
+        yield absent(said, f"{kubelet(node)}/config.yaml")
 
 
-def _driver_of(one: ContainerdHere, run: Runtime, wanted: str) -> Finding:
+def _driver_of(one: ContainerdHere, run: Runtime, wanted: str, place: str) -> Finding:
     options = run.options.get("options")
     is_systemd = isinstance(options, dict) and options.get("systemdcgroup") is True
     driver = "systemd" if is_systemd or one.read.cri.get("systemd_cgroup") is True else "cgroupfs"
-    files = (str(run.where), f"{KUBELET}/config.yaml")
+    files = (str(run.where), place)
     if driver == wanted:
         return ok(f'runtime "{run.name}" has the cgroup driver {driver}', *files, subject=run.name)
     said = (
@@ -228,7 +229,7 @@ def _driver_of(one: ContainerdHere, run: Runtime, wanted: str) -> Finding:
 
 
 def _kubelets_driver(node: Node) -> str:
-    found = _DRIVER.search(text(node.tree, f"{KUBELET}/config.yaml") or "")
+    found = _DRIVER.search(text(node.tree, f"{kubelet(node)}/config.yaml") or "")
     return found.group(1) if found else ""
 
 

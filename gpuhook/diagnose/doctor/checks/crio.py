@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, Check, Finding, absent, ok
-from gpuhook.diagnose.doctor.engine_facts import crio_here, has_to_give_gpus, processes
+from gpuhook.diagnose.doctor.engine_facts import crio_here, processes, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
     all_is_well,
     gpu_runtimes,
@@ -78,7 +78,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         yield ok(f"the OCI hook of {hooks[0].file} gives GPUs", hooks[0].file)
     elif spec_dirs(node):
         yield ok("no GPU runtime is registered: containers get GPUs as CDI devices alone", *files)
-    elif has_to_give_gpus(node, "crio"):
+    elif not (why := why_no_gpus(node, "crio")):
         yield Finding(
             FAILED,
             f"CRI-O registers no GPU runtime ({', '.join(here.configuration.runtimes)} alone)",
@@ -88,7 +88,7 @@ def runtime(node: Node) -> Iterable[Finding]:
             looked_at=files or (reader.PATH, reader.DROP_INS),
         )
     else:
-        yield absent("CRI-O registers no GPU runtime: another engine has")
+        yield absent(f"CRI-O registers no GPU runtime: {why}")
 
 
 def binary(node: Node) -> Iterable[Finding]:

@@ -9,10 +9,10 @@ from functools import partial
 
 from gpuhook.diagnose.doctor import device_facts as devices
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import services
+from gpuhook.diagnose.doctor import engine_facts, services
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import DEVICES, FAILED, WARNING, Check, Finding, Mend, absent, ok
-from gpuhook.diagnose.node import tree
+from gpuhook.diagnose.node import readings, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ _MARKS = (
     ("/etc/containerd/config.toml", "SystemdCgroup = true"),
     ("/etc/docker/daemon.json", "native.cgroupdriver=systemd"),
 )
+_SKIPS, _ASKS_SYSTEMD = (1, 1, 3), (1, 1, 7)
+_PARSES_NUMBERS = 240  # systemd takes /dev/char/195:0 for these numbers, be it there or not
+_SHOWN = 3
 _VERSION_2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
@@ -41,12 +44,47 @@ def _links(node: Node) -> Iterable[Finding]:
     why = _systemd_drives(node)
     if not why:
         return [absent("no engine has systemd make the cgroups of its containers", _SYSTEMD)]
+    skips = _skipping(node)
+    if not skips:
+        said = "no runc is known here that needs links for it, as 1.1.3 to 1.1.6 do"
+        return [absent(said, "runc", _SYSTEMD)]
     there = [(devices.place(node, one), devices.found(node, one)) for one in devices.every(node)]
     held = [(path, status) for path, status in there if status and status.is_character_device]
-    wrong = [finding for path, status in held for finding in _link(node, path, status, why)]
-    if wrong or not held:
-        return wrong or [absent("there are no device nodes of the driver")]
+    wrong = [link for path, status in held if (link := _wrong_link(node, path, status))]
+    if wrong:
+        return [_unlinked(node, wrong, f"{skips}, {why}")]
+    if not held:
+        return [absent("there are no device nodes of the driver")]
     return [ok("/dev/char has a link to each device node of the driver", "/dev/char")]
+
+
+def _skipping(node: Node) -> str:
+    """Return the runc that leaves out device rules without a link, "" where none does.
+
+    runc 1.1.3 to 1.1.6 do, and later ones below a systemd older than 240 (its changelog, 1.1.7);
+    one of unknown version may.
+    """
+    if "runc" not in (node.readings.document(readings.PROGRAMS) or {}):
+        return ""
+    number = engine_facts.version(node, "runc")
+    if number is None:
+        return "a runc of unknown version"
+    named = f"runc {'.'.join(map(str, number))}"
+    if _SKIPS <= number < _ASKS_SYSTEMD:
+        return named
+    systemd = _systemd(node)
+    is_old = number >= _ASKS_SYSTEMD and systemd is not None and systemd < _PARSES_NUMBERS
+    return f"{named} with systemd {systemd}" if is_old else ""
+
+
+def _systemd(node: Node) -> int | None:
+    """Return the version of systemd, by the name of its library; None if that is nowhere."""
+    for directory in ("/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd"):
+        for name in node.tree.names(directory):
+            digits = name.removeprefix("libsystemd-shared-").partition(".")[0].partition("-")[0]
+            if name.startswith("libsystemd-shared-") and digits.isdecimal():
+                return int(digits)
+    return None
 
 
 def _systemd_drives(node: Node) -> str:
@@ -57,28 +95,41 @@ def _systemd_drives(node: Node) -> str:
     return _VERSION_2 if node.tree.status(_VERSION_2) else ""
 
 
-def _link(node: Node, path: str, status: Status, why: str) -> Iterable[Finding]:
+def _wrong_link(node: Node, path: str, status: Status) -> tuple[str, str] | None:
+    """Return a link of /dev/char and what it has to say, None where it leads to the device."""
     link = f"/dev/char/{status.major}:{status.minor}"
     found = node.tree.status(link)
     if found and (found.major, found.minor) == (status.major, status.minor):
-        return
-    is_there = node.tree.status(link, follow=False) is not None
-    state = f"does not lead to {path}" if is_there else f"is missing, the link to {path}"
-    target = posixpath.relpath(path, "/dev/char")
-    is_live = node.tree.root == "/"
-    yield Finding(
+        return None
+    return link, posixpath.relpath(path, "/dev/char")
+
+
+def _unlinked(node: Node, wrong: list[tuple[str, str]], why: str) -> Finding:
+    links = [link for link, _ in wrong]
+    shown = ", ".join(links[:_SHOWN])
+    more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
+    by_hand = " && ".join(f"ln -sfn {target} {link}" for link, target in wrong)
+    return Finding(
         WARNING,
-        f"{link} {state}, and systemd makes the cgroups of containers ({why})",
-        subject=link,
+        f"{shown}{more} lead to no device node of the driver, and systemd makes the cgroups of"
+        f" containers ({why})",
+        subject=links[0],
         meaning="after `systemctl daemon-reload`, or when a unit is changed, running containers "
-        'lose their GPUs: "Failed to initialize NVML: Unknown Error", as systemd looks devices up '
-        "by this link",
+        'lose their GPUs: "Failed to initialize NVML: Unknown Error", as runc tells systemd of no '
+        "device that has no such link",
         command="nvidia-ctk system create-dev-char-symlinks --create-all"
         if specs.has_toolkit(node)
-        else f"ln -sfn {target} {link}",
-        looked_at=(link, path, why),
-        mend=Mend(f"link {link} to {target}", partial(make, link, target)) if is_live else None,
+        else by_hand,
+        looked_at=("/dev/char", "runc", _SYSTEMD),
+        mend=Mend(f"make the links {shown}{more}", partial(_make_all, wrong))
+        if node.tree.root == "/"
+        else None,
     )
+
+
+def _make_all(wrong: list[tuple[str, str]]) -> None:
+    for link, target in wrong:
+        make(link, target)
 
 
 def make(link: str, target: str) -> None:

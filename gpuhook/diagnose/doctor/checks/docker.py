@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.doctor.check import ENGINES, FAILED, OK, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.doctor.engine_facts import dockers, has_to_give_gpus, program
+from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
+from gpuhook.diagnose.doctor.engine_facts import dockers, program, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
+    AT_ONCE,
     all_is_well,
     gpu_runtimes,
     installing,
@@ -95,6 +96,9 @@ def snap(node: Node) -> Iterable[Finding]:
                 " configure --runtime=docker && systemctl restart docker",
                 looked_at=(reader.PATH, one.read.path),
             )
+        elif here or why_no_gpus(node, "docker"):
+            why = f"it has {named(here)}" if here else why_no_gpus(node, "docker")
+            yield absent(f"Docker is of the snap, and reads {one.read.path}: {why}", one.read.path)
         else:
             yield Finding(
                 WARNING,
@@ -118,7 +122,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         elif one.read.has_cdi(one.daemon) and spec_dirs(node):
             said = "no GPU runtime is registered: containers get GPUs as CDI devices alone"
             yield ok(said, one.read.path, subject=one.kind)
-        elif has_to_give_gpus(node, "docker"):
+        elif not (why := why_no_gpus(node, "docker")):
             yield Finding(
                 FAILED,
                 f"{one.read.path} registers no GPU runtime"
@@ -129,7 +133,7 @@ def runtime(node: Node) -> Iterable[Finding]:
                 looked_at=(one.read.path,),
             )
         else:
-            yield absent(f"{one.read.path} registers no GPU runtime: another engine has")
+            yield absent(f"{one.read.path} registers no GPU runtime: {why}")
     if not dockers(node):
         yield absent(NOT_HERE)
 
@@ -137,6 +141,9 @@ def runtime(node: Node) -> Iterable[Finding]:
 def binary(node: Node) -> Iterable[Finding]:
     """Say whether the programs of the registered runtimes can be run."""
     for one in dockers(node):
+        if one.kind == "snap":
+            yield absent("the snap has its programs within itself", one.read.path)
+            continue
         found = without_program(
             node.tree,
             one.read.configuration.runtimes.values(),
@@ -189,7 +196,7 @@ def restarted(node: Node) -> Iterable[Finding]:
             one.restart,
             literal=UNKNOWN_RUNTIME,
         )
-        if status and status.mtime > (one.started or 0.0):
+        if status and status.mtime > (one.started or 0.0) + AT_ONCE:
             found.append(
                 Finding(
                     WARNING,
@@ -211,9 +218,13 @@ def cdi(node: Node) -> Iterable[Finding]:
         if not one.read.has_cdi(one.daemon):
             is_off = one.read.configuration.cdi_enabled is False
             why = f'"features": {{"cdi": false}} of {one.read.path}' if is_off else "its version"
+            said = f"CDI is off in Docker by {why}"
+            if not is_off or gpu_runtimes(node.tree, one.read.configuration):
+                yield ok(said, one.read.path, subject=one.kind)
+                continue
             yield Finding(
-                WARNING if is_off and not gpu_runtimes(node.tree, one.read.configuration) else OK,
-                f"CDI is off in Docker by {why}",
+                WARNING,
+                said,
                 subject=one.kind,
                 meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
                 ' driver "cdi" with capabilities: []',

@@ -58,9 +58,10 @@ def _nouveau(node: Node) -> Iterable[Finding]:
     if not held and (not is_loaded or facts.module_version(node)):
         return [ok("nouveau holds no GPU", *looked)]
     buses = ", ".join(held) or "the GPUs"
+    is_beside = any(one.driver == "nvidia" for one in facts.pci_gpus(node))
     return [
         Finding(
-            FAILED,
+            WARNING if is_beside else FAILED,
             f"the kernel's own driver nouveau is loaded and holds {buses}",
             meaning=f"NVIDIA's module cannot take a GPU that nouveau has. {_NO_NVML}",
             command="printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' > "
@@ -76,14 +77,14 @@ def _module(node: Node) -> Iterable[Finding]:
         return [absent("WSL has no kernel module of NVIDIA's: Windows has the driver")]
     if facts.is_tegra(node):
         return [absent("a Tegra system has a driver of its own kind")]
+    if {one.driver for one in facts.pci_gpus(node)} == {facts.FOR_GUESTS}:
+        return [absent("all GPUs are kept for virtual machines (vfio-pci)", facts.PCI)]
     if not facts.has_gpu(node):
         return [absent("this machine has no NVIDIA GPU", facts.PCI)]
     version = facts.module_version(node)
     if version:
         kind = "open kernel module" if facts.is_open_module(node) else "kernel module"
         return [ok(f"the {kind} {version} is loaded", facts.VERSION, facts.PROC_VERSION)]
-    if {one.driver for one in facts.pci_gpus(node)} == {"vfio-pci"}:
-        return [absent("all GPUs are given to virtual machines (vfio-pci)", facts.PCI)]
     return [_unloaded(node)]
 
 
@@ -121,7 +122,7 @@ def _is_secure_boot(node: Node) -> bool:
 def _version(node: Node) -> Iterable[Finding]:
     module, space = facts.module_version(node), user_space.of(node)
     if not module:
-        return [absent("no kernel module is loaded")]
+        return [absent("no kernel module of NVIDIA's for PCI GPUs is loaded")]
     if not space.current:
         return [absent(f"there are no libraries of the driver below {space.root}")]
     looked = (facts.VERSION, *(p for known in space.versions.values() for p in known.values()))
@@ -147,9 +148,12 @@ def _bound(node: Node) -> Iterable[Finding]:
     found = facts.pci_gpus(node)
     if not found:
         return [absent("no GPU shows on the PCI bus", facts.PCI)]
-    others = [one for one in found if one.driver not in ("nvidia", "nouveau")]
+    others = [one for one in found if one.driver not in ("nvidia", "nouveau", facts.FOR_GUESTS)]
+    guests = [one.bus_id for one in found if one.driver == facts.FOR_GUESTS]
     if not others:
-        return [ok(f"the nvidia driver has all {len(found)} GPUs of the PCI bus", facts.PCI)]
+        besides = f", but {', '.join(guests)}: kept for virtual machines" if guests else ""
+        said = f"the nvidia driver has all {len(found) - len(guests)} GPUs of the PCI bus{besides}"
+        return [ok(said, facts.PCI) if len(guests) < len(found) else absent(said, facts.PCI)]
     return [
         Finding(
             WARNING,
@@ -157,11 +161,7 @@ def _bound(node: Node) -> Iterable[Finding]:
             subject=one.bus_id,
             meaning="no container gets this GPU: neither nvidia-smi nor the node's resources "
             "count it",
-            command=f"echo {one.bus_id} > /sys/bus/pci/drivers/vfio-pci/unbind && "
-            f"echo {one.bus_id} > /sys/bus/pci/drivers/nvidia/bind"
-            "  # nothing, where a virtual machine is to have it"
-            if one.driver == "vfio-pci"
-            else f"dmesg | grep -i {one.bus_id}  # this driver may not know such a GPU",
+            command=f"dmesg | grep -i {one.bus_id}  # this driver may not know such a GPU",
             looked_at=(f"{facts.PCI}/{one.bus_id}/driver",),
         )
         for one in others

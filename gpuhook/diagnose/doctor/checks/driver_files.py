@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.node import tree
+from gpuhook.diagnose.node import driver_places, tree
 from gpuhook.vendors.nvidia.params import PATH as PARAMS
 
 TYPE_CHECKING = False
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _WINDOWS = "/usr/lib/wsl/"
 _WSL = _WINDOWS + "lib"
 _WSL_LIBRARIES = ("libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1")
-_PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin")
+_PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin",
+                        *driver_places.NIXOS_PROGRAMS)  # fmt: skip
 _FIRMWARE = ("/lib/firmware/updates", "/lib/firmware", "/usr/lib/firmware", "/firmware")
 _FIRMWARE_PATH = "/sys/module/firmware_class/parameters/path"
 # What CUDA opens of the driver beside libcuda, and what is missing without it.
@@ -50,9 +51,12 @@ def _without(
         files = ", ".join(path for stem in lacking for path in space.versions[stem].values())
         said, command = f"no {names} leads to {files}", "ldconfig"
     elif any(space.versions.values()):
-        said, command = f"the driver below {space.root} lacks {names}", facts.reinstall(node)
+        said, command = (
+            f"the driver below {space.root} lacks {names}",
+            facts.reinstall(node, space.root),
+        )
     else:
-        roots = " or ".join(dict.fromkeys((space.root, *user_space.OTHER_ROOTS)))
+        roots = " or ".join(dict.fromkeys((space.root, *driver_places.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
         branch = facts.module_version(node).partition(".")[0]
         debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}"
@@ -71,6 +75,8 @@ def _without(
 
 def _files(node: Node) -> Iterable[Finding]:
     space = user_space.of(node)
+    if facts.is_wsl(node) or facts.is_tegra(node):
+        return [absent("the driver of this system is of another kind")]
     if not space.version:
         return [absent("there are no libraries of the driver")]
     found = [*_missing(node, space), *_several(space), *_dangling(space)]
@@ -80,18 +86,19 @@ def _files(node: Node) -> Iterable[Finding]:
 
 
 def _missing(node: Node, space: user_space.UserSpace) -> Iterable[Finding]:
+    command = facts.reinstall(node, space.root)
     for stem, meaning in _NEEDED.items():
         names = [f"{directory}/{stem}.{space.version}" for directory in space.directories]
         if not any(node.tree.status(name) for name in names):
             said = f"{stem}.{space.version} is not below {space.root}"
-            yield Finding(WARNING, said, stem, meaning, facts.reinstall(node), tuple(names))
+            yield Finding(WARNING, said, stem, meaning, command, tuple(names))
     programs = [user_space.at(space.root, f"{place}/nvidia-smi") for place in _PROGRAM_DIRECTORIES]
     if not any(node.tree.status(program) for program in programs):
         said = f"there is no nvidia-smi below {space.root}"
         meaning = (
             'containers have no nvidia-smi: "exec: nvidia-smi: executable file not found in $PATH"'
         )
-        yield Finding(WARNING, said, "nvidia-smi", meaning, facts.reinstall(node), tuple(programs))
+        yield Finding(WARNING, said, "nvidia-smi", meaning, command, tuple(programs))
 
 
 def _several(space: user_space.UserSpace) -> Iterable[Finding]:
@@ -123,8 +130,12 @@ def _dangling(space: user_space.UserSpace) -> Iterable[Finding]:
 def _cache(node: Node) -> Iterable[Finding]:
     space = user_space.of(node)
     place = user_space.at(space.root, user_space.CACHE)
-    if space.root == user_space.OTHER_ROOTS[1]:
+    if space.root == driver_places.GKE:
         return [absent(f"{space.root} has no loader of its own")]
+    if node.tree.status(driver_places.NIXOS_LIBRARIES) is not None:
+        return [absent("the loader of NixOS has no cache", place)]
+    if facts.is_wsl(node) or facts.is_tegra(node):
+        return [absent("the driver of this system is of another kind")]
     if not space.version:
         return [absent("there are no libraries of the driver")]
     known = user_space.in_cache(node, space.root)
@@ -150,11 +161,11 @@ def _firmware(node: Node) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
         return [absent("no kernel module is loaded")]
-    root = user_space.of(node).root
+    space = user_space.of(node)
     extra = tree.line(node.tree, _FIRMWARE_PATH)
     places = [extra] if extra else []
     places += [
-        at for place in _FIRMWARE for at in dict.fromkeys((place, user_space.at(root, place)))
+        at for place in _FIRMWARE for at in dict.fromkeys((place, user_space.at(space.root, place)))
     ]
     directories = [f"{place.rstrip('/')}/nvidia/{version}" for place in places]
     files = [
@@ -176,7 +187,7 @@ def _firmware(node: Node) -> Iterable[Finding]:
             f"there is no firmware of the GSP for {version} in {', '.join(directories)}",
             meaning="a GPU that needs it does not start when it is next initialised: nvidia-smi "
             'says "No devices were found", and dmesg "RmInitAdapter failed"',
-            command=facts.reinstall(node),
+            command=facts.reinstall(node, space.root),
             looked_at=tuple(directories),
         )
     ]

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 
-from gpuhook.diagnose.doctor.check import ENGINES, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.doctor.engine_facts import KUBELET, containerds, crio_here, program
+from gpuhook.diagnose.doctor.check import ENGINES, WARNING, Check, Finding, absent
+from gpuhook.diagnose.doctor.checks import kubelet_facts, plugin_files
+from gpuhook.diagnose.doctor.engine_facts import containerds, crio_here, kubelet, program
 from gpuhook.diagnose.doctor.engine_findings import all_is_well
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, files
+from gpuhook.diagnose.node.driver_places import OPERATOR_TOOLKIT
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
 
 TYPE_CHECKING = False
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.diagnose.doctor.toolkit_settings import Settings
     from gpuhook.engines.configuration import Configuration
 
 _BY_ENV = "accept-nvidia-visible-devices-envvar-when-unprivileged"
@@ -48,38 +52,103 @@ def in_a_row(node: Node) -> Iterable[Finding]:
 
 def by_image(node: Node) -> Iterable[Finding]:
     """Say whether pods that were given no GPU can take all, because their image says so."""
-    if not node.tree.status(KUBELET):
-        yield absent("no kubelet is here: who starts a container chooses its GPUs", KUBELET)
+    if not kubelet(node):
+        yield absent("no kubelet is here: who starts a container chooses its GPUs")
         return
-    open_to_all = _open_to_all(node)
-    settings = next(iter(files(node)), None)
-    is_accepted = settings is None or settings.of(_BY_ENV) is not False
-    if not open_to_all or not is_accepted:
-        yield ok("what an image asks for gives no GPU to a pod that was given none")
-        return
+    found = [
+        _open_to_all(node, configuration, has_cdi, settings)
+        for configuration, has_cdi in _with_default(node)
+        for settings in [_settings_of(node, configuration)]
+        if settings is None or settings.of(_BY_ENV) is not False
+    ]
+    said = "what an image asks for gives no GPU to a pod that was given none"
+    yield from all_is_well(found, said)
+
+
+def _open_to_all(
+    node: Node, configuration: Configuration, has_cdi: bool, settings: Settings | None
+) -> Finding:
     path = settings.path if settings else PATHS[0]
-    yield Finding(
+    said = "lets" if settings else "is not there, so that its default lets"
+    return Finding(
         WARNING,
-        f'"{open_to_all.default}" is the default runtime of {open_to_all.engine}, and {path} lets'
-        " unprivileged containers choose GPUs by their environment",
-        subject=open_to_all.engine,
+        f'"{configuration.default}" is the default runtime of {configuration.engine}, and {path}'
+        f" {said} unprivileged containers choose GPUs by their environment",
+        subject=configuration.engine,
         meaning="every pod whose image sets NVIDIA_VISIBLE_DEVICES=all, as nvidia/cuda does, sees"
         " all GPUs of the node without having been given one",
-        command=f"nvidia-ctk config --config-file {path} --in-place --set {_BY_ENV}=false --set"
-        f" {_BY_MOUNTS}=true # and have the device plugin use DEVICE_LIST_STRATEGY=volume-mounts",
-        looked_at=(path, *open_to_all.files),
+        command=_closing(node, path, has_cdi=has_cdi),
+        looked_at=(path, *configuration.files),
     )
 
 
-def _open_to_all(node: Node) -> Configuration | None:
-    """Return the configuration of a kubelet's engine whose default runtime is NVIDIA's."""
+def _closing(node: Node, path: str, *, has_cdi: bool) -> str:
+    """Return the command that has the environment of containers not count.
+
+    A device plugin that hands its GPUs over in the environment, as NVIDIA's does by default, is
+    told first to do so otherwise: else no pod gets any.
+    """
+    used = {
+        strategy
+        for _, configuration in node.once(plugin_files.in_use)
+        for strategy in configuration.flags.plugin.device_list_strategy
+    }
+    is_ready = bool(used) and "envvar" not in used
+    strategy = "cdi-cri" if has_cdi else "volume-mounts"
+    if path.startswith(OPERATOR_TOOLKIT):
+        return _operators(strategy, is_ready=is_ready)
+    mounts = "" if is_ready or has_cdi else f" --set {_BY_MOUNTS}=true"
+    closed = f"nvidia-ctk config --config-file {path} --in-place --set {_BY_ENV}=false{mounts}"
+    if is_ready:
+        return closed
+    pods = [pod for pod in node.once(kubelet_facts.pods) if pod.daemon_set]
+    if not pods:
+        return (
+            f"{closed} # but first have the device plugin use DEVICE_LIST_STRATEGY={strategy}:"
+            " with envvar, its default, no pod gets a GPU any more"
+        )
+    told = f"kubectl -n {pods[0].namespace} set env daemonset/{pods[0].daemon_set}"
+    return f"{told} DEVICE_LIST_STRATEGY={strategy} && {closed}"
+
+
+def _operators(strategy: str, *, is_ready: bool) -> str:
+    """Return the command for the GPU operator, which writes the file anew at every start."""
+    env = [("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")]
+    if strategy == "volume-mounts" and not is_ready:
+        env.append(("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "true"))
+    patch: dict[str, object] = {"toolkit": _env(env)}
+    if not is_ready:
+        patch["devicePlugin"] = _env([("DEVICE_LIST_STRATEGY", strategy)])
+    told = json.dumps({"spec": patch})
+    return f"kubectl patch clusterpolicy cluster-policy --type merge -p '{told}'"
+
+
+def _env(pairs: list[tuple[str, str]]) -> dict[str, object]:
+    return {"env": [{"name": name, "value": value} for name, value in pairs]}
+
+
+def _settings_of(node: Node, configuration: Configuration) -> Settings | None:
+    """Return the settings file of the default runtime: the operator's toolkit has its own."""
+    path = configuration.runtimes[configuration.default].path
+    wanted = PATHS[1] if path.startswith(OPERATOR_TOOLKIT) else PATHS[0]
+    return next((one for one in files(node) if one.path == wanted), None)
+
+
+def _with_default(node: Node) -> list[tuple[Configuration, bool]]:
+    """Return the engines whose default runtime is NVIDIA's, and whether each does CDI."""
     crio = crio_here(node)
-    found = [one.read.configuration for one in containerds(node) if one.read.has_cri]
-    for configuration in (*found, *([crio.configuration] if crio else [])):
-        chosen = configuration.runtimes.get(configuration.default)
-        if chosen and NVIDIA_RUNTIME in posixpath.basename(chosen.path):
-            return configuration
-    return None
+    found = [
+        (one.read.configuration, one.read.has_cdi(one.daemon))
+        for one in containerds(node)
+        if one.read.has_cri
+    ]
+    found += [(crio.configuration, True)] if crio else []
+    return [
+        (configuration, has_cdi)
+        for configuration, has_cdi in found
+        if (chosen := configuration.runtimes.get(configuration.default))
+        and NVIDIA_RUNTIME in posixpath.basename(chosen.path)
+    ]
 
 
 CHECKS = (

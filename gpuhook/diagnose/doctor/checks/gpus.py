@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import services
+from gpuhook.diagnose.doctor import services, user_space
 from gpuhook.diagnose.doctor.check import FAILED, GPUS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import readings, tree
+from gpuhook.diagnose.node.driver_places import GKE
 from gpuhook.vendors.nvidia import selection
 
 TYPE_CHECKING = False
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.nodes import ProcGpu
 
 _NO_PERMISSION = "GH1205"
+_UNIT = "nvidia-persistenced.service"
+# What has NVML open for as long as it runs.
+_HOLDERS = ("nvidia-device-plugin", "nv-hostengine", "nvidia-cuda-mps-control")
 _UNASKED = "what NVML knows cannot be told from files alone"
 # GPUs that go to sleep between programs, and take seconds to wake, matter where jobs come and go.
 _DATA_CENTRE = ("Tesla", "A10", "A16", "A2", "A30", "A40", "A100", "A800", "B100", "B200", "B300",
@@ -158,27 +162,39 @@ def _working(node: Node) -> list[Gpu] | None:
     return None if found is None else [gpu for gpu in found.gpus if gpu.lost is None]
 
 
+def _needs_none(node: Node, names: list[str]) -> str:
+    """Return why the GPUs stay initialised, or need not, without the daemon; "" else."""
+    if not any(set(name.replace("-", " ").split()) & set(_DATA_CENTRE) for name in names):
+        return "nvidia-persistenced does not run; on a workstation it need not"
+    if holder := next((one for one in _HOLDERS if services.runs(node, "", one)), ""):
+        return f"{holder} has the GPUs open, which keeps them initialised"
+    is_gke = user_space.of(node).root == GKE
+    return f"the driver of {GKE} comes without nvidia-persistenced" if is_gke else ""
+
+
 def _persistence(node: Node) -> Iterable[Finding]:
     names = [gpu.model or "" for gpu in facts.gpus(node)]
     if not names:
         return [absent("the kernel module has no GPU")]
-    runs = services.runs(node, "nvidia-persistenced.service", "nvidia-persistenced")
+    runs = services.runs(node, _UNIT, "nvidia-persistenced")
     if runs is None:
         return [absent("whether nvidia-persistenced runs cannot be told from files alone")]
     if runs:
         return [ok("nvidia-persistenced keeps the GPUs initialised", "nvidia-persistenced.service")]
-    is_server = any(set(name.replace("-", " ").split()) & set(_DATA_CENTRE) for name in names)
-    if len(names) == 1 and not is_server:
-        return [absent("nvidia-persistenced does not run; on a workstation it need not")]
+    if why := _needs_none(node, names):
+        return [absent(why)]
+    has_unit = services.unit(node, _UNIT).get("load") == "loaded"
     return [
         Finding(
             WARNING,
-            f"nvidia-persistenced does not run, on a node with {len(names)} GPUs ({names[0]})",
+            f"nvidia-persistenced does not run, on a node with {names[0]} (GPUs: {len(names)})",
             meaning="where persistence mode was not set by nvidia-smi -pm 1 either, the driver "
             "initialises every GPU anew when nobody uses one: containers and nvidia-smi take "
             "seconds longer to start, and settings such as clocks are forgotten",
-            command="systemctl enable --now nvidia-persistenced.service",
-            looked_at=("nvidia-persistenced.service",),
+            command=f"systemctl enable --now {_UNIT}"
+            if has_unit
+            else "nvidia-smi -pm 1  # until the next boot; nvidia-persistenced does it for good",
+            looked_at=(_UNIT,),
         )
     ]
 

@@ -8,6 +8,7 @@ from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program
 from gpuhook.diagnose.doctor.engine_findings import all_is_well, installing
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, Settings, files, is_legacy
 from gpuhook.engines import toml
+from gpuhook.engines.docker import GPUS_BY_CDI
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,6 +151,12 @@ def gpus_by_hook(node: Node) -> Iterable[Finding]:
         skips = one.of("nvidia-container-runtime-hook.skip-mode-detection") is True
         if one.mode in ("auto", "legacy") or skips:
             yield ok(f"the mode is {one.mode}", one.path)
+            continue
+        has_hook = program(node.tree, "nvidia-cdi-hook") is not None
+        if has_hook and all((docker.daemon or GPUS_BY_CDI) >= GPUS_BY_CDI for docker in here):
+            known = all(docker.daemon for docker in here)
+            said = f"the mode is {one.mode}, and --gpus goes by CDI since Docker 29"
+            yield (ok(said, one.path) if known else absent(f"{said}: of which version is it?"))
             continue
         yield Finding(
             FAILED,

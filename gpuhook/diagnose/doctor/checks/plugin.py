@@ -146,7 +146,10 @@ def _devices(node: Node) -> Iterator[Finding]:
         return
     here = _uuids(node)
     for resource, ids in sorted(known.gpus.items()):
-        strangers = sorted({kubelet_files.uuid(one) for one in ids} - here) if here else []
+        named = {kubelet_files.uuid(one) for one in ids}
+        # Others are of a plugin that counts GPUs (an option of NVIDIA's), or of GKE's: nvidia0.
+        uuids = {one for one in named if one.startswith(("GPU-", "MIG-"))}
+        strangers = sorted(uuids - here) if here else []
         if strangers:
             yield _strangers(node, resource, strangers, known.path)
         elif ids:

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.diagnose.doctor.checks import kubelet_facts as facts
-from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config import source as config_source
 
 TYPE_CHECKING = False
@@ -53,7 +52,7 @@ def found(node: Node) -> tuple[ConfigurationFile, ...]:
     for path in _named(node):
         content = node.tree.read(path, config_source.LARGEST_READ) if path not in seen else None
         if content is not None:
-            reading = reader.read(content, path)
+            reading = _read(content, path)
             listed.append(ConfigurationFile(path, os.path.basename(path), reading, counts=True))
     return tuple(listed)
 
@@ -76,6 +75,12 @@ def uses_cdi(node: Node) -> bool:
     )
 
 
+def _read(content: bytes, path: str) -> Reading:
+    from gpuhook.kubernetes.config import reader  # the whole grammar, for nodes that have a file
+
+    return reader.read(content, path)
+
+
 def _of_pod(node: Node, pod: PluginPod, label: str) -> Iterator[ConfigurationFile]:
     contents = {}
     for key, path in pod.configurations:
@@ -84,7 +89,7 @@ def _of_pod(node: Node, pod: PluginPod, label: str) -> Iterator[ConfigurationFil
             contents[key, path] = content
     counts = _counting([key for key, _ in contents], (pod.chosen, label))
     for (key, path), content in contents.items():
-        yield ConfigurationFile(path, key, reader.read(content, path), key == counts, pod)
+        yield ConfigurationFile(path, key, _read(content, path), key == counts, pod)
 
 
 def _counting(keys: list[str], named: tuple[str, ...]) -> str:

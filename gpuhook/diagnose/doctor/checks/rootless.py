@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuhook.diagnose.doctor.check import FAILED, HOST, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import dockers, homes, program
 from gpuhook.diagnose.doctor.engine_findings import installing
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
 
 _STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
+# nsswitch.conf: subid: sss has a directory service (FreeIPA) say who has which.
+_SWITCH = "/etc/nsswitch.conf"
+_ELSEWHERE = re.compile(r"^subid:[ \t]*(?!files\b)\w", re.MULTILINE)
 _FILES = ("/etc/subuid", "/etc/subgid")
 
 
@@ -36,6 +41,9 @@ def _users(node: Node) -> dict[str, str]:
 def subordinate(node: Node) -> Iterable[Finding]:
     """Say whether users with engines of their own have ids to give to containers."""
     users = _users(node)
+    if _ELSEWHERE.search(text(node.tree, _SWITCH) or ""):
+        yield absent(f"{_SWITCH} has subordinate ids come from elsewhere than files", _SWITCH)
+        return
     for name, number in users.items():
         lacking = [path for path in _FILES if not _has_range(node, path, name, number)]
         if not lacking:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
 
 EXISTS = "runtime-class.exists"
+# They make classes for more handlers than a node needs, and make them again if they are deleted.
+_OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
 
 
 def _classes(node: Node) -> dict[str, str] | None:
@@ -61,17 +63,18 @@ def _exists(node: Node) -> Iterator[Finding]:
         name for name, handler in classes.items() if is_for_gpus(name) or handler in gpu
     ]:
         yield ok(f"RuntimeClass {', '.join(named)} is there for handler {', '.join(gpu)}")
+    elif is_for_gpus(handlers.default):
+        said = f"pods get their GPUs by the default runtime, {handlers.default}"
+        yield ok(f"{said}, and need no RuntimeClass", *handlers.files)
     else:
-        yield _missing(node, gpu[0], handlers.written[gpu[0]], handlers.default)
+        yield _missing(node, gpu[0], handlers.written[gpu[0]])
 
 
-def _missing(node: Node, handler: str, where: str, default: str) -> Finding:
+def _missing(node: Node, handler: str, where: str) -> Finding:
     said = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
-    if is_for_gpus(default):
-        others = f"pods without one get their GPUs by the default runtime, {default}"
-    elif node.once(plugin_files.uses_cdi):
+    if node.once(plugin_files.uses_cdi):
         others = "pods without one get their GPUs by CDI"
     meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
     meaning += others or (
@@ -108,7 +111,10 @@ def _handler(node: Node) -> Iterator[Finding]:
     for name, handler in classes.items():
         if not is_for_gpus(name) and not is_for_gpus(handler):
             continue
-        if handler in handlers.written:
+        if handler not in handlers.written and name in _OF_DISTRIBUTIONS:
+            said = f"RuntimeClass {name} is of k3s, rke2 or the GPU operator, and not in use here"
+            yield absent(said, *handlers.files)
+        elif handler in handlers.written:
             yield ok(
                 f"RuntimeClass {name} leads to handler {handler} ({handlers.written[handler]})",
                 subject=name,
@@ -118,7 +124,6 @@ def _handler(node: Node) -> Iterator[Finding]:
 
 
 def _no_handler(name: str, handler: str, gpu: list[str], files: tuple[str, ...]) -> Finding:
-    # The operator makes classes for more handlers than a node needs: nvidia-legacy, nvidia-cdi.
     return Finding(
         FAILED if name == "nvidia" else WARNING,
         f"RuntimeClass {name} names the handler {handler}, and the engine has {', '.join(gpu)}",

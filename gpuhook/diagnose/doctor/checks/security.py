@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor import driver_facts, user_space
 from gpuhook.diagnose.doctor.check import FAILED, HOST, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import (
     containerds,
@@ -12,6 +13,7 @@ from gpuhook.diagnose.doctor.engine_facts import (
     podman_here,
     program,
 )
+from gpuhook.diagnose.node.driver_places import OPERATOR
 from gpuhook.diagnose.node.tree import line, matching
 
 TYPE_CHECKING = False
@@ -47,9 +49,16 @@ def selinux(node: Node) -> Iterable[Finding]:
     if line(node.tree, ENFORCE) != "1":
         yield absent("SELinux does not enforce anything here", ENFORCE)
         return
+    if not driver_facts.has_gpu(node):
+        yield absent("this machine has no NVIDIA GPU", ENFORCE)
+        return
     engines = _confining(node)
     if not engines:
         yield absent("SELinux enforces, and no engine labels its containers", ENFORCE)
+        return
+    if user_space.of(node).root == OPERATOR:
+        said = f"SELinux enforces, and the driver container labels the nodes below {OPERATOR}"
+        yield ok(f"{said} for containers", ENFORCE)
         return
     places = [f"/sys/fs/selinux/booleans/{name}" for name in BOOLEANS]
     are_on = [name for name, at in zip(BOOLEANS, places, strict=True) if _is_on(node, at)]
@@ -65,10 +74,16 @@ def selinux(node: Node) -> Iterable[Finding]:
         subject="selinux",
         meaning="containers have the GPUs' device nodes and may not open them: Failed to"
         " initialize NVML: Insufficient Permissions",
-        command="setsebool -P container_use_xserver_devices on"
+        command=f"setsebool -P {_boolean(node)} on"
         " # or for one container: podman run --security-opt label=disable",
         looked_at=(ENFORCE, *places),
     )
+
+
+def _boolean(node: Node) -> str:
+    """Return the narrower boolean that the node's policy has."""
+    known = [name for name in BOOLEANS if node.tree.status(f"/sys/fs/selinux/booleans/{name}")]
+    return known[-1] if known else BOOLEANS[0]
 
 
 def _is_on(node: Node, path: str) -> bool:

@@ -7,7 +7,7 @@ import posixpath
 
 from gpuhook.cdi import versions
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import services
+from gpuhook.diagnose.doctor import engine_specs, services
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import FAILED, SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import readings
@@ -29,9 +29,12 @@ _USUAL = ("nvidia.yaml", "nvidia.json")
 def _present(node: Node) -> Iterable[Finding]:
     found = specs.of(node)
     if found:
-        return [ok(f"{one.path} is a spec of {one.author}'s", one.path) for one in found]
+        return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
     if not facts.has_gpu(node) and not facts.is_wsl(node):
         return [absent(f"{NONE}, and no GPU", *specs.DIRECTORIES)]
+    users = engine_specs.users(node)
+    if not users:
+        return [absent(f"{NONE}, and no engine here needs one", *specs.DIRECTORIES)]
     command = "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
     if specs.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
@@ -40,10 +43,9 @@ def _present(node: Node) -> Iterable[Finding]:
     return [
         Finding(
             WARNING,
-            f"{NONE} in {' or '.join(specs.DIRECTORIES)}",
+            f"{NONE} in {' or '.join(specs.DIRECTORIES)}, and {', '.join(users)} gives GPUs by one",
             meaning="engines that inject devices by CDI (podman run --device nvidia.com/gpu=all, "
-            f"docker run --device, Kubernetes with CDI) say {_UNRESOLVABLE}; NVIDIA's runtime in "
-            "its legacy or automatic mode does without",
+            f"docker run --device, Kubernetes with CDI) say {_UNRESOLVABLE}",
             command=command,
             looked_at=specs.DIRECTORIES,
         )

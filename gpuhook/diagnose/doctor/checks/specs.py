@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import respecified, user_space
+from gpuhook.diagnose.doctor import engine_facts, respecified, user_space
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import FAILED, SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.spec_files import NONE
+from gpuhook.diagnose.node.driver_places import OPERATOR_TOOLKIT
 from gpuhook.vendors.nvidia import jobs
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.spec_facts import SpecFile
 
 _SHOWN = 3
+_MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
 _STALE = (
     "containers get what was right before: files of the old driver, missing ones or none; with "
     '"Driver/library version mismatch", or "failed to fulfil mount request: ... no such file or '
@@ -117,7 +119,9 @@ def _hook(node: Node, one: SpecFile, path: str) -> Iterable[Finding]:
         said = f"{one.path} runs the hook {path}, which is not there"
         reason = "no such file or directory"
         command = specs.rewrite(node, one)
-        if name != jobs.HOOK_NAME:
+        if path.startswith(OPERATOR_TOOLKIT):
+            command = specs.OPERATORS_TOOLKIT
+        elif name != jobs.HOOK_NAME:
             package = "nvidia-container-toolkit-base"
             command = f"{facts.install(node, package, package)} && {command}"
     else:
@@ -174,6 +178,10 @@ def _params(node: Node, one: SpecFile) -> Iterable[Finding]:
     )
     if masks:
         return [ok(f"{one.path} hides ModifyDeviceFiles: 1 from containers", one.path)]
+    number = engine_facts.version(node, "nvidia-ctk")
+    if one.author == specs.TOOLKIT and (number is None or number < _MASKING):
+        said = "nvidia-container-toolkit hides it since 1.18 alone"
+        return [absent(f"{one.path} does not hide ModifyDeviceFiles: {said}", one.path)]
     return [
         Finding(
             WARNING,

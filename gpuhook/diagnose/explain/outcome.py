@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a container in the end, and who gives it its GPUs.
+
+A pod is created, scheduled and admitted as a whole: what is wrong with one of its containers
+keeps the others from starting too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.diagnose.explain import manifests
+from gpuhook.programs.create import ENGINE, WRAPPER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.diagnose.explain.answer import Answer
+
+GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
+REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
+CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
+_BAD = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
+_NOTES = {
+    WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
+    ENGINE: "the engine has applied a CDI spec of gpuhook's; gpuhook-runtime checks it and keeps"
+    " the record",
+    DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet"
+    " itself, and no runtime has to add anything",
+    NONE: "gpuhook-runtime leaves config.json as it is",
+    REFUSED: "gpuhook-runtime ends with that fault, and no container is made",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ends: `result` is one of the words above, `because_of` are other containers.
+
+    Those are of the same pod, and why Kubernetes does not start this one either.
+    """
+
+    result: str
+    because_of: tuple[str, ...] = ()
+
+
+def of_all(found: Iterable[Answer]) -> list[Outcome]:
+    """Return what becomes of each container."""
+    answers = list(found)
+    objected: dict[tuple[str, str, str], dict[str, str]] = {}
+    for answer in answers:
+        asked, word = answer.question.asked, manifests.outcome(answer.question)
+        if asked is not None and word:
+            objected.setdefault(_pod(answer), {})[asked.container] = word
+    return [_of(answer, objected.get(_pod(answer), {})) for answer in answers]
+
+
+def is_well(result: str) -> bool:
+    """Return whether a container with this result starts."""
+    return result not in _BAD
+
+
+def route(answer: Answer) -> dict[str, str]:
+    """Return who gives the container its GPUs, in a word and in a sentence."""
+    if answer.fault is not None:
+        return {"name": NONE, "note": _NOTES[REFUSED]}
+    name = answer.edited.route or _beside(answer)
+    if name == CDI:
+        named = ", ".join(manifests.engines_devices(answer.question))
+        return {"name": CDI, "note": f"the engine adds what its CDI specs say of {named}"}
+    return {"name": name, "note": _NOTES[name]}
+
+
+def _pod(answer: Answer) -> tuple[str, str, str]:
+    asked = answer.question.asked
+    return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
+
+
+def _of(answer: Answer, objected: dict[str, str]) -> Outcome:
+    asked = answer.question.asked
+    for word in (manifests.NOT_CREATED, manifests.NEVER_SCHEDULED):
+        others = [name for name, one in objected.items() if one == word]
+        if asked is not None and others:
+            return Outcome(word, () if asked.container in others else tuple(others))
+    return Outcome(_of_itself(answer))
+
+
+def _of_itself(answer: Answer) -> str:
+    edited = answer.edited
+    if answer.fault is not None:
+        return REFUSED
+    if edited.route:
+        is_without = edited.grant is not None and not edited.grant.devices
+        return FILES_ONLY if is_without else GETS
+    if _beside(answer) != NONE:
+        return GETS
+    if manifests.is_open(answer.question):
+        return UNKNOWN
+    is_denied = edited.source is not None or answer.verdict.refused
+    is_booked = manifests.reserved(answer.question)
+    return STARTS_WITHOUT if is_denied or is_booked else NOTHING
+
+
+def _beside(answer: Answer) -> str:
+    """Return who gives GPUs to a container of a pod without gpuhook-runtime having to."""
+    if manifests.engines_devices(answer.question):
+        return CDI
+    return DEVICE_PLUGIN if manifests.is_complete(answer.question) else NONE
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """Return it in the document's shape."""
+    return {"result": outcome.result, "because_of": list(outcome.because_of)}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's driver asked for its GPUs by who only looks: an NVML that hangs must hang nobody."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.wording import worded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
+
+
+def asked(ask: Callable[[], T]) -> T:
+    """Return what `ask` returns in a process of its own, which ends after PATIENCE.
+
+    Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends
+    without an answer.
+    """
+    from gpuhook.programs.memory import patience
+
+    try:
+        return patience.answered(partial(_worded, ask), PATIENCE)
+    except GpuhookError as error:
+        if error.code == "GH1256":
+            raise fault("GH1901", seconds=f"{PATIENCE:g}") from error
+        if error.code in {"GH1257", "GH1258"}:
+            raise fault("GH1941", reason=error.message.partition(": ")[2]) from error
+        raise
+
+
+def _worded(ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except OSError as error:
+        raise worded(error) from error

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container with devices of two CDI specs has the libraries of both, by whatever way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.live import sleeping, started
+from tests.contract.product import KIND, LIBRARIES, Product, asks
+from tests.contract.runtimes import run
+from tests.contract.views import View, questions
+
+OTHER = "nvidia.com/other"
+BOTH = f"0,{OTHER}=a"
+DIRECTORY = "/opt/other"
+SONAME = "libother.so.1"
+FOUND = {"libcuda.so.1": LIBRARIES, "libnvidia-ml.so.1": LIBRARIES, SONAME: DIRECTORY}
+ASKED = questions(runs=[["/dlprobe", *FOUND], ["/ldconfig", "-p"]])
+
+
+def describe(made: Product, version: str = "1.0") -> None:
+    """Write the spec of another device, with a library of its own."""
+    (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
+    library = made.place / f"{SONAME}.{version}"
+    shutil.copy(driver, library)
+    path = f"{DIRECTORY}/libother.so.{version}"
+    args = ["gpuhook-hook", "apply", "--library", f"{path}={SONAME}"]
+    hook = {
+        "hookName": "createContainer",
+        "path": str(made.bindir / "gpuhook-hook"),
+        "args": args,
+        "env": [f"{name}={value}" for name, value in made.env.items()],
+    }
+    options = ["ro", "nosuid", "nodev", "bind"]
+    mount = {"hostPath": str(library), "containerPath": path, "options": options}
+    edits = {"hooks": [hook], "mounts": [mount]}
+    nothing = {"env": ["OTHER=1"]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": OTHER,
+        "devices": [{"name": "a", "containerEdits": nothing}],
+        "containerEdits": edits,
+    }
+    (made.specs / "other.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+@pytest.fixture
+def two(apart: Product) -> Product:
+    """Return a product on whose node there are two specs."""
+    describe(apart)
+    return apart
+
+
+def image(root: Path) -> Path:
+    """Return an image that has ldconfig where no directory is ever mounted over."""
+    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    return root
+
+
+def assert_both(view: View) -> None:
+    """Assert that the loader finds the libraries of both specs."""
+    found = view.runs[0].found()
+    assert {name: Path(facts["real"]).parent for name, facts in found.items()} == {
+        name: Path(place) for name, place in FOUND.items()
+    }
+    # The driver's directory may be one that the loader looks into without a cache.
+    for name, place in FOUND.items():
+        assert f"{name} (libc6,x86-64) => {place}/{name}" in view.runs[1].output
+
+
+@pytest.mark.parametrize("door", ["runc", "crun", "runc-prestart", "podman-runtime"])
+def test_asked_for_together(
+    door: str, two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """By one request, and started again nothing is another."""
+    root = image(root_of("debian"))
+    listings = []
+    for start in ("first", "second"):
+        (tmp_path / start).mkdir()
+        enter = Doors(two, tmp_path / start, pytest.fail)
+        assert_both(enter.through(door, root, ["/probe", *ASKED], BOTH).view)
+        listings.append(roots.listing(root))
+    assert listings[0] == listings[1]
+
+
+def by_podman(two: Product, place: Path, root: Path, *options: str, runtime: str = "") -> View:
+    """Return what a container of podman's sees that asks with `options`; `place` is a new one."""
+    place.mkdir()
+    enter = Doors(two, place, pytest.fail)
+    return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
+
+
+def test_hooks_of_an_engine(two: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """An engine that reads both specs calls both hooks, one after the other."""
+    root = image(root_of("debian"))
+    options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
+    assert_both(by_podman(two, tmp_path / "first", root, *options, runtime="runc"))
+    once = roots.listing(root)
+    assert_both(by_podman(two, tmp_path / "again", root, *options, runtime="runc"))
+    assert roots.listing(root) == once
+    describe(two, "2.0")
+    view = by_podman(two, tmp_path / "upgraded", root, *options, runtime="runc")
+    assert_both(view)
+    assert view.runs[0].found()[SONAME]["real"].endswith(".2.0")
+
+
+def test_an_engine_brings_one_of_them(
+    two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
+    root = image(root_of("debian"))
+    options = ["--device", f"{KIND}=0", "--annotation", f"cdi.k8s.io/a={OTHER}=a"]
+    for start in ("first", "second"):
+        assert_both(by_podman(two, tmp_path / start, root, *options))
+
+
+def test_a_volume_lies_over_one_of_them(
+    two: Product, tmp_path: Path, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
+    root = image(root_of("debian"))
+    made = bundle_of(root, ["/probe", *ASKED], asks(BOTH))
+    (root / DIRECTORY[1:]).mkdir(parents=True)
+    config: dict[str, Any] = made.config()
+    scratch = {"destination": DIRECTORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]}
+    config["mounts"].append(scratch)
+    made.write(config)
+    assert_both(run(made, [two.runtime], env=two.on("runc")).view)
+
+
+def test_without_one_of_them_again(
+    two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """Started again without one of the devices, the container has its library no more."""
+    root = image(root_of("debian"))
+    enter = Doors(two, tmp_path, pytest.fail)
+    assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
+    view = enter.through("runc", root, ["/probe", *ASKED], "0").view
+    assert "libcuda.so.1 " in view.runs[1].output
+    assert SONAME not in view.runs[1].output
+
+
+def test_attached_later(two: Product, tmp_path: Path) -> None:
+    """A device of another spec leaves a running container the libraries that it was made with."""
+    made = sleeping(tmp_path, env=asks("0"))
+    image(made.root)
+    with started(made, two, "runc", "host", two.runtime) as live:
+        assert live.attach(f"{OTHER}=a")["steps"] != []
+        assert_both(live.view(ASKED))
+        assert live.report("repair", "--dry-run")["steps"] == []
+        live.attach("1")
+        assert_both(live.view(ASKED))
+        assert live.report("repair", "--dry-run")["steps"] == []

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Healthy nodes as they are met, each made as its distribution and its vendors lay it out."""
+
+from __future__ import annotations
+
+from tests.doctor.real import clouds, clusters, others, workstations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tests.doctor.real.machines import RealNode
+
+
+def nodes() -> list[RealNode]:
+    """Return all of them."""
+    return [*workstations.NODES, *clusters.NODES, *clouds.NODES, *others.NODES]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No false alarm: healthy nodes of many kinds have no failed check, and no warning undeserved."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.diagnose.doctor.catalogue import checks
+from gpuhook.diagnose.doctor.check import FAILED, WARNING, Node
+from gpuhook.diagnose.doctor.examination import examine
+from gpuhook.diagnose.node.readings import Readings
+from gpuhook.diagnose.node.tree import DirectoryTree
+from tests.doctor.real import nodes
+from tests.doctor.scene import is_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.doctor.real.machines import RealNode
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+
+
+@pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
+def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> None:
+    examination = node.make(tmp_path).examine()
+    failed = [(r.check.id, r.finding.said) for r in examination.of(FAILED)]
+    warned = [(r.check.id, r.finding.said) for r in examination.of(WARNING)]
+    assert failed == []
+    assert {check for check, _ in warned} == set(node.warned), warned
+
+
+@pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
+def test_its_files_alone_are_called_healthy(node: RealNode, tmp_path: Path) -> None:
+    tree = DirectoryTree(str(node.make(tmp_path).root))
+    examination = examine(Node(tree, Readings({})), checks())
+    told = [(r.check.id, r.finding.said) for r in examination.of(FAILED)]
+    told += [
+        (r.check.id, r.finding.said)
+        for r in examination.of(WARNING)
+        if r.check.id not in node.warned
+    ]
+    assert told == []

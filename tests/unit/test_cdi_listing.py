@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs that are only looked at: what is listed, and that nothing is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cdi import cache, listing, reading
+from gpuhook.cli import main
+from gpuhook.errors import fault
+
+SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "vendor.com/thing",
+    "devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}],
+}
+
+
+@pytest.fixture
+def dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return two spec directories: a good spec in each, and in the second all that can be wrong."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    low, high = tmp_path / "low", tmp_path / "high"
+    low.mkdir()
+    high.mkdir()
+    (low / "thing.json").write_text(json.dumps(SPEC), encoding="utf-8")
+    (high / "thing.yaml").write_text(json.dumps(SPEC), encoding="utf-8")
+    (high / "broken.yaml").write_text("{", encoding="utf-8")
+    (high / "directory.json").mkdir()
+    (high / "gone.json").symlink_to("nowhere")
+    (high / "notes.txt").write_text("no spec", encoding="utf-8")
+    return [str(low), str(high), str(tmp_path / "missing")]
+
+
+def test_what_is_listed(dirs: list[str]) -> None:
+    """The later directory wins; what is broken is told, a link to nothing is not there."""
+    devices, broken = listing.devices(dirs)
+    high = f"{dirs[1]}/thing.yaml"
+    assert [(one.name, one.path, one.note) for one in devices] == [
+        ("vendor.com/thing=a", f"{dirs[0]}/thing.json", f"{high} wins"),
+        ("vendor.com/thing=a", high, ""),
+    ]
+    codes = {os.path.basename(one.path): one.error and one.error.code for one in broken}
+    assert codes == {"broken.yaml": "GH1109", "directory.json": "GH1310"}
+
+
+def test_nothing_is_kept(dirs: list[str], tmp_path: Path) -> None:
+    """`gpuhook cdi list` leaves the state directory as it is: it is not even made."""
+    words = [word for directory in dirs for word in ("--spec-dir", directory)]
+    done = CliRunner().invoke(main, ["cdi", "list", *words])
+    assert done.exit_code == 0
+    assert "vendor.com/thing=a" in done.output
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_compiled_form_is_no_matter(dirs: list[str]) -> None:
+    """The text of a spec counts, whatever lies in the state directory for it."""
+    path = f"{dirs[0]}/thing.json"
+    cache.store(path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept"))
+    (compiled,) = reading.layers(dirs[:1])[0]
+    assert compiled.error is None
+    assert compiled.device("a") == {"env": ["A=1"]}

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trace of `gpuhook explain`: its first lines answer, and what they say is true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+
+POD = """\
+kind: Pod
+metadata: {{name: train}}
+spec:
+  {cls}
+  containers:
+  - name: main
+    image: cuda
+    env: [{env}]
+    resources: {{limits: {{nvidia.com/gpu: {count}}}}}
+"""
+CUDA = (
+    "NVIDIA_REQUIRE_CUDA=cuda>={cuda} brand=tesla,driver>=470,driver<471 "
+    "brand=unknown,driver>=535,driver<536"
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "none.yaml"))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments], input=stdin)
+
+
+def trace(*entries: str, node: str = "t4", wide: bool = False) -> str:
+    words = [word for entry in entries for word in ("--env", entry)]
+    return run(*words, "--inventory", node, "-o", "wide" if wide else "text").stdout
+
+
+def answer(text: str) -> str:
+    (found,) = [line for line in text.splitlines() if line.startswith("Answer: ")]
+    return found.removeprefix("Answer: ")
+
+
+def pod(
+    path: Path, strategy: str = "", *, count: int = 1, env: str = "", cls: str = "nvidia"
+) -> list[str]:
+    """Return the arguments for a pod with a device plugin of this list strategy."""
+    named = f"runtimeClassName: {cls}" if cls else "restartPolicy: Always"
+    (path / "pod.yaml").write_text(POD.format(cls=named, env=env, count=count), encoding="utf-8")
+    plugin = path / "plugin.yaml"
+    flags = f"flags: {{plugin: {{deviceListStrategy: {strategy}}}}}\n" if strategy else ""
+    plugin.write_text(f"version: v1\n{flags}", encoding="utf-8")
+    return [str(path / "pod.yaml"), "--plugin-config", str(plugin), "--inventory=h100x8"]
+
+
+@pytest.mark.parametrize(
+    ("value", "node", "said"),
+    [
+        ("0", "t4", "it gets GPU 0 (Tesla T4), not reserved for it"),
+        ("all", "h100x8", "it gets 8 GPUs: 0, 1, 2, 3, 4, 5, 6, 7 (NVIDIA H100 80GB HBM3)"),
+        ("0:1", "a100-mig", "it gets GPU 0:1 (NVIDIA A100-SXM4-40GB MIG 1g.5gb)"),
+        ("none", "t4", "it gets the driver's files, and no GPU"),
+        ("void", "t4", "it asks for nothing, and gets nothing"),
+        ("9", "t4", "it does not start: GH1102"),
+    ],
+)
+def test_the_answer_comes_first(value: str, node: str, said: str) -> None:
+    lines = trace(f"NVIDIA_VISIBLE_DEVICES={value}", node=node).splitlines()
+    assert lines[2].startswith("Container: ")
+    assert lines[3].startswith(f"Answer: {said}")
+
+
+def test_a_request_that_policy_refuses_is_no_request_for_nothing() -> None:
+    text = run("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4").stdout
+    assert answer(text) == "it starts without a GPU: nothing that it asks for is granted"
+    assert "hint: change the setting" in text
+
+
+def test_the_trace_fits_a_screen_and_wide_has_every_file() -> None:
+    entries = ("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
+    short, wide = trace(*entries), trace(*entries, wide=True)
+    assert len(short.splitlines()) < 50
+    assert max(map(len, short.splitlines())) < 250
+    assert "mount /usr/bin/nvidia-smi" not in short
+    for line in (
+        "  mount /usr/bin/nvidia-smi",
+        "brand=unknown",
+        "libnvcuvid.so",
+        "libcuda.so.1 ->",
+    ):
+        assert line in wide
+
+
+def test_a_refused_container_is_told_why_and_not_what_would_be() -> None:
+    text = trace("NVIDIA_VISIBLE_DEVICES=0,9")
+    assert text.count("no such device") == 1
+    assert "more: gpuhook explain GH1102" in text
+    for title in ("Isolation", "config.json", "Root file system", "Capabilities"):
+        assert title not in text.splitlines()
+
+
+def test_a_gpu_in_mig_mode_is_said_to_be_in_it() -> None:
+    text = trace("NVIDIA_VISIBLE_DEVICES=0", node="a100-mig")
+    assert "GPU 0 is in MIG mode: only its instances are given, 0:0, 0:1" in text
+
+
+def test_of_requirements_those_that_matter_are_shown() -> None:
+    met = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
+    assert "and 2 alternatives more, which need not hold" in met
+    unmet = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="99.0"))
+    assert "cuda>=99.0 (unmet: it is 13.0)" in unmet
+    assert "and 2 alternatives more, for GPUs of other brands" in unmet
+
+
+@pytest.mark.parametrize("strategy", ["cdi-cri", "host-files"])
+def test_a_pod_that_needs_no_runtime_gets_its_gpu_all_the_same(
+    tmp_path: Path, strategy: str
+) -> None:
+    arguments = pod(tmp_path, strategy, cls="")
+    text = run(*arguments).stdout
+    assert answer(text) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), for itself alone"
+    assert len(text.splitlines()) < 30
+    (container,) = json.loads(run(*arguments, "-o", "json").stdout)["containers"]
+    route = {"cdi-cri": "cdi", "host-files": "device-plugin"}[strategy]
+    assert (container["result"], container["route"]["name"]) == ("gets", route)
+
+
+def test_without_a_runtime_class_the_answer_hangs_on_the_default_runtime(tmp_path: Path) -> None:
+    assert answer(run(*pod(tmp_path)).stdout).endswith("for itself alone")
+    assert "if the node's default runtime" in answer(run(*pod(tmp_path, cls="")).stdout)
+
+
+def test_a_gpu_that_a_pod_takes_by_hand_is_not_reserved(tmp_path: Path) -> None:
+    env = "{name: NVIDIA_VISIBLE_DEVICES, value: all}"
+    (container,) = json.loads(run(*pod(tmp_path, env=env), "-o", "json").stdout)["containers"]
+    sharing = {one["gpu"]: one["sharing"] for one in container["isolation"]}
+    booked = container["pod"]["allocation"]["resources"][0]["devices"][0]["uuid"]
+    assert len(sharing) == 8
+    assert {gpu for gpu, how in sharing.items() if how == "none"} == {booked}
+    text = run(*pod(tmp_path, env=env)).stdout
+    assert "not reserved: nothing keeps others from being given it too" in text
+
+
+def test_a_device_plugins_mounts_that_are_not_accepted_are_explained(tmp_path: Path) -> None:
+    text = run(*pod(tmp_path, "volume-mounts")).stdout
+    assert answer(text) == "it does not start: GH1101"
+    assert "a device plugin of the list strategy volume-mounts says so" in text
+
+
+def test_a_pod_that_hides_its_gpus_starts_without_what_is_booked(tmp_path: Path) -> None:
+    env = "{name: NVIDIA_VISIBLE_DEVICES, value: void}"
+    text = run(*pod(tmp_path, count=2, env=env)).stdout
+    assert answer(text) == "it starts without the GPUs that are booked for it"
+    assert "the device plugin books 2 of nvidia.com/gpu" in text
+
+
+def test_a_runtime_class_that_is_almost_a_usual_one_names_that(tmp_path: Path) -> None:
+    assert "is nvidia meant?" in run(*pod(tmp_path, cls="nvdia")).stdout
+    assert "meant?" not in run(*pod(tmp_path, cls="sandbox")).stdout
+
+
+def test_premises_are_told_before_the_trace() -> None:
+    text = run("--inventory=t4", "--env=NVIDIA_VISIBLE_DEVICES=0", "--privileged").stdout
+    assert text.index("those of all GPUs too") < text.index("Request")
+    request = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}
+    host = {"Runtime": "runc", "DeviceRequests": [request]}
+    docker = run("-", "--inventory=t4", stdin=json.dumps([{"Config": {}, "HostConfig": host}]))
+    assert "its runtime is runc: explained is what gpuhook-runtime would do" in docker.stdout
+    assert "Docker itself applies the CDI devices nvidia.com/gpu=0" in docker.stdout
+    assert "--gpus" not in docker.stdout
+
+
+def test_objections_come_in_the_order_of_their_weight(tmp_path: Path) -> None:
+    text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
+    assert answer(text).startswith("Kubernetes never schedules it: 0/1 nodes are available")
+    assert text.index("pending by the scheduler") < text.index("warning by the kubelet")
+
+
+def test_what_nobody_knows_is_not_answered(tmp_path: Path) -> None:
+    arguments = pod(tmp_path)[:3]
+    empty = tmp_path / "root"
+    empty.mkdir()
+    settings = tmp_path / "none.yaml"
+    settings.write_text(f"cdi: {{specDirs: [{empty}]}}\n", encoding="utf-8")
+    done = CliRunner().invoke(
+        main, ["explain", *arguments], env={"GPUHOOK_DRIVER_ROOT": str(empty)}
+    )
+    assert "which GPUs it is given cannot be told here" in answer(done.stdout)
+
+
+def test_notes_that_all_containers_have_are_told_once(tmp_path: Path) -> None:
+    path = pod(tmp_path)[0]
+    text = Path(path).read_text(encoding="utf-8")
+    note = "what its image says is not in a manifest"
+    two = run("-", "--inventory=h100x8", stdin=f"{text}---\n{text}").stdout
+    assert two.count(note) == 1
+    assert run("-", "--inventory=h100x8", stdin=text).stdout.count(note) == 1
+
+
+def test_of_several_containers_those_that_do_not_start_are_first(tmp_path: Path) -> None:
+    good = Path(pod(tmp_path)[0]).read_text(encoding="utf-8")
+    bad = good.replace("train", "wide").replace("gpu: 1", "gpu: 9")
+    lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
+    start = lines.index("Answers: 2 containers, of which 1 cannot start")
+    assert lines[start + 1].startswith("  Pod/wide in default, container main")
+    assert "Kubernetes never schedules it: 0/1 nodes" in lines[start + 1]
+    assert "it gets GPU 0" in lines[start + 2]
+
+
+def test_a_request_that_cannot_be_read_is_not_said_to_be_none() -> None:
+    text = trace("NVIDIA_VISIBLE_DEVICES=\x1b[31m")
+    assert answer(text) == "it does not start: GH1004"
+    assert "no variable" not in text
+    assert "\x1b" not in text
+
+
+def graph(*arguments: str) -> Any:
+    return run(*arguments, "--dot").stdout
+
+
+def test_the_graph_tells_the_outcome_and_draws_who_asks_for_nothing(tmp_path: Path) -> None:
+    bad = graph(*pod(tmp_path, count=9))
+    assert "Kubernetes never schedules it" in bad
+    assert "no variable, annotation" in bad
+    good = graph(*pod(tmp_path, "cdi-cri"))
+    assert "it gets these" in good
+    assert '"GPU 0"' in good
