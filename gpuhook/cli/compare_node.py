@@ -83,9 +83,9 @@ class Comparing:
 
         GH1760 where its file systems keep that waiting.
         """
-        compared = self._apart(found)
+        compared = next(iter(self.all_of([found])), {})
         if "code" in compared:
-            code = compared["code"]
+            code: str = compared["code"]
             raise text_of(code)[0](code, compared["message"], compared["hint"])
         return compared
 
