@@ -63,6 +63,8 @@ class Scene:
     def examined(self) -> Node:
         """Return the node as checks get it."""
         documents = copy.deepcopy(self.readings)
+        for program in (documents.get(readings.PROGRAMS) or {}).values():
+            program.setdefault("trouble", "")  # a scene says it only where there is one
         collectors: dict[str, Callable[[], Any]] = {
             name: partial(documents.get, name) for name in documents
         }
