@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +17,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
 from gpuhook.programs.memory import changes, handover
 from gpuhook.programs.memory.changes import Wish
-from gpuhook.programs.memory.patience import Apart, PatientDriver, answered
+from gpuhook.programs.memory.patience import PatientDriver, answered
 from gpuhook.vendors.nvidia.memory_held import Held
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -28,78 +26,10 @@ GPU = "GPU-1"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="the driver takes limits of root alone")
 
 
-class Counter:
-    """Something to be asked, in a process that is not the test's."""
-
-    def __init__(self, start: int = 0) -> None:
-        self.count = start
-
-    def more(self, by: int) -> tuple[int, int]:
-        """Return the sum, and who has counted."""
-        self.count += by
-        return self.count, os.getpid()
-
-    def fails(self, how: str) -> None:
-        """Fail in some way."""
-        if how == "fault":
-            raise fault("GH1250", path="/nvml")
-        if how == "mistake":
-            raise ValueError(how)
-        if how == "crash":
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(900)
-
-
 def code_of(call: Callable[[], object]) -> str:
     with pytest.raises(GpuhookError) as caught:
         call()
     return caught.value.code
-
-
-def test_an_object_lives_in_a_process_of_its_own() -> None:
-    with Apart(lambda: Counter(5)) as apart:
-        first, pid = apart.call("more", 1)
-        assert (first, apart.call("more", 10)) == (6, (16, pid))
-        assert pid != os.getpid()
-        assert code_of(lambda: apart.call("fails", "fault")) == "GH1250"
-        assert code_of(lambda: apart.call("fails", "mistake")) == "GH1257"
-        assert apart.call("more", 1) == (17, pid)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_one_that_ends_or_hangs_answers_nothing_any_more() -> None:
-    with Apart(Counter) as apart:
-        assert code_of(lambda: apart.call("fails", "crash")) == "GH1257"
-        assert code_of(lambda: apart.call("more", 1)) == "GH1257"
-    with Apart(Counter, patience=0.2) as apart:
-        assert code_of(lambda: apart.call("fails", "hang")) == "GH1256"
-        assert code_of(lambda: apart.call("more", 1)) == "GH1256"
-
-
-def test_what_cannot_be_made() -> None:
-    def fails() -> None:
-        raise fault("GH1250", path="/nvml")
-
-    assert code_of(lambda: Apart(fails)) == "GH1250"
-    assert code_of(lambda: Apart(lambda: time.sleep(900), patience=0.1)) == "GH1256"
-    assert answered(lambda: {"all": "well"}) == {"all": "well"}
-
-
-def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:
-    """Neither a lock, nor a pipe whose reader waits for the end of all who could write to it."""
-    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_WRONLY)
-    reader, writer = os.pipe()
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with Apart(Counter) as apart:
-        apart.call("more", 1)
-        os.close(lock)
-        os.close(writer)
-        assert os.read(reader, 1) == b""
-        again = os.open(tmp_path / "lock", os.O_WRONLY)
-        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(again)
-    os.close(reader)
 
 
 def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
@@ -115,6 +45,14 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
     assert ours not in found
     os.close(reader)
     os.close(writer)
+
+
+def test_who_does_not_answer_is_a_fault() -> None:
+    """In time, any more, or with a mistake."""
+    assert answered(lambda: {"all": "well"}) == {"all": "well"}
+    assert code_of(lambda: answered(lambda: 1 // 0)) == "GH1257"
+    assert code_of(lambda: answered(lambda: os._exit(0))) == "GH1257"
+    assert code_of(lambda: answered(lambda: Event().wait(), 0.1)) == "GH1256"
 
 
 @AS_ROOT

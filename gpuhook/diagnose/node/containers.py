@@ -18,7 +18,7 @@ from gpuhook.diagnose import differences, inspection
 from gpuhook.diagnose.node import read_granting
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import repair, target
-from gpuhook.programs.memory.patience import Apart
+from gpuhook.programs.patience import Apart, NoAnswerError
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import jobs, words
 
@@ -36,7 +36,6 @@ _AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # so many that do not answer: the rest is not waited for
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
-_LATE = ("GH1256", "GH1257")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
@@ -102,12 +101,12 @@ class _Turn:
                 try:
                     self.told[number] = looker.call("look", number)
                 except GpuhookError as error:
-                    self.trouble[number] = self._worded(number, error)
+                    self.trouble[number] = error
+                except NoAnswerError:
+                    self.is_late = True
+                    self.trouble[number] = self._late(number)
 
-    def _worded(self, number: int, error: GpuhookError) -> GpuhookError:
-        if error.code not in _LATE:
-            return error
-        self.is_late = True
+    def _late(self, number: int) -> GpuhookError:
         identity = self._living[number].id
         return fault("GH1760", container=identity, seconds=f"{_PATIENCE:g}")
 

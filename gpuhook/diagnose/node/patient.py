@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
@@ -24,16 +24,14 @@ def asked(ask: Callable[[], T]) -> T:
     Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends
     without an answer.
     """
-    from gpuhook.programs.memory import patience
+    from gpuhook.programs import patience
 
     try:
         return patience.answered(partial(_worded, ask), PATIENCE)
-    except GpuhookError as error:
-        if error.code == "GH1256":
+    except patience.NoAnswerError as error:
+        if error.how == patience.LATE:
             raise fault("GH1901", seconds=f"{PATIENCE:g}") from error
-        if error.code in {"GH1257", "GH1258"}:
-            raise fault("GH1941", reason=error.message.partition(": ")[2]) from error
-        raise
+        raise fault("GH1941", reason=error.reason) from error
 
 
 def _worded(ask: Callable[[], T]) -> T:

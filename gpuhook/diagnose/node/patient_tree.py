@@ -12,13 +12,11 @@ import os
 from typing import Any
 
 from gpuhook.diagnose.node.tree import MAX_FILE, DirectoryTree, Status, trouble
-from gpuhook.errors import GpuhookError
-from gpuhook.programs.memory.patience import Apart
+from gpuhook.programs.patience import LATE, Apart, NoAnswerError
 
 PATIENCE = 5.0  # seconds for one question
 _LATER = 1.0  # seconds, when some have been waited for in vain
 _SOME = 2
-_LATE = "GH1256"
 
 
 class PatientTree:
@@ -67,19 +65,19 @@ class PatientTree:
             if self._apart is None:
                 self._apart = Apart(lambda: _Answering(self.root), self._patience)
             code, told = self._apart.call(question, path, *more)
-        except GpuhookError as error:
+        except NoAnswerError as error:
             raise self._given_up(path, place, error) from None
         if code:
             raise OSError(code, told, path)
         return told
 
-    def _given_up(self, path: str, place: str, error: GpuhookError) -> OSError:
+    def _given_up(self, path: str, place: str, error: NoAnswerError) -> OSError:
         """Let go of the process, the next question starts another one."""
         if self._apart is not None:
             self._apart.close()
             self._apart = None
-        if error.code != _LATE:
-            return OSError(errno.EIO, error.message, path)
+        if error.how != LATE:
+            return OSError(errno.EIO, error.reason, path)
         self._silent.add(place)
         if len(self._silent) >= _SOME:
             self._patience = min(self._patience, _LATER)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuhook import files, state
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.memory.patience import Apart
+from gpuhook.programs.patience import LATE, UNSTARTED, Apart, NoAnswerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,13 +77,14 @@ class Driver:
 
     def __init__(self, library: str, patience: float | None = None) -> None:
         """Start asking; a driver that cannot be asked is the trouble of each look."""
+        self._patience = patience or PATIENCE
         self._trouble: GpuhookError | None = None
         self._apart: Apart | None = None
         root = state.host_root()
         try:
-            self._apart = Apart(lambda: _Asking(library, root), patience or PATIENCE)
-        except GpuhookError as error:
-            self._trouble = _reworded(error, patience)
+            self._apart = Apart(lambda: _Asking(library, root), self._patience)
+        except (GpuhookError, NoAnswerError) as error:
+            self._trouble = _worded(error, self._patience)
 
     def look(self) -> Look:
         """Return what the devices are used for now."""
@@ -91,8 +92,8 @@ class Driver:
             return Look(trouble=self._trouble)
         try:
             return Look(devices=self._apart.call("look"))
-        except GpuhookError as error:
-            self._trouble = _reworded(error)
+        except (GpuhookError, NoAnswerError) as error:
+            self._trouble = _worded(error, self._patience)
             return Look(trouble=self._trouble)
 
     def close(self) -> None:
@@ -112,14 +113,15 @@ class Driver:
         self.close()
 
 
-def _reworded(error: GpuhookError, patience: float | None = None) -> GpuhookError:
-    """Return the fault of the process apart as it is of looking: its words are of limits."""
-    reason = error.message.partition(": ")[2]
-    if error.code == "GH1256":
-        return fault("GH1950", seconds=f"{patience or PATIENCE:g}")
-    if error.code == "GH1257":
-        return fault("GH1951", reason=reason)
-    return fault("GH1952", reason=reason) if error.code == "GH1258" else error
+def _worded(error: GpuhookError | NoAnswerError, patience: float) -> GpuhookError:
+    """Return the fault that it is."""
+    if isinstance(error, GpuhookError):
+        return error
+    if error.how == LATE:
+        return fault("GH1950", seconds=f"{patience:g}")
+    if error.how == UNSTARTED:
+        return fault("GH1952", reason=error.reason)
+    return fault("GH1951", reason=error.reason)
 
 
 class _Asking:

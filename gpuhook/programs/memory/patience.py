@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver in a process of its own, that somebody waits for as long as anybody has patience.
-
-A call into a driver that hangs cannot be ended, nor can the process that made it. So that process
-is a child, which holds nothing of ours: no lock, no pipe to a reader who would wait for its end.
-"""
+"""The driver's memory limits, asked in a process of its own: one that hangs holds nobody."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
-import signal
-import time
-from functools import partial
-from struct import Struct
+from contextlib import contextmanager
 
-from gpuhook import files
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.fault_texts import text_of
+from gpuhook.errors import fault
+from gpuhook.programs import patience as waiting
 from gpuhook.programs.memory import handover
 from gpuhook.vendors.nvidia import memory_limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
@@ -51,137 +40,36 @@ if TYPE_CHECKING:
             ...
 
 
-_LENGTH = Struct("!I")
-_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # the parent's business
-_ENDS_WITHIN = 2.0  # seconds
-_LOOK = 0.01
-
-
-class Apart:
-    """An object in a child process, which `make` makes there; its methods are called from here.
-
-    What they take and return is sent as pickles of our own child. Raises the faults of `make` and
-    of the methods; GH1256 where none answers within `patience` seconds, from then on at once;
-    GH1257 where the child ends, GH1258 where none can be started.
-    """
-
-    def __init__(self, make: Callable[[], object], patience: float = handover.PATIENCE) -> None:
-        self._patience = patience
-        self._lost: GpuhookError | None = None
-        self._reader, writer = os.pipe()
-        asked, self._writer = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError as error:
-            for fd in (self._reader, writer, asked, self._writer):
-                os.close(fd)
-            raise fault("GH1258", reason=error.strerror) from error
-        if self._pid == 0:
-            _child(make, asked, writer)
-        os.close(asked)
-        os.close(writer)
-        try:
-            self._answer()
-        except BaseException:
-            self.close()
-            raise
-
-    def call(self, name: str, *arguments: object) -> Any:
-        """Return what the object's method returns."""
-        if self._lost is not None:
-            raise self._lost
-        try:
-            files.write_whole(self._writer, _packed((name, arguments)))
-        except BrokenPipeError:
-            raise self._ended() from None
-        return self._answer()
-
-    def close(self) -> None:
-        """Let the child end. One that does not is killed, and not waited for."""
-        if self._reader < 0:
-            return
-        os.close(self._writer)
-        end = time.monotonic() + (0 if self._lost else _ENDS_WITHIN)
-        while not self._is_over():
-            if time.monotonic() > end:
-                os.kill(self._pid, signal.SIGKILL)
-                self._is_over()
-                break
-            time.sleep(_LOOK)
-        os.close(self._reader)
-        self._reader = -1
-
-    def __enter__(self) -> Apart:  # noqa: PYI034 # Self needs a newer Python
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _answer(self) -> Any:
-        end = time.monotonic() + self._patience
-        (size,) = _LENGTH.unpack(self._read(_LENGTH.size, end))
-        how, *facts = pickle.loads(self._read(size, end))  # noqa: S301 # our own child's
-        if how == "fault":
-            code, message, hint = facts
-            raise text_of(code)[0](code, message, hint)
-        if how == "crash":
-            raise fault("GH1257", how=facts[0])
-        return facts[0]
-
-    def _read(self, size: int, end: float) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            left = max(0.0, end - time.monotonic())
-            if not select.select([self._reader], [], [], left)[0]:
-                self._lost = fault("GH1256", seconds=f"{self._patience:g}")
-                os.kill(self._pid, signal.SIGKILL)
-                raise self._lost
-            chunk = os.read(self._reader, size - len(found))
-            if not chunk:
-                raise self._ended()
-            found += chunk
-        return bytes(found)
-
-    def _ended(self) -> GpuhookError:
-        self._lost = fault("GH1257", how="its process has ended")
-        return self._lost
-
-    def _is_over(self) -> bool:
-        try:
-            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
-        except ChildProcessError:
-            return True
-
-
 class PatientDriver:
     """A memory_limits.Driver in a process of its own. Raises what that does, GH1256 to GH1258."""
 
     def __init__(self, library: str, patience: float = handover.PATIENCE) -> None:
-        self._driver = Apart(lambda: memory_limits.Driver(library), patience)
+        self._patience = patience
+        with _worded(patience):
+            self._driver = waiting.Apart(lambda: memory_limits.Driver(library), patience)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
         """Limit the processes of a cgroup, and return what is read back."""
-        held: Held = self._driver.call("set", uuid, cgroup, hard, soft)
+        held: Held = self._call("set", uuid, cgroup, hard, soft)
         return held
 
     def get(self, uuid: str, cgroup: str) -> Held | None:
         """Return the limits of a cgroup, None where the driver knows none."""
-        held: Held | None = self._driver.call("get", uuid, cgroup)
+        held: Held | None = self._call("get", uuid, cgroup)
         return held
 
     def clear(self, uuid: str, cgroup: str) -> None:
         """Take the limits of a cgroup away."""
-        self._driver.call("clear", uuid, cgroup)
+        self._call("clear", uuid, cgroup)
 
     def within(self, uuid: str, hard: int) -> int:
         """Return a hard limit, but no more than the GPU has."""
-        found: int = self._driver.call("within", uuid, hard)
+        found: int = self._call("within", uuid, hard)
         return found
+
+    def _call(self, name: str, *arguments: object) -> Any:
+        with _worded(self._patience):
+            return self._driver.call(name, *arguments)
 
     def close(self) -> None:
         """Shut the library down; limits that were set stay."""
@@ -200,42 +88,19 @@ class PatientDriver:
 
 
 def answered(work: Callable[[], T], patience: float = handover.PATIENCE) -> T:
-    """Return what `work` returns in a process of its own; raises as Apart does."""
-    with Apart(lambda: work, patience) as apart:
-        found: T = apart.call("__call__")
-        return found
+    """Return what `work` returns in a process of its own; raises GH1256 to GH1258 besides."""
+    with _worded(patience):
+        return waiting.answered(work, patience)
 
 
-def _packed(what: object) -> bytes:
-    content = pickle.dumps(what)
-    return _LENGTH.pack(len(content)) + content
-
-
-def _child(make: Callable[[], object], asked: int, writer: int) -> None:
-    """Make the object, answer what is asked of it until nobody does, and end."""
+@contextmanager
+def _worded(patience: float) -> Iterator[None]:
+    """Say as a fault that nobody has answered."""
     try:
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        handover.keep_only(asked, writer)
-        made: list[object] = []
-        files.write_whole(writer, _packed(_done(lambda: made.append(make()))))
-        with open(asked, "rb", closefd=False) as requests:
-            while made and (head := requests.read(_LENGTH.size)):
-                content = requests.read(*_LENGTH.unpack(head))
-                name, arguments = pickle.loads(content)  # noqa: S301 # our own parent's
-                answer = _done(partial(getattr(made[0], name), *arguments))
-                files.write_whole(writer, _packed(answer))
-        close = getattr(made[0], "close", None) if made else None
-        if close is not None:
-            close()
-    finally:
-        os._exit(0)
-
-
-def _done(call: Callable[[], object]) -> tuple[object, ...]:
-    try:
-        return "done", call()
-    except GpuhookError as error:
-        return "fault", error.code, error.message, error.hint
-    except Exception as error:  # the parent tells it
-        return "crash", f"{type(error).__name__}: {error}"
+        yield
+    except waiting.NoAnswerError as error:
+        if error.how == waiting.LATE:
+            raise fault("GH1256", seconds=f"{patience:g}") from error
+        if error.how == waiting.UNSTARTED:
+            raise fault("GH1258", reason=error.reason) from error
+        raise fault("GH1257", how=error.reason) from error
