@@ -219,6 +219,9 @@ def test_an_engine_that_labels_nothing_is_not_kept_from_devices(trial: Trial) ->
     assert trial.failed() == ["host.selinux"]
 
 
+_NOT = "systemd does not delegate"
+
+
 @pytest.mark.parametrize("entry", ["ada:100000:65536", "1000:100000:65536"])
 def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> None:
     trial.programs("newuidmap", "newgidmap")
@@ -231,6 +234,33 @@ def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> 
     assert "165536-231071" in failed[0].finding.command
     trial.write("/etc/subuid", f"{entry}\n")
     assert trial.failed() == []
+
+
+def test_users_engines_limit_by_what_systemd_delegates(trial: Trial) -> None:
+    """That shows while the user has a session, and with control groups of version 2."""
+    manager = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
+    found = []
+    trial.programs("newuidmap", "newgidmap")
+    trial.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
+    for path in ("/etc/subuid", "/etc/subgid"):
+        trial.write(path, "ada:100000:65536\n")
+    for path, content in (
+        ("/home/ada/.local/share/containers/storage/x", ""),
+        ("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n"),
+        (manager, "memory pids\n"),
+        (manager, "memory\n"),
+        (manager, "\n"),
+    ):
+        trial.write(path, content)
+        (one,) = [o for o in trial.examine().results if o.check.id == "host.delegation"]
+        found.append((one.finding.status, one.finding.said))
+    assert found == [
+        ("not-applicable", "control groups of version 2 alone are delegated to users"),
+        ("not-applicable", "ada has no session now: what systemd delegates shows in one"),
+        ("ok", "systemd delegates memory, pids to ada"),
+        ("warning", f"{_NOT} pids to ada, who has containers of their own"),
+        ("warning", f"{_NOT} memory and pids to ada, who has containers of their own"),
+    ]
 
 
 def test_the_installers_settings_are_looked_at_too(trial: Trial) -> None:
@@ -257,3 +287,10 @@ def test_commands_install_as_the_node_does(trial: Trial) -> None:
     trial.write(DAEMON, json.dumps(NVIDIA))
     found = trial.examine("docker.binary").of("failed")[0].finding
     assert found.command.startswith("dnf install -y nvidia-container-toolkit && ")
+
+
+def test_the_low_level_runtime_is_told_with_its_version(trial: Trial) -> None:
+    trial.programs("runc", "nvidia-container-runtime")
+    trial.version("runc", "1.2.5")
+    (one,) = trial.examine("nvidia-toolkit.low-level").of("ok")
+    assert one.finding.said == "NVIDIA's runtime becomes /usr/bin/runc, of version 1.2.5"

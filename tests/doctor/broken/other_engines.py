@@ -11,6 +11,7 @@ from tests.doctor.scene import Broken, Scene
 
 DAEMON = "/etc/docker/daemon.json"
 CRIO = "/etc/crio/crio.conf.d/99-nvidia.conf"
+MANAGER = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 HOOKS = "/usr/share/containers/oci/hooks.d"
 RUNTIMES = {"nvidia": {"path": "nvidia-container-runtime", "args": []}}
 CRIO_RUNTIMES = """
@@ -161,6 +162,15 @@ def _no_subids(scene: Scene) -> None:
     scene.write("/etc/subgid", "ada:100000:65536\n")
 
 
+def _no_delegation(scene: Scene) -> None:
+    _user(scene)
+    install(scene, "newuidmap", "newgidmap")
+    scene.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
+    for path in ("/etc/subuid", "/etc/subgid"):
+        scene.write(path, "ada:100000:65536\n")
+    scene.write(MANAGER, "pids\n")
+
+
 def _apparmor(scene: Scene) -> None:
     _user(scene)
     install(scene, "newuidmap", "newgidmap")
@@ -200,6 +210,7 @@ BROKEN = [
     Broken("two-oci-hooks", "oci-hooks.two-stacks", _two_hooks),
     Broken("selinux-keeps-devices", "host.selinux", _selinux),
     Broken("user-without-subordinate-ids", "host.subordinate-ids", _no_subids),
+    Broken("user-without-memory-controller", "host.delegation", _no_delegation, is_warning=True),
     Broken("newuidmap-not-installed", "host.id-mapping", _user),
     Broken("apparmor-keeps-namespaces", "host.apparmor", _apparmor, is_warning=True),
     Broken(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program
+from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program, version
 from gpuhook.diagnose.doctor.engine_findings import all_is_well, installing
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, Settings, files, is_legacy
 from gpuhook.engines import toml
@@ -94,7 +94,9 @@ def low_level(node: Node) -> Iterable[Finding]:
     for one in files(node) or (Settings(PATHS[0]),):
         found = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
         if found:
-            yield ok(f"NVIDIA's runtime becomes {found[0]}", one.path, found[0])
+            known = version(node, found[0].rpartition("/")[2])
+            said = f", of version {'.'.join(map(str, known))}" if known else ""
+            yield ok(f"NVIDIA's runtime becomes {found[0]}{said}", one.path, found[0])
             continue
         yield Finding(
             FAILED,

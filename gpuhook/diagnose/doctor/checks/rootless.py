@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.diagnose.doctor.check import FAILED, HOST, Check, Finding, absent, ok
+from gpuhook.diagnose.doctor.check import (
+    FAILED,
+    HOST,
+    NOT_APPLICABLE,
+    WARNING,
+    Check,
+    Finding,
+    absent,
+    ok,
+)
 from gpuhook.diagnose.doctor.engine_facts import dockers, homes, program
 from gpuhook.diagnose.doctor.engine_findings import installing
 from gpuhook.diagnose.node.tree import text
@@ -21,6 +30,11 @@ _STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/da
 _SWITCH = "/etc/nsswitch.conf"
 _ELSEWHERE = re.compile(r"^subid:[ \t]*(?!files\b)\w", re.MULTILINE)
 _FILES = ("/etc/subuid", "/etc/subgid")
+_CGROUPS = "/sys/fs/cgroup"
+# What systemd lets its users' managers have by itself: user@.service has Delegate=pids memory, and
+# cpu since version 252.
+_DELEGATED = ("memory", "pids")
+_DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
 
 
 def _users(node: Node) -> dict[str, str]:
@@ -100,6 +114,46 @@ def mapping(node: Node) -> Iterable[Finding]:
     )
 
 
+def delegation(node: Node) -> Iterable[Finding]:
+    """Say whether users' engines may limit what their containers use.
+
+    A user's engine makes control groups below those of the user's manager, which has the
+    controllers that systemd delegates to it.
+    """
+    users = _users(node)
+    if not users:
+        yield absent("no user of this node has an engine of their own", "/home")
+    elif node.tree.status(f"{_CGROUPS}/cgroup.controllers") is None:
+        yield absent("control groups of version 2 alone are delegated to users", _CGROUPS)
+    else:
+        for name, number in users.items():
+            yield _delegated(node, name, number)
+
+
+def _delegated(node: Node, name: str, number: str) -> Finding:
+    path = f"{_CGROUPS}/user.slice/user-{number}.slice/user@{number}.service/cgroup.controllers"
+    has = (text(node.tree, path) or "").split()
+    if node.tree.status(path) is None:
+        said = f"{name} has no session now: what systemd delegates shows in one"
+        return Finding(NOT_APPLICABLE, said, subject=name, looked_at=(path,))
+    lacking = [controller for controller in _DELEGATED if controller not in has]
+    if not lacking:
+        return ok(f"systemd delegates {', '.join(has)} to {name}", path, subject=name)
+    return Finding(
+        WARNING,
+        f"systemd does not delegate {' and '.join(lacking)} to {name}, who has containers of"
+        " their own",
+        subject=name,
+        meaning="containers of that user start without limits alone: podman run --memory, or"
+        f" --pids-limit, ends with: the requested cgroup controller `{lacking[0]}` is not"
+        " available",
+        command=f"mkdir -p {_DROP_IN.rpartition('/')[0]} && printf '[Service]\\nDelegate=cpu"
+        f" cpuset io memory pids\\n' > {_DROP_IN} && systemctl daemon-reload"
+        " # then have that user log in anew",
+        looked_at=(path,),
+    )
+
+
 CHECKS = (
     Check("host.id-mapping", HOST, "The programs that map users' ids are there", mapping),
     Check(
@@ -108,5 +162,11 @@ CHECKS = (
         "Users with engines of their own have ids for containers",
         subordinate,
         ("host.id-mapping",),
+    ),
+    Check(
+        "host.delegation",
+        HOST,
+        "Users with engines of their own may limit their containers",
+        delegation,
     ),
 )
