@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import compare_text, compare_watch, node_options, parameters, printing
+from gpuhook.cli import compare_text, compare_watch, node_options, parameters, printing, progress
 from gpuhook.cli import container_options as options
 from gpuhook.cli.compare_node import Comparing
 from gpuhook.container import find
@@ -104,7 +104,8 @@ def compare(
         ctx.exit(compare_watch.run(comparing, state_roots, record, interval))
     if container:
         chosen = [find.find(container, state_roots)]
-        result = comparing.named(chosen[0])
+        with progress.telling(f"comparing {chosen[0].id}"):
+            result = comparing.named(chosen[0])
         results = [result] if result else []
         none = f"{chosen[0].id} has no GPU and asks for none"
     else:
@@ -112,7 +113,8 @@ def compare(
         ready = [found for found in living if comparing.is_ready(found)]
         noted = record.lives if record is not None else set()
         chosen = [f for f in ready if records.life_of(f.id, f.started) not in noted]
-        results = comparing.all_of(chosen)
+        with progress.telling(f"comparing {len(chosen)} containers"):
+            results = comparing.all_of(chosen)
         results += [comparing.failure(os.path.basename(w), e) for w, e in broken.items()]
         others = len(ready) - len(chosen)
         none = "no running container has a GPU or asks for one"

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import container_options, doctor_text, examined, node_options, parameters, printing
+from gpuhook.cli import (
+    container_options,
+    doctor_text,
+    examined,
+    node_options,
+    parameters,
+    printing,
+    progress,
+)
 from gpuhook.diagnose.doctor import document, mending
 from gpuhook.diagnose.doctor.catalogue import checks
 from gpuhook.diagnose.doctor.check import SECTIONS
@@ -146,7 +154,8 @@ def doctor(
     )
 
     def look() -> Examination:
-        return examine(node.look(), checks(), chosen)
+        with progress.telling("looking at the node"):
+            return examine(node.look(), checks(), chosen)
 
     mended: list[Mended] | None = None
     if is_fix and not is_dry:

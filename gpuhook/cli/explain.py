@@ -16,6 +16,7 @@ from gpuhook.cli import (
     node_options,
     parameters,
     printing,
+    progress,
 )
 from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.explain import (
@@ -158,7 +159,8 @@ def explain(
         else one
         for one in asked
     ]
-    found = [answer.given(one, base) for one in asked]
+    with progress.telling("working it out"):
+        found = [answer.given(one, base) for one in asked]
     told = document.of(found, base)
     if form == DIFF:
         for one in found:

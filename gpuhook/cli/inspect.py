@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_tables, node_options, parameters, printing
+from gpuhook.cli import limit_tables, node_options, parameters, printing, progress
 from gpuhook.cli.tables import table
 from gpuhook.container import memory_records
 from gpuhook.diagnose import differences, inspection
@@ -50,7 +50,11 @@ def inspect(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     library = partial(node_options.library, **nvml)
-    with target.opened(container, state_roots) as found, views.asking(library) as asked:
+    with (
+        progress.telling("looking at the container"),
+        target.opened(container, state_roots) as found,
+        views.asking(library) as asked,
+    ):
         memory = _memory(found, asked)
         told = memory.document()["gpus"] if memory else []
         facts = inspection.of(found.held, found.found, found.spec, found.entry, told)

@@ -12,7 +12,15 @@ import click
 
 from gpuhook import state
 from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_options, limit_tables, node_options, parameters, printing, sections
+from gpuhook.cli import (
+    limit_options,
+    limit_tables,
+    node_options,
+    parameters,
+    printing,
+    progress,
+    sections,
+)
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import GpuhookError, fault
@@ -186,7 +194,8 @@ def show(
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    with views.asking(partial(node_options.library, **nvml)) as asked:
+    asking = views.asking(partial(node_options.library, **nvml))
+    with progress.telling("asking the driver"), asking as asked:
         if container is None:
             unseen.missing()  # a state directory that can be none is a fault
             shown = [views.of_entry(entry, asked) for entry in _limited(asked)]

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options, printing, usage_options, watching
+from gpuhook.cli import node_options, printing, progress, usage_options, watching
 from gpuhook.diagnose import output_file
 from gpuhook.diagnose.picture import drawn, terminal
 from gpuhook.errors import printable
@@ -89,7 +89,8 @@ def map_(
         if watch:
             watching.run(lambda: _block(_picture(look()), is_ascii, width), interval)
             return
-        usage = look()
+        with progress.telling("looking at the GPUs"):
+            usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)
     if not usage.document["gpus"] and usage_options.has_no_driver(usage):

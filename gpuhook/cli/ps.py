@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options, parameters, printing, ps_text, usage_options, watching
+from gpuhook.cli import (
+    node_options,
+    parameters,
+    printing,
+    progress,
+    ps_text,
+    usage_options,
+    watching,
+)
 from gpuhook.cli.tables import table
 from gpuhook.diagnose import unseen
 from gpuhook.errors import printable
@@ -89,7 +97,8 @@ def ps(
         if watch:
             watching.run(lambda: _block(look(), output, isolation, no_headers), interval)
             return
-        usage = look()
+        with progress.telling("looking at the GPUs"):
+            usage = look()
     _print(usage, output, isolation=isolation, no_headers=no_headers)
     hidden = usage_options.tell(usage)
     held = bool(usage.document["containers"])

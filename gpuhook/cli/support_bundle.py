@@ -9,7 +9,15 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import container_options, examined, node_options, parameters, printing, said
+from gpuhook.cli import (
+    container_options,
+    examined,
+    node_options,
+    parameters,
+    printing,
+    progress,
+    said,
+)
 from gpuhook.diagnose.bundle import archive, contents, log_lines
 from gpuhook.diagnose.doctor import document
 from gpuhook.diagnose.doctor.catalogue import checks
@@ -87,10 +95,10 @@ def support_bundle(
     """
     where = Place(host_root=host_root, **place)
     node = examined.of_options(root, where, state_roots)
-    printing.say("looking at the node; this can take a minute ...")
-    looked = node.look()
-    seen = contents.recorded(looked)
-    found = examine(seen, checks())
+    with progress.telling("looking at the node"):
+        looked = node.look()
+        seen = contents.recorded(looked)
+        found = examine(seen, checks())
     documents: dict[str, Any] = {
         "doctor.json": document.of(found, root or host_root, is_live=node.is_live)
     }
@@ -99,10 +107,12 @@ def support_bundle(
         options = [f"--state-root={root}" for root in state_roots]
         if where.nvml_library:
             options.append(f"--nvml-library={where.nvml_library}")
-        _add_commands(looked, options, documents, left_out)
+        with progress.telling("asking ps and inspect"):
+            _add_commands(looked, options, documents, left_out)
     texts: dict[str, str] = {}
     if not no_logs:
-        texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
+        with progress.telling("reading the logs"):
+            texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
         left_out += silent
     bundle = contents.gathered(seen, documents, texts, left_out)
     path = path or _name(bundle)

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 WAITING = """
 import threading
@@ -26,15 +27,13 @@ main()
 
 def _talk(*arguments: str, after: float, wait: float, terminal: bool) -> tuple[str, str]:
     """Return (standard output, standard error) of a command that waits."""
-    reader, writer = pty.openpty() if terminal else os.pipe()
     program = WAITING.format(after=after, wait=wait)
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments, "wait"],
-        stdout=subprocess.PIPE,
-        stderr=writer,
-        check=True,
-        text=True,
-    )
+    return _said([sys.executable, "-c", program, *arguments, "wait"], terminal=terminal)
+
+
+def _said(command: list[str], *, terminal: bool = True) -> tuple[str, str]:
+    reader, writer = pty.openpty() if terminal else os.pipe()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, check=True, text=True)
     os.close(writer)
     said = b""
     try:
@@ -55,6 +54,33 @@ def test_a_terminal_is_told_and_the_line_goes_at_the_end() -> None:
 
 def test_what_is_soon_done_says_nothing() -> None:
     assert _talk(after=30, wait=0, terminal=True) == ("done\n", "")
+
+
+def test_of_work_within_work_the_outer_is_told() -> None:
+    program = """
+import threading
+from gpuhook.cli import progress
+for what in ("outer", "later"):
+    with progress.telling(what, after=0.01), progress.telling("inner", after=0.01):
+        threading.Event().wait(0.3)
+"""
+    said = _said([sys.executable, "-c", program])[1]
+    assert said.index("outer") < said.index("later")
+    assert "inner" not in said
+
+
+def test_commands_that_look_at_a_node_tell_of_it(tmp_path: Path) -> None:
+    """A terminal sees what doctor waits for; without one there is nothing but the examination."""
+    program = f"""
+import threading
+from gpuhook.cli import doctor, main, progress
+progress.telling.__wrapped__.__defaults__ = (0.01,)
+look = doctor.examine
+doctor.examine = lambda *of: threading.Event().wait(0.3) or look(*of)
+main(["doctor", "--root", {str(tmp_path)!r}])
+"""
+    assert "looking at the node ... 0 s" in _said([sys.executable, "-c", program])[1]
+    assert "looking at" not in _said([sys.executable, "-c", program], terminal=False)[1]
 
 
 def test_no_terminal_and_quiet_are_told_nothing() -> None:
