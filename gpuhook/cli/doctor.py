@@ -19,7 +19,7 @@ from gpuhook.cli import (
 )
 from gpuhook.diagnose.doctor import document, mending
 from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import SECTIONS
+from gpuhook.diagnose.doctor.check import FAILED, SECTIONS, WARNING
 from gpuhook.diagnose.doctor.examination import examine
 from gpuhook.diagnose.node.collectors import Place
 from gpuhook.errors import fault
@@ -110,7 +110,13 @@ def _unknown(word: str) -> str:
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --fix: say what it would do.")
 @click.option("-q", "--quiet", is_flag=True, help="Print what failed and what is warned of only.")
 @parameters.output(
-    "table", "wide", "json", "yaml", help="wide also says what was looked at, and what is left out."
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    help="wide also says what was looked at, and what is left out. name: the ids of what failed and "
+    "what is warned of, as --checks takes them.",
 )
 @parameters.no_headers
 @container_options.state_root
@@ -166,6 +172,9 @@ def doctor(
     if output in (printing.JSON, printing.YAML):
         told = document.of(found, bundle or root or host_root, is_live=node.is_live, mended=mended)
         printing.document(told, output)
+    elif output == printing.NAME:
+        wrong = [*found.of(FAILED), *found.of(WARNING)]
+        printing.names(dict.fromkeys(one.check.id for one in wrong))
     else:
         _print(
             found, mended, is_wide=output == printing.WIDE, is_quiet=quiet or printing.is_quiet()
@@ -198,6 +207,9 @@ def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) 
     listed.sort(key=lambda check: SECTIONS.index(check.section))
     if output in (printing.JSON, printing.YAML):
         printing.document(document.listing(listed), output)
+        return
+    if output == printing.NAME:
+        printing.names(check.id for check in listed)
         return
     lines = [[check.id, check.section, check.title] for check in listed]
     headers = ["CHECK", "SECTION", "MAKES SURE THAT"]

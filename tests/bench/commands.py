@@ -7,6 +7,7 @@ installed. A figure is the median of a few calls, process start included.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -48,6 +49,19 @@ class Crowd:
         """Return the id of one of the containers."""
         return self.ids[len(self.ids) // 2]
 
+    @property
+    def manifest(self) -> str:
+        """Return the path of a pod's manifest, which it writes."""
+        path = self.product.place / "pod.json"
+        container = {
+            "name": "main",
+            "image": "cuda",
+            "resources": {"limits": {"nvidia.com/gpu": 2}},
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}}
+        path.write_text(json.dumps({**pod, "spec": {"containers": [container]}}), "utf-8")
+        return str(path)
+
     def commands(self) -> Iterator[tuple[str, ...]]:
         """Yield the command lines that people wait for."""
         root = f"--state-root={self.state_root}"
@@ -56,21 +70,34 @@ class Crowd:
         yield ("--version",)
         yield ("--help",)
         yield "inventory", *node
+        yield "generate-cdi", *node
         yield "cdi", "list"
+        yield "cdi", "validate", str(self.product.spec)
+        yield "config", "show"
+        yield "labels", *node
+        yield "health", "show"
+        yield "completion", "bash"
         yield "ps", library
         yield "ps", "-o", "json", library
+        yield "ps", "--isolation", library
         yield "map", library
+        yield "map", "--svg", "-", library
+        yield "map", "--html", "-", library
         yield "inspect", self.one, root, library
         yield "limits", "show", library
         yield "repair", "--all", "--dry-run", root, library
         yield "explain", self.one, root
         yield "explain", str(self.bundles / self.one)
+        yield "explain", self.manifest, "--inventory", "h100x8"
         yield "explain", "GH1102"
         yield "compare", self.one, root
         yield "compare", "--all", root
         yield "doctor", root, *node
+        yield "doctor", "--list"
         yield "doctor", "--root", self.product.node.host_root
-        yield "support-bundle", "--file", str(self.product.place / "bundle.tar.gz"), root, *node
+        kept = str(self.product.place / "bundle.tar.gz")
+        yield "support-bundle", "--file", kept, root, *node
+        yield "doctor", "--from", kept
 
 
 def figures(place: Path) -> Iterator[Figure]:

@@ -189,6 +189,16 @@ def test_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
     assert "devices.there" in doctor("--list", "-o", "wide", offline=True).stdout
 
 
+def test_names_are_of_what_is_wrong_and_taken_by_checks(doctor: Callable[..., Result]) -> None:
+    told = doctor("-o", "name", offline=True)
+    assert (told.exit_code, told.stdout) == (1, "devices.there\ncontainerd.slow\n")
+    again = doctor("--checks", ",".join(told.stdout.split()), "-o", "name", offline=True)
+    assert again.stdout == told.stdout
+    listed = doctor("--list", "-o", "name", offline=True).stdout.split()
+    assert len(listed) == 5
+    assert set(told.stdout.split()) < set(listed)
+
+
 def test_fix_mends_and_looks_again(tree: Path, doctor: Callable[..., Result]) -> None:
     shown = doctor("--fix", "--dry-run")
     assert shown.exit_code == 1

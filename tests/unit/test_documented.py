@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from gpuhook import settings
+from gpuhook.cli import main
 from gpuhook.diagnose import settings_file
 from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
@@ -115,6 +117,28 @@ def test_codes_are_those_of_faults() -> None:
     said = {code for page in PAGES for code in CODE.findall((ROOT / page).read_text("utf-8"))}
     assert len(said) > 50
     assert {code for code in said if not is_known(code)} <= {"GH1404"}
+
+
+def test_commands_that_end_with_1_for_what_they_find_are_listed() -> None:
+    """What --help says of exit statuses, the page on the command line says of each command."""
+    root = click.Context(main, info_name="gpuhook")
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([a-z -]+)`", row.split("|")[1])}
+    told = set(ending_with_1(root, main))
+    assert told >= {"cdi validate", "doctor", "ps"}
+    assert told <= listed
+
+
+def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
+    """Yield the names of commands whose --help says when they end with 1."""
+    for name in command.list_commands(ctx) if isinstance(command, click.Group) else ():
+        one = command.get_command(ctx, name) if isinstance(command, click.Group) else None
+        assert one is not None
+        below = click.Context(one, info_name=name, parent=ctx)
+        yield from ending_with_1(below, one)
+        if "exit status 1" in " ".join((one.help or "").split()).lower():
+            yield below.command_path.removeprefix("gpuhook ")
 
 
 def test_links_lead_somewhere() -> None:

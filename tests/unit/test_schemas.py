@@ -100,6 +100,20 @@ def test_what_is_wrong_with_a_configuration_is_a_document(tmp_path: Path) -> Non
         assert _validated(told.stdout, output)["findings"]
 
 
+def test_the_explanation_of_a_fault_is_a_document() -> None:
+    found = [_validated(_run("explain", "GH1102", "-o", o).stdout, o) for o in ("json", "yaml")]
+    assert found[0] == found[1]
+    assert found[0]["code"] == "GH1102"
+
+
+def test_the_settings_are_printed_as_their_file_is_written(tmp_path: Path) -> None:
+    shown = json.loads(_run("config", "show", "-o", "json").stdout)
+    jsonschema.validate(shown, SCHEMAS["config"])
+    written = tmp_path / "config.yaml"
+    written.write_text(json.dumps(shown))
+    assert _run("config", "validate", str(written)).exit_code == 0
+
+
 def test_names_are_what_other_commands_take(tmp_path: Path) -> None:
     listed = _run("inventory", "--inventory", "a100-mig", "-o", "name").stdout.split()
     assert any(name.startswith("MIG-") for name in listed)
