@@ -115,8 +115,8 @@ def _unknown(word: str) -> str:
     "json",
     "yaml",
     "name",
-    help="wide also says what was looked at, and what is left out. name: the ids of what failed and "
-    "what is warned of, as --checks takes them.",
+    help="wide also says what was looked at, and what is left out. name: the ids of what failed "
+    "and what is warned of, as --checks takes them.",
 )
 @parameters.no_headers
 @container_options.state_root
