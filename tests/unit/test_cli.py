@@ -296,3 +296,9 @@ def test_a_pipe_that_closes_is_quiet() -> None:
     """Whoever closes the pipe knows."""
     ended = written("| true", "inventory", "--inventory", "t4")
     assert ended.stderr == ""
+
+
+def test_a_command_that_is_misspelt() -> None:
+    result = gpuhook("docter")
+    assert result.exit_code == 2
+    assert "No such command 'docter'. Did you mean 'doctor'?" in result.stderr
