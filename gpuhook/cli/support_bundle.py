@@ -87,7 +87,7 @@ def support_bundle(
     `gpuhook doctor --from FILE` looks at the node again, anywhere. Run it as root: to others much
     of a node is hidden. Nothing on the node is changed.
     """
-    if path == _STANDARD_OUTPUT:
+    if path in ("", _STANDARD_OUTPUT):
         raise click.BadParameter("a bundle goes to a file: name one", param_hint="'--file'")
     if path is not None:
         output_file.require_place(path)  # not after a minute's work
