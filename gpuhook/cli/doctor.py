@@ -135,6 +135,8 @@ def doctor(
     it is mended. Exit status 1 where a check has failed, 0 with warnings only.
     """
     if is_list:
+        if is_fix or bundle is not None:
+            raise click.UsageError("--list looks at nothing: name it without --fix and --from")
         _print_list(chosen, output, no_headers=no_headers)
         return
     _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
