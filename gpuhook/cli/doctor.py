@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from typing import Any
 
 import click
@@ -58,6 +59,17 @@ def _chosen(
     return tuple(dict.fromkeys(found))
 
 
+def _completed(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return what --checks takes and begins so, for a shell: after a comma, of the last one."""
+    before, comma, last = incomplete.rpartition(",")
+    known = dict.fromkeys([*SECTIONS, *(check.id for check in checks())])
+    return [before + comma + word for word in known if word.startswith(last)]
+
+
 def _unknown(word: str) -> str:
     known = [*(check.id for check in checks()), *SECTIONS]
     near = difflib.get_close_matches(word, known, 1)
@@ -72,6 +84,7 @@ def _unknown(word: str) -> str:
     metavar="ID,...",
     multiple=True,
     callback=_chosen,
+    shell_complete=_completed,
     envvar="GPUHOOK_DOCTOR_CHECKS",
     show_envvar=True,
     help="Look at these only, and at what they need: ids, or sections such as driver; repeatable.",
@@ -146,6 +159,9 @@ def doctor(
         if bundle is not None
         else examined.of_options(root, where, state_roots)
     )
+
+    if os.geteuid() != 0 and node.is_live:
+        printing.say("not run as root: much of this node is hidden, and what is hidden is not told")
 
     def look() -> Examination:
         return examine(node.look(), checks(), chosen)
