@@ -46,13 +46,21 @@ def _place(path: str) -> Iterator[tuple[int, str]]:
         place = _opened(directory)
         try:
             with suppress(FileNotFoundError):
-                files.require_file(os.stat(name, dir_fd=place).st_mode, path)
+                _require_file(place, name, path)
             yield place, name
         finally:
             os.close(place)
     except OSError as error:
         error.filename, error.filename2 = path, None  # the name that was given, and not ours
         raise
+
+
+def _require_file(place: int, name: str, path: str) -> None:
+    """Raise OSError where a device or a pipe is, or a link to one or into /proc: /dev/stdout."""
+    found = os.stat(name, dir_fd=place, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=place).startswith("/proc/"):
+        raise OSError(errno.EEXIST, "it leads to an open file, and is not replaced", path)
+    files.require_file(os.stat(name, dir_fd=place).st_mode, path)
 
 
 def _write(place: int, name: str, content: bytes, mode: int) -> None:

@@ -129,3 +129,19 @@ def test_a_bundle_that_cannot_be_written_is_not_collected(
     assert done.exit_code == 1
     assert done.stderr.startswith("Error GH1590: ")
     assert "looking at the node" not in done.stderr
+
+
+def test_a_name_of_standard_output_stays_where_that_is_a_file_too(tmp_path: Path) -> None:
+    """/dev/stdout is a link into /proc: replaced, it would be a file for every program."""
+    with (tmp_path / "redirected").open("wb") as file:
+        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        with pytest.raises(OSError, match="leads to an open file"):
+            output_file.write(str(tmp_path / "stdout"), b"new", 0o644)
+    assert (tmp_path / "stdout").is_symlink()
+    with pytest.raises(OSError, match="leads to an open file"):  # one of no process, too
+        output_file.require_place(str(_dangling(tmp_path)))
+
+
+def _dangling(place: Path) -> Path:
+    (place / "stale").symlink_to("/proc/self/fd/12345")
+    return place / "stale"
