@@ -7,6 +7,7 @@ when the writer is killed or the disk is full.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -40,13 +41,21 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
     raise fault("GH1310", path=name, limit=limit)
 
 
+def require_file(mode: int, path: str) -> None:
+    """Raise OSError if what has this `st_mode` is no file: a rename would take a device's place."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EEXIST, "it is no regular file, and is not replaced", path)
+
+
 def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
     """Put `data` in place of the file `path`, atomically, keeping its mode and owner.
 
     With a `mode` the file is ours whatever was there: of that mode, and of our own owner. A new
     file has 0644 without one. A symbolic link is followed, so the file it names is replaced and
     the link stays. `durable` waits for the disk. Raises OSError; the old file is then untouched
-    and no temporary file stays.
+    and no temporary file stays. What is there and is no file, such as /dev/full, is never replaced.
     """
     old: os.stat_result | None = None
     try:
@@ -56,6 +65,8 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
             old = os.stat(path)
     except FileNotFoundError:
         old = None
+    if old is not None:
+        require_file(old.st_mode, path)
     directory, name = os.path.split(path)
     temporary = os.path.join(directory or ".", temporary_name(name))
     remove_stale(directory or ".")

@@ -39,7 +39,7 @@ Examples:
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
+    type=parameters.Seconds(),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -95,7 +95,14 @@ def compare(
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    _require_sense(container, summary_file, output, everything=everything, watch=watch)
+    _require_sense(
+        container,
+        summary_file,
+        output,
+        everything=everything,
+        watch=watch,
+        is_recorded=record_file is not None,
+    )
     if summary_file is not None:
         ctx.exit(_summarise(summary_file, output, no_headers=no_headers))
     comparing = Comparing(node)
@@ -130,12 +137,20 @@ def compare(
 
 
 def _require_sense(
-    container: str | None, summary_file: str | None, output: str, *, everything: bool, watch: bool
+    container: str | None,
+    summary_file: str | None,
+    output: str,
+    *,
+    everything: bool,
+    watch: bool,
+    is_recorded: bool,
 ) -> None:
     """Raise a usage error for options that contradict each other."""
     if summary_file is not None:
         if container or everything or watch:
             raise click.UsageError("--summary reads a file: name no container with it")
+        if is_recorded:
+            raise click.UsageError("--summary reads what --record has written: name one of them")
         return
     if container and (everything or watch):
         raise click.UsageError("name a CONTAINER, or --all (which --watch means), not both")

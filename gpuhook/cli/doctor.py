@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from typing import Any
 
 import click
@@ -66,6 +67,17 @@ def _chosen(
     return tuple(dict.fromkeys(found))
 
 
+def _completed(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return what --checks takes and begins so, for a shell: after a comma, of the last one."""
+    before, comma, last = incomplete.rpartition(",")
+    known = dict.fromkeys([*SECTIONS, *(check.id for check in checks())])
+    return [before + comma + word for word in known if word.startswith(last)]
+
+
 def _unknown(word: str) -> str:
     known = [*(check.id for check in checks()), *SECTIONS]
     near = difflib.get_close_matches(word, known, 1)
@@ -80,6 +92,7 @@ def _unknown(word: str) -> str:
     metavar="ID,...",
     multiple=True,
     callback=_chosen,
+    shell_complete=_completed,
     envvar="GPUHOOK_DOCTOR_CHECKS",
     show_envvar=True,
     help="Look at these only, and at what they need: ids, or sections such as driver; repeatable.",
@@ -149,6 +162,8 @@ def doctor(
     it is mended. Exit status 1 where a check has failed, 0 with warnings only.
     """
     if is_list:
+        if is_fix or bundle is not None:
+            raise click.UsageError("--list looks at nothing: name it without --fix and --from")
         _print_list(chosen, output, no_headers=no_headers)
         return
     _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
@@ -158,6 +173,9 @@ def doctor(
         if bundle is not None
         else examined.of_options(root, where, state_roots)
     )
+
+    if os.geteuid() != 0 and node.is_live:
+        printing.say("not run as root: much of this node is hidden, and what is hidden is not told")
 
     def look() -> Examination:
         with progress.telling("looking at the node"):

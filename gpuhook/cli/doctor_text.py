@@ -57,7 +57,12 @@ def lines(
 ) -> list[str]:
     """Return the examination as lines: `is_quiet` has what is wrong alone, `is_wide` has all."""
     told = list(_first(found))
-    results = [one for one in found.results if one.finding.status in _WRONG or not is_quiet]
+    first = found.of(FAILED)[:1]
+    results = [
+        one
+        for one in found.results
+        if not is_quiet or (one.finding.status in _WRONG and one not in first)
+    ]
     # A check may wait for one of a later section: each section is told once all the same.
     results = _together_by(_heading, results)
     width = max((len(one.check.id) for one in results), default=0)
@@ -67,7 +72,7 @@ def lines(
         apart = [] if is_wide else [o for o in group if o.finding.status == NOT_APPLICABLE]
         rest = [one for one in group if one not in apart]
         for _, one_check in groupby(rest, key=lambda one: one.check.id):
-            told += _check(list(one_check), width, is_wide=is_wide, has_colour=has_colour)
+            told += _check(list(one_check), width, first, is_wide=is_wide, has_colour=has_colour)
         told += _together(apart, has_colour=has_colour)
     return told
 
@@ -82,7 +87,7 @@ def mended(done: Sequence[Mended] | None) -> list[str]:
 
 
 def summary(found: Examination) -> str:
-    """Return how many results there are of each status, as a sentence."""
+    """Return how many results there are of each status, and whether there is no GPU to look at."""
     counted = Counter(one.finding.status for one in found.results)
     words = [
         (FAILED, "failed"),
@@ -90,7 +95,9 @@ def summary(found: Examination) -> str:
         (OK, "ok"),
         (NOT_APPLICABLE, "not applicable"),
     ]
-    return ", ".join(f"{counted[status]} {word}" for status, word in words if counted[status])
+    told = ", ".join(f"{counted[status]} {word}" for status, word in words if counted[status])
+    gpu = [one.finding.said for one in found.of(NOT_APPLICABLE) if one.check.id == "driver.gpu"]
+    return "; ".join([told, *gpu])
 
 
 def _first(found: Examination) -> Iterator[str]:
@@ -115,8 +122,13 @@ def _heading(result: Result) -> str:
     return f"{title}: {result.check.id.partition('.')[0]}" if section == ENGINES else title
 
 
-def _check(results: list[Result], width: int, *, is_wide: bool, has_colour: bool) -> Iterator[str]:
-    """Yield the lines of one check; of many subjects that are well, one line stands for all."""
+def _check(
+    results: list[Result], width: int, first: list[Result], *, is_wide: bool, has_colour: bool
+) -> Iterator[str]:
+    """Yield the lines of one check; of many subjects that are well, one line stands for all.
+
+    The cure of what stands `first`, above all sections, is not told twice.
+    """
     wrong = [one for one in results if one.finding.status in _WRONG]
     rest = [one for one in results if one.finding.status not in _WRONG]
     shown = rest if is_wide or len(rest) <= _MANY else rest[:1]
@@ -124,7 +136,7 @@ def _check(results: list[Result], width: int, *, is_wide: bool, has_colour: bool
         status = one.finding.status
         word = _word(status, has_colour=has_colour)
         yield f"  {word} {one.check.id:<{width}}  {_shown(one.finding.said)}"
-        if status in _WRONG:
+        if status in _WRONG and one not in first:
             yield from _cure(one, _INDENT)
         if is_wide and one.finding.looked_at:
             yield _shown(f"{_INDENT}looked at: {', '.join(one.finding.looked_at)}")

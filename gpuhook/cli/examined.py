@@ -13,12 +13,17 @@ from gpuhook.diagnose.node import collectors
 from gpuhook.diagnose.node.collectors import Place
 from gpuhook.diagnose.node.patient_tree import PatientTree
 from gpuhook.diagnose.node.readings import Readings
+from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
+
+
+_OF_A_NODE = ("etc", "proc", "dev", "sys", "usr", "run", "var", "lib", "home")
+_NO_NODE = "it has no etc, no proc, no dev and no usr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ def of_options(
         is_live = True
     else:
         tree = PatientTree(root)
+        if not any(tree.status("/" + name) for name in _OF_A_NODE):
+            raise fault("GH1900", path=root or repr(root), reason=_NO_NODE)
         driver = place.driver_root
         place = _below(tree.root, place)
         roots = gather.roots(place.driver_root, place.dev_root, place.host_root)

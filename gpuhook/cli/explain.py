@@ -45,12 +45,20 @@ TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
 _MOUNTS = "/var/run/nvidia-container-devices"
 
 
+def _paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths; a usage error for one that is none in a container."""
+    for path in value:
+        if not path.startswith("/"):
+            raise click.BadParameter(f"{path!r} is no absolute path", ctx, param)
+    return value
+
+
 def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
     """Return what a repeatable NAME=VALUE option says; a usage error for anything else."""
     pairs = [entry.partition("=") for entry in value]
     wrong = [entry for entry, (name, equals, _) in zip(value, pairs) if not name or not equals]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is no NAME=VALUE", ctx, param)
+        raise click.BadParameter(f"{wrong[0]!r} is no {param.metavar}", ctx, param)
     return {name: text for name, _, text in pairs}
 
 
@@ -78,6 +86,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     "mounts",
     metavar="PATH",
     multiple=True,
+    callback=_paths,
     help=f"A mount of /dev/null at this path, such as {_MOUNTS}/0; repeatable.",
 )
 @click.option("--privileged", is_flag=True, help="The container may administer the host.")
@@ -88,8 +97,8 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     printing.YAML,
     help="A trace for people; wide with every file and alternative; or a document.",
 )
-@click.option("--diff", "form", flag_value=DIFF, help="Print config.json before and after only.")
-@click.option("--dot", "form", flag_value=DOT, help="Print a graph for Graphviz's dot only.")
+@click.option("--diff", "is_diff", is_flag=True, help="Print config.json before and after only.")
+@click.option("--dot", "is_dot", is_flag=True, help="Print a graph for Graphviz's dot only.")
 @click.option(
     "--plugin-config",
     metavar="FILE",
@@ -110,7 +119,8 @@ def explain(
     mounts: tuple[str, ...],
     privileged: bool,
     output: str,
-    form: str | None,
+    is_diff: bool,
+    is_dot: bool,
     state_roots: tuple[str, ...],
     plugin_config: str | None,
     **node: Any,
@@ -138,7 +148,10 @@ def explain(
 
     Exit status 1 where a container would be refused.
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
+    form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
     if what is not None and codes.is_one(what) and not inputs.is_there(what):
+        if form in (DIFF, DOT):
+            raise click.UsageError(f"a code has no --{form}")
         _print_code(codes.document(what), output)
         return
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
@@ -170,9 +183,18 @@ def explain(
         _print(
             told,
             [_pod(one, is_wide=output == WIDE) for one in asked],
-            DOT if form == DOT else output,
+            form,
         )
     ctx.exit(0 if document.is_well(told) else 1)
+
+
+def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> str:
+    """Return in which form to print; a usage error for two, but -o may be set for all calls."""
+    named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
+    forms = [DIFF] * is_diff + [DOT] * is_dot
+    if len(forms) + named > 1:
+        raise click.UsageError("--diff, --dot and -o each name a form: name one")
+    return forms[0] if forms else output
 
 
 def _questions(

@@ -82,6 +82,8 @@ def map_(
     """
     if watch and (svg or html or inventory):
         raise click.UsageError("--watch draws in the terminal, and only this node")
+    if svg is not None and html is not None and _same(svg, html):
+        raise click.UsageError("--svg and --html are two files: name two")
     if inventory is not None:
         _show(_empty(inventory), svg, html, is_ascii=is_ascii, width=width)
         return
@@ -95,6 +97,10 @@ def map_(
     usage_options.tell(usage)
     if not usage.document["gpus"] and usage_options.has_no_driver(usage):
         printing.say("there is no NVIDIA driver here; --inventory draws another node")
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def _empty(inventory: str) -> Picture:

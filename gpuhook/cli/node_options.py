@@ -17,11 +17,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
     from gpuhook.vendors.nvidia.inventory import Node
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
+
+
+def _profiles(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Return the profiles that begin so, for a shell; files where there is none."""
+    from click.shell_completion import CompletionItem
+
+    from gpuhook.vendors.nvidia import dump_file
+
+    found = [CompletionItem(one) for one in dump_file.profiles() if one.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
 
 
 def _option(name: str, **settings: Any) -> Callable[[F], F]:
@@ -34,6 +50,7 @@ _OPTIONS = (
     _option(
         "inventory",
         metavar="FILE|PROFILE",
+        shell_complete=_profiles,
         help="Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships "
         "with gpuhook (t4, a100-mig, ...) instead of from this machine.",
     ),

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import click
 
 from gpuhook.vendors.nvidia import words
@@ -10,7 +13,7 @@ from gpuhook.vendors.nvidia import words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -26,6 +29,23 @@ def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A
         show_envvar=True,
         help=help,
     )
+
+
+class Seconds(click.FloatRange):
+    """A time to wait in seconds, from a tenth to a day: no nan, and no inf."""
+
+    def __init__(self) -> None:
+        """Take the bounds."""
+        super().__init__(min=0.1, max=86400)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds; a usage error for none that can be waited."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):  # it is neither below a bound nor above one
+            self.fail(f"{value!r} is no time", param, ctx)
+        return seconds
 
 
 no_headers = click.option(

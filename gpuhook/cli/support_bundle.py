@@ -18,6 +18,7 @@ from gpuhook.cli import (
     progress,
     said,
 )
+from gpuhook.diagnose import output_file
 from gpuhook.diagnose.bundle import archive, contents, log_lines
 from gpuhook.diagnose.doctor import document
 from gpuhook.diagnose.doctor.catalogue import checks
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.examination import Examination
 
 SCHEMA = "gpuhook/support-bundle-report/v1"
+_STANDARD_OUTPUT = "-"
 _PATIENCE = 20.0  # seconds for a command of ours
 _MOST_INSPECTED = 32
 _EXAMPLES = """
@@ -93,6 +95,10 @@ def support_bundle(
     `gpuhook doctor --from FILE` looks at the node again, anywhere. Run it as root: to others much
     of a node is hidden. Nothing on the node is changed.
     """
+    if path in ("", _STANDARD_OUTPUT):
+        raise click.BadParameter("a bundle goes to a file: name one", param_hint="'--file'")
+    if path is not None:
+        output_file.require_place(path)  # not after a minute's work
     where = Place(host_root=host_root, **place)
     node = examined.of_options(root, where, state_roots)
     with progress.telling("looking at the node"):
@@ -115,7 +121,7 @@ def support_bundle(
             texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
         left_out += silent
     bundle = contents.gathered(seen, documents, texts, left_out)
-    path = path or _name(bundle)
+    path = _name(bundle) if path is None else path
     archive.write(path, bundle.members, bundle.made)
     _print(path, bundle, found, output, no_headers=no_headers)
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import click
 
+from gpuhook.cli import parameters
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +32,7 @@ def options(command: F) -> F:
     """Add --watch and --interval to a click command."""
     interval = click.option(
         "--interval",
-        type=click.FloatRange(min=0.1),
+        type=parameters.Seconds(),
         default=2.0,
         show_default=True,
         show_envvar=True,

@@ -11,6 +11,7 @@ import sys
 import click
 import pytest
 import yaml
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
@@ -296,3 +297,23 @@ def test_a_pipe_that_closes_is_quiet() -> None:
     """Whoever closes the pipe knows."""
     ended = written("| true", "inventory", "--inventory", "t4")
     assert ended.stderr == ""
+
+
+def test_a_command_that_is_misspelt() -> None:
+    result = gpuhook("docter")
+    assert result.exit_code == 2
+    assert "No such command 'docter'. Did you mean 'doctor'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "told"),
+    [
+        (["doctor", "--checks"], "driver.mod", ["driver.module"]),
+        (["doctor", "--checks"], "driver,devices.uvm-", ["driver,devices.uvm-tools"]),
+        (["map", "--inventory"], "h1", ["h100x8"]),
+        (["map", "--inventory"], "node", ["node"]),
+    ],
+)
+def test_shells_are_told_values(words: list[str], incomplete: str, told: list[str]) -> None:
+    completed = ShellComplete(main, {}, "gpuhook", "_GPUHOOK_COMPLETE")
+    assert [one.value for one in completed.get_completions(words, incomplete)] == told

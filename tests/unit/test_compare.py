@@ -353,7 +353,10 @@ def test_the_line_that_lets_an_operator_move(tmp_path: Path) -> None:
         ["x", "--watch"],
         ["--watch", "-o", "json"],
         ["--all", "--summary", __file__],
+        ["--summary", __file__, "--record", "new"],
         ["--watch", "--interval", "0"],
+        ["--watch", "--interval", "nan"],
+        ["--watch", "--interval", "inf"],
     ],
 )
 def test_options_that_contradict_each_other(arguments: list[str]) -> None:

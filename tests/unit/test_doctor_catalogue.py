@@ -6,6 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from gpuhook.cli import main
 from gpuhook.diagnose.doctor.catalogue import checks
 from gpuhook.diagnose.doctor.check import FAILED, SECTIONS, Node
 from gpuhook.diagnose.doctor.examination import examine
@@ -41,3 +44,23 @@ def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
     assert len(ours) >= 20
     assert {one.finding.status for one in ours} == {"not-applicable"}
     assert all(one.finding.status != FAILED or one.finding.command for one in found.results)
+
+
+def test_a_machine_without_gpus_is_told_of_quietly_too(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    words = ["doctor", "--quiet", "--root", str(tmp_path)]
+    shown = CliRunner().invoke(main, [*words, "--checks", "driver.gpu"])
+    assert shown.exit_code == 0
+    assert shown.stderr == "1 not applicable; this machine has no NVIDIA GPU\n"
+    (tmp_path / "proc/driver/nvidia/gpus/0000:00:1e.0").mkdir(parents=True)
+    shown = CliRunner().invoke(main, ["doctor", "--root", str(tmp_path), "--checks", "driver.gpu"])
+    assert "the driver has 1 GPU\n" in shown.stdout
+    assert shown.stderr == "1 ok\n"
+
+
+def test_a_directory_without_a_node_is_none(tmp_path: Path) -> None:
+    (tmp_path / "passwd").touch()
+    for name in ("doctor", "support-bundle"):
+        shown = CliRunner().invoke(main, [name, "--root", str(tmp_path)])
+        assert shown.exit_code == 1
+        assert f"GH1900: {tmp_path} is no tree of a node's files: it has no etc" in shown.stderr

@@ -132,6 +132,21 @@ def test_quiet_leaves_what_is_wrong(doctor: Callable[..., Result]) -> None:
     assert shown.stderr == ""
 
 
+def test_the_first_cause_is_told_whole_once(doctor: Callable[..., Result]) -> None:
+    shown = doctor(offline=True).stdout
+    assert shown.count("FAILED   devices.there") == 1
+    assert shown.count("to mend: touch /dev/there") == 1
+    quiet = doctor("--quiet", offline=True).stdout
+    assert quiet.count("devices.there") == 1
+    assert "FAILED" not in quiet
+
+
+def test_a_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
+    for words in (["--fix"], ["--from", __file__]):
+        shown = doctor("--list", *words)
+        assert (shown.exit_code, shown.stdout) == (2, "")
+
+
 def test_warnings_are_no_failure(tree: Path, doctor: Callable[..., Result]) -> None:
     (tree / "dev/there").touch()
     shown = doctor(offline=True)
@@ -285,3 +300,12 @@ def test_each_section_is_told_once(tree: Path) -> None:
     headings = [line for line in lines if line and not line.startswith(" ")]
     assert headings == ["Host", "Engines: toolkit", "Engines: docker"]
     assert sum("host." in line for line in lines) == 3
+
+
+def test_who_is_not_root_is_told_that_much_is_hidden(
+    doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    assert doctor().stderr.startswith("not run as root: ")
+    assert "root: " not in doctor(offline=True).stderr
+    assert doctor(quietly=True).stderr == ""

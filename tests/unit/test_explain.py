@@ -297,3 +297,34 @@ def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
     (good,) = of_pod(path, f"--plugin-config={plugin}")
     assert len(good["replicas"]) == 2
     assert {one["sharing"] for one in good["isolation"]} == {"time-slicing"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-e", "A=1", "--dot", "--diff"], "name one"),
+        (["-e", "A=1", "--dot", "-o", "json"], "name one"),
+        (["GH1102", "--diff"], "a code has no --diff"),
+        (["--annotation", "A"], "'A' is no KEY=VALUE"),
+        (["--env", "A"], "'A' is no NAME=VALUE"),
+        (["--mount", "rel"], "'rel' is no absolute path"),
+        (["--mount", ""], "'' is no absolute path"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_mistake(words: list[str], told: str) -> None:
+    done = run("--inventory", "t4", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_a_form_for_all_calls_gives_way_to_one_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_EXPLAIN_OUTPUT", "json")
+    done = run("--inventory", "t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", "--dot")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("digraph")
+
+
+def test_a_text_without_objects_is_told_so() -> None:
+    done = run("-", stdin="hello")
+    assert done.exit_code == 1
+    assert "pod template in it: no object in it has a `kind`\n" in done.stderr

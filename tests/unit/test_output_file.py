@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from gpuhook import files
 from gpuhook.cli import main
 from gpuhook.diagnose import output_file
 
@@ -64,3 +67,81 @@ def test_a_map_overwrites_no_file_that_a_link_names(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert victim.read_text("utf-8") == "root"
     assert (tmp_path / "map.svg").read_text("utf-8").startswith("<")
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, is_link: bool) -> None:
+    """As root, a rename would take the place of /dev/full, or of /dev/stdout, for everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = pipe
+    if is_link:
+        path = tmp_path / "stdout"
+        path.symlink_to(pipe)
+    calls: list[Callable[[], None]] = [
+        partial(output_file.write, str(path), b"new", 0o644),
+        partial(output_file.require_place, str(path)),
+        partial(files.replace, str(path), b"new"),
+    ]
+    for call in calls:
+        with pytest.raises(OSError, match="no regular file"):
+            call()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert path.is_symlink() == is_link
+    assert len(os.listdir(tmp_path)) == 1 + is_link
+
+
+def test_the_place_is_told_of_before_there_is_content(tmp_path: Path) -> None:
+    output_file.require_place(str(tmp_path / "new"))
+    assert os.listdir(tmp_path) == []
+    for path in (tmp_path / "none/new", tmp_path):
+        with pytest.raises(OSError, match=r"No such file|directory") as raised:
+            output_file.require_place(str(path))
+        assert raised.value.filename == str(path)
+    with pytest.raises(OSError, match="names no file"):
+        output_file.require_place("")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["map", "--inventory", "t4", "--svg", "-", "--html", "-"], "name two"),
+        (["map", "--inventory", "t4", "--svg", "a", "--html", "./a"], "name two"),
+        (["support-bundle", "--file", "-"], "goes to a file"),
+        (["support-bundle", "--file", ""], "goes to a file"),
+    ],
+)
+def test_one_place_is_for_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, names)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_bundle_that_cannot_be_written_is_not_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["support-bundle", "--file", "none/node.tar.gz"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error GH1590: ")
+    assert "looking at the node" not in done.stderr
+
+
+def test_a_name_of_standard_output_stays_where_that_is_a_file_too(tmp_path: Path) -> None:
+    """/dev/stdout is a link into /proc: replaced, it would be a file for every program."""
+    with (tmp_path / "redirected").open("wb") as file:
+        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        with pytest.raises(OSError, match="leads to an open file"):
+            output_file.write(str(tmp_path / "stdout"), b"new", 0o644)
+    assert (tmp_path / "stdout").is_symlink()
+    with pytest.raises(OSError, match="leads to an open file"):  # one of no process, too
+        output_file.require_place(str(_dangling(tmp_path)))
+
+
+def _dangling(place: Path) -> Path:
+    (place / "stale").symlink_to("/proc/self/fd/12345")
+    return place / "stale"

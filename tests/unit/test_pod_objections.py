@@ -218,6 +218,17 @@ def test_a_variable_by_hand_says_what_it_overrules() -> None:
     assert "the container gets no GPU, and is booked 2 of nvidia.com/gpu" in objection.said
 
 
+def test_devices_in_a_pods_annotations_are_noted() -> None:
+    text = """
+        kind: Pod
+        metadata: {name: p, annotations: {cdi.k8s.io/x: nvidia.com/gpu=1, team: ml}}
+        spec: {containers: [{name: c, image: busybox}]}
+    """
+    (found,) = read(text)
+    (note,) = found.notes
+    assert note.startswith("annotation cdi.k8s.io/x of a pod gives no device")
+
+
 def test_runtime_classes_count_where_they_are_known() -> None:
     text = """
         kind: Pod

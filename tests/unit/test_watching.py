@@ -12,7 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
+from click.testing import CliRunner
+
+from gpuhook.cli import main
 
 GPUHOOK = [sys.executable, "-m", "gpuhook"]
 
@@ -66,6 +70,14 @@ def test_a_terminal_is_drawn_anew(tmp_path: Path) -> None:
     assert shown.startswith(b"\x1b[?1049h")
     assert b"CONTAINER" in shown
     assert shown.count(b"\x1b[H") >= 2
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e9"])
+def test_nobody_waits_for_no_time(seconds: str) -> None:
+    for name in ("ps", "map"):
+        done = CliRunner().invoke(main, [name, "--watch", "--interval", seconds])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "'--interval'" in done.stderr
 
 
 def until(fd: int, wanted: bytes, count: int = 0) -> bytes:

@@ -217,3 +217,8 @@ def _instances(node: Node) -> list[str]:
                 found.append(f"{gpu}/{instance}/access")
                 found += [f"{gpu}/{instance}/{name}/access" for name in computes]
     return found
+
+
+def counted(count: int) -> str:
+    """Return a number of GPUs: "1 GPU", "8 GPUs"."""
+    return f"{count} {'GPU' if count == 1 else 'GPUs'}"

@@ -73,7 +73,9 @@ def read(
         raise fault("GH1930", place=place, reason=reason) from error
     found = workloads.found([Value(node, where) for node in nodes])
     if not found.pods:
-        raise fault("GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "nothing")
+        raise fault(
+            "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object in it has a `kind`"
+        )
     classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
     room = Room()
     asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.pods.asked import Asked
 
 _DEVICES = VOCABULARY.devices_env
+_CDI_PREFIX = "cdi.k8s.io/"
 # Images that are likely built upon NVIDIA's images of CUDA.
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
@@ -50,6 +51,13 @@ def booked(pod: Iterable[Asked]) -> Booked:
 def of(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
     """Return the notes on one of the containers of a pod."""
     yield from _of_variables(asked)
+    for name in sorted(asked.annotations):
+        if name.startswith(_CDI_PREFIX):
+            yield (
+                f"annotation {name} of a pod gives no device: engines read those that a device "
+                "plugin gives to containers, and a runtime sees a pod's where the engine's "
+                "pod_annotations names it"
+            )
     if asked.privileged and not asked.gpus:
         yield "is privileged: it sees the device nodes of all GPUs of its node"
     if asked.kind == EPHEMERAL:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 EXPLANATIONS: dict[str, tuple[str, str, str]] = {
     "GH1900": (
-        "--root names something that is no directory, or one that may not be entered.",
+        (
+            "--root names something that is no directory, one that may not be entered, or one "
+            "that has nothing of a node in it."
+        ),
         "Name the directory with the node's etc, proc and dev.",
         """
 $ gpuhook doctor --root /host
@@ -173,8 +176,8 @@ $ kubectl apply --dry-run=client -f pod.yaml
     "GH1931": (
         (
             "The file is readable and has nothing in it that makes pods: a Service, a "
-            "ConfigMap, or an object whose `kind` is missing because lines were copied without "
-            "their beginning."
+            "ConfigMap, a text that is no manifest at all, or an object whose `kind` is missing "
+            "because lines were copied without their beginning."
         ),
         "Name the file with the Pod, the Deployment or the like.",
         """

@@ -42,7 +42,7 @@ def _gpu(node: Node) -> Iterable[Finding]:
         buses = ", ".join(one.bus_id for one in found)
         return [ok(f"NVIDIA GPUs on the PCI bus: {buses}", facts.PCI)]
     if facts.gpus(node):
-        return [ok(f"the driver has {len(facts.gpus(node))} GPUs", facts.GPUS)]
+        return [ok(f"the driver has {facts.counted(len(facts.gpus(node)))}", facts.GPUS)]
     if facts.module_version(node):
         said = "the nvidia kernel module is loaded, and there is no NVIDIA GPU on the PCI bus"
         return [absent(said, facts.PCI, facts.GPUS)]
@@ -144,6 +144,10 @@ def _version(node: Node) -> Iterable[Finding]:
     ]
 
 
+def _all(count: int) -> str:
+    return f"all {count} GPUs" if count > 1 else "the only GPU" if count else "no GPU"
+
+
 def _bound(node: Node) -> Iterable[Finding]:
     found = facts.pci_gpus(node)
     if not found:
@@ -152,7 +156,7 @@ def _bound(node: Node) -> Iterable[Finding]:
     guests = [one.bus_id for one in found if one.driver == facts.FOR_GUESTS]
     if not others:
         besides = f", but {', '.join(guests)}: kept for virtual machines" if guests else ""
-        said = f"the nvidia driver has all {len(found) - len(guests)} GPUs of the PCI bus{besides}"
+        said = f"the nvidia driver has {_all(len(found) - len(guests))} of the PCI bus{besides}"
         return [ok(said, facts.PCI) if len(guests) < len(found) else absent(said, facts.PCI)]
     return [
         Finding(

@@ -34,7 +34,7 @@ def _nvml(node: Node) -> Iterable[Finding]:
     if reading.document is not None:
         found = facts.inventory_of(node)
         count = len(found.gpus) if found else 0
-        return [ok(f"NVML answers for {count} GPUs", "libnvidia-ml.so.1")]
+        return [ok(f"NVML answers for {facts.counted(count)}", "libnvidia-ml.so.1")]
     if reading == readings.NOT_RUNNING or not facts.has_gpu(node):
         return [absent(_UNASKED if facts.has_gpu(node) else "this machine has no NVIDIA GPU")]
     if reading.code == _NO_PERMISSION:
