@@ -71,6 +71,8 @@ for what in ("outer", "later"):
 
 def test_commands_that_look_at_a_node_tell_of_it(tmp_path: Path) -> None:
     """A terminal sees what doctor waits for; without one there is nothing but the examination."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "etc").mkdir()
     program = f"""
 import threading
 from gpuhook.cli import doctor, main, progress
