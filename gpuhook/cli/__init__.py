@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_EVERYWHERE = ("-q", "--quiet", "--debug")  # before a command and behind it
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
@@ -64,6 +65,13 @@ class Failure(click.ClickException):
 
 class LazyGroup(click.Group):
     """A group whose commands are imported by name, and which words the faults of all of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line; what holds for all commands may stand anywhere."""
+        end = args.index("--") if "--" in args else len(args)
+        everywhere = [word for word in args[:end] if word in _EVERYWHERE]
+        rest = [word for word in args[:end] if word not in _EVERYWHERE]
+        return super().parse_args(ctx, [*everywhere, *rest, *args[end:]])
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
         """Return the names of the commands, sorted."""
@@ -157,7 +165,9 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})
 @click.version_option(__version__, prog_name="gpuhook")
-@click.option("--quiet", is_flag=True, help="Tell only what is wrong, beside what was asked for.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Tell only what is wrong, beside what was asked for."
+)
 @click.option("--debug", is_flag=True, help="Log what is done, and where a fault comes from.")
 @click.option(
     "--log-format",

@@ -121,7 +121,6 @@ def _unknown(word: str) -> str:
     help="Mend what can be mended safely, after saying what, and look again.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --fix: say what it would do.")
-@click.option("-q", "--quiet", is_flag=True, help="Print what failed and what is warned of only.")
 @parameters.output(
     "table",
     "wide",
@@ -145,7 +144,6 @@ def doctor(
     bundle: str | None,
     is_fix: bool,
     is_dry: bool,
-    quiet: bool,
     output: str,
     no_headers: bool,
     state_roots: tuple[str, ...],
@@ -194,9 +192,7 @@ def doctor(
         wrong = [*found.of(FAILED), *found.of(WARNING)]
         printing.names(dict.fromkeys(one.check.id for one in wrong))
     else:
-        _print(
-            found, mended, is_wide=output == printing.WIDE, is_quiet=quiet or printing.is_quiet()
-        )
+        _print(found, mended, is_wide=output == printing.WIDE)
     ctx.exit(0 if found.is_well else 1)
 
 
@@ -210,13 +206,14 @@ def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry
         raise fault("GH1903", path=bundle or root)
 
 
-def _print(
-    found: Examination, mended: Sequence[Mended] | None, *, is_wide: bool, is_quiet: bool
-) -> None:
-    has_colour = printing.has_colour()
+def _print(found: Examination, mended: Sequence[Mended] | None, *, is_wide: bool) -> None:
+    has_colour, is_quiet = printing.has_colour(), printing.is_quiet()
     lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
     for line in [*lines, *doctor_text.mended(mended)]:
         click.echo(line)
+    if is_quiet:  # that nothing is wrong means little there
+        for said in doctor_text.without_gpu(found):
+            click.echo(said, err=True)
     printing.say(doctor_text.summary(found))
 
 

@@ -96,8 +96,12 @@ def summary(found: Examination) -> str:
         (NOT_APPLICABLE, "not applicable"),
     ]
     told = ", ".join(f"{counted[status]} {word}" for status, word in words if counted[status])
-    gpu = [one.finding.said for one in found.of(NOT_APPLICABLE) if one.check.id == "driver.gpu"]
-    return "; ".join([told, *gpu])
+    return "; ".join([told, *without_gpu(found)])
+
+
+def without_gpu(found: Examination) -> list[str]:
+    """Return that there is no GPU to look at, [] where there is one."""
+    return [one.finding.said for one in found.of(NOT_APPLICABLE) if one.check.id == "driver.gpu"]
 
 
 def _first(found: Examination) -> Iterator[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/support-bundle-report/v1"
 _STANDARD_OUTPUT = "-"
 _PATIENCE = 20.0  # seconds for a command of ours
-_MOST_INSPECTED = 32
+_MOST_INSPECTED, _MOST_HEALTHY = 32, 8
 _EXAMPLES = """
 \b
 Examples:
@@ -134,7 +134,13 @@ def _add_commands(
 ) -> None:
     """Add what commands of gpuhook say of this node, with these options."""
     commands = {"ps.json": ["ps", "-o", "json", *options]}
-    for identity in _containers(node)[:_MOST_INSPECTED]:
+    wrong, healthy = _containers(node)
+    chosen = [*wrong[:_MOST_INSPECTED], *healthy[:_MOST_HEALTHY]]
+    if len(chosen) < len(wrong) + len(healthy):
+        others = len(wrong) + len(healthy) - len(chosen)
+        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with a finding"
+        left_out.append(("inspect", why))
+    for identity in chosen:
         name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]
         commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", *options, "--", identity]
     for name, told, trouble in said.documents(commands, _PATIENCE):
@@ -144,14 +150,14 @@ def _add_commands(
             documents[name] = told
 
 
-def _containers(node: Node) -> list[str]:
+def _containers(node: Node) -> tuple[list[str], list[str]]:
+    """Return the ids of running containers: those that something is wrong with, and the others."""
     known = node.readings.document(readings.CONTAINERS)
-    listed = known.get("containers") if isinstance(known, dict) else None
-    return [
-        one["id"]
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict) and isinstance(one.get("id"), str)
-    ]
+    wrong: list[str] = []
+    healthy: list[str] = []
+    for one in known["containers"] if known else ():
+        (wrong if one["missing"] or one["findings"] else healthy).append(one["id"])
+    return wrong, healthy
 
 
 def _name(bundle: Bundle) -> str:

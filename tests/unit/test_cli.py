@@ -78,6 +78,16 @@ def test_help_cuts_no_sentence(group: str) -> None:
     assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
+@pytest.mark.parametrize("word", ["-q", "--quiet"])
+def test_what_holds_for_all_commands_may_stand_anywhere(word: str) -> None:
+    """Before the command and behind it; behind `--` a word is what it is."""
+    for words in ((word, "health", "show"), ("health", word, "show"), ("health", "show", word)):
+        assert gpuhook(*words).stderr == ""
+    assert gpuhook("health", "show").stderr != ""
+    assert gpuhook("inspect", "--", "--quiet").exit_code == 1
+    assert "Traceback" in gpuhook("inventory", "--inventory", "t5", "--debug").stderr
+
+
 def test_unknown_command() -> None:
     """An unknown command is wrong usage: status 2, nothing on standard output."""
     failed = gpuhook("inventroy")

@@ -33,6 +33,7 @@ _TOKENS = re.compile(r"\"(?:[^\"\\]|\\.)*\"(\s*:)?|[^\s\[\]{},:\"]+")
 _BINARY = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
+_USERS = "/etc/passwd"
 _SERVICES = "/etc/nsswitch.conf"  # who is asked for users: `passwd: files` is no password
 
 
@@ -50,11 +51,22 @@ class Secrets:
         if where.endswith(_SERVICES):
             return content
         text = content.decode("utf-8", "surrogateescape")
+        if where.endswith(_USERS):
+            text = self._without_people(text, where)
         if "\0" in text:  # a command line, or an environment, as the kernel has it
             found = "\0".join(self.out_of_document(text.split("\0"), where))
         else:
             found = self.out_of_text(text, where)
         return found.encode("utf-8", "surrogateescape")
+
+    def _without_people(self, text: str, where: str) -> str:
+        """Return passwd(5) without its comments: who somebody is, and how to call them."""
+        lines = [line.split(":") for line in text.split("\n")]
+        for fields in lines:
+            if len(fields) == 7 and fields[4]:
+                fields[4] = ""
+                self.taken[where, "a comment on a user"] += 1
+        return "\n".join(":".join(fields) for fields in lines)
 
     def out_of_text(self, text: str, where: str) -> str:
         """Return a text of any format without its secrets."""
