@@ -13,6 +13,7 @@ from gpuhook.cli import container_options as options
 from gpuhook.cli.compare_node import Comparing
 from gpuhook.container import find
 from gpuhook.diagnose.compare import comparison, item, records, summary
+from gpuhook.programs import target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def compare(
         noted = record.lives if record is not None else set()
         chosen = [f for f in ready if records.life_of(f.id, f.started) not in noted]
         with progress.telling(f"comparing {len(chosen)} containers"):
-            results = comparing.all_of(chosen)
+            found = comparing.all_of(chosen)
+        results = [one for one in found if one.get("code") not in target.GONE]
         results += [comparing.failure(os.path.basename(w), e) for w, e in broken.items()]
         others = len(ready) - len(chosen)
         none = "no running container has a GPU or asks for one"

@@ -13,6 +13,7 @@ from gpuhook.cli import compare_text, printing
 from gpuhook.container import find
 from gpuhook.diagnose.compare import records
 from gpuhook.errors import GpuhookError
+from gpuhook.programs import target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from gpuhook.cli.compare_node import Comparing
     from gpuhook.diagnose.compare.records import Record
-
-# It ended while it was looked at.
-_GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
 
 
 def run(comparing: Comparing, roots: Sequence[str], record: Record | None, interval: float) -> int:
@@ -75,7 +73,7 @@ class _Watch:
 
     def _take(self, one: dict[str, Any], started: int | None) -> None:
         if "code" in one:
-            if one["code"] not in _GONE:
+            if one["code"] not in target.GONE:
                 printing.warn(f"{one['container']}: {one['code']}: {one['message']}")
                 self.is_wrong = True
             return

@@ -141,12 +141,14 @@ def _all(
 
 
 def _one(found: Found, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
-    """Return what was done to a container, {} where it was granted nothing."""
+    """Return what was done to a container, {} where it was granted nothing, or has ended."""
     try:
         with target.held(found, to_change=not is_dry) as one:
             report = repairing.repair(one, grants, library, is_dry=is_dry)
             return report.document() if one.granted or report.steps else {}
     except (GpuhookError, OSError) as error:
+        if isinstance(error, GpuhookError) and error.code in target.GONE:
+            return {}  # containers come and go: of this one there is nothing to repair
         return _failure(found.id, worded(error))
     except Exception as error:  # no mistake of ours may end it for the others
         return _failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))

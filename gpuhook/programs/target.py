@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
+# Of a container that ends before it is looked at: who looks at all of them goes on.
+GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
+
+
 class Target:
     """A container: what its runtime says, its config.json, its ledger entry, and itself, held.
 

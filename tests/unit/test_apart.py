@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from gpuhook.cli import container_options as options
 from gpuhook.cli import main
-from gpuhook.container import find
+from gpuhook.container import find, ledger
 from gpuhook.container.runtime_state import Found
 from gpuhook.programs import apart
 
@@ -188,3 +188,15 @@ def test_more_processes_than_items_are_not_started() -> None:
     """Nothing is nothing, and one item is one process's."""
     assert list(apart.each(str, [], 30, 4)) == []
     assert list(apart.each(str, [7], 30, 4)) == [(7, "7")]
+
+
+def test_repair_all_of_a_container_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no failure: containers come and go, and of this one there is nothing to repair."""
+    child = subprocess.Popen(["sleep", "60"])
+    found = Found("gone", child.pid, ledger.start_time(child.pid))
+    child.kill()
+    child.wait()
+    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(find, "everything", lambda _: ([found], {}))
+    done = CliRunner().invoke(main, ["repair", "--all"])
+    assert (done.exit_code, done.stderr) == (0, "no running container was granted a GPU\n")

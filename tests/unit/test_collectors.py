@@ -192,19 +192,21 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
         if looker._living[number].id == "slow":
             time.sleep(600)
         if looker._living[number].id == "broken":
+            raise fault("GH1733", path="/proc/7", reason="no")
+        if looker._living[number].id == "ended":
             raise fault("GH1732", pid=7)
         return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
 
     monkeypatch.setattr(containers, "_PATIENCE", 0.3)
     monkeypatch.setattr(containers._Looker, "look", look)
-    living = [Found(name) for name in ("first", "slow", "plain", "broken", "last")]
+    living = [Found(name) for name in ("first", "slow", "plain", "broken", "ended", "last")]
     monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
     found = containers.looked_at()
     assert [one["id"] for one in found["containers"]] == ["first", "last"]
     assert [(one["where"], one["code"]) for one in found["trouble"]] == [
-        ("slow", "GH1760"), ("broken", "GH1732"),
+        ("slow", "GH1760"), ("broken", "GH1733"),
     ]  # fmt: skip
-    assert found["looked_at"] == 5
+    assert found["looked_at"] == 6
 
 
 def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,8 @@ class _Turn:
                 try:
                     self.told[number] = looker.call("look", number)
                 except GpuhookError as error:
-                    self.trouble[number] = error
+                    if error.code not in target.GONE:
+                        self.trouble[number] = error
                 except NoAnswerError:
                     self.is_late = True
                     self.trouble[number] = self._late(number)
