@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/support-bundle-report/v1"
 _STANDARD_OUTPUT = "-"
 _PATIENCE = 20.0  # seconds for a command of ours
-_MOST_INSPECTED, _MOST_HEALTHY = 32, 8
+_MOST_INSPECTED, _MOST_HEALTHY = 32, 3
 _EXAMPLES = """
 \b
 Examples:
