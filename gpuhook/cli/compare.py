@@ -106,12 +106,14 @@ def compare(
     )
     if summary_file is not None:
         ctx.exit(_summarise(summary_file, output, no_headers=no_headers))
+    # A name of nobody is told as that, whether there is a driver or not.
+    named = find.find(container, state_roots) if container else None
     comparing = Comparing(node)
     record = records.Record(record_file) if record_file is not None else None
     if watch:
         ctx.exit(compare_watch.run(comparing, state_roots, record, interval))
-    if container:
-        chosen = [find.find(container, state_roots)]
+    if named is not None:
+        chosen = [named]
         with progress.telling(f"comparing {chosen[0].id}"):
             result = comparing.named(chosen[0])
         results = [result] if result else []

@@ -284,6 +284,13 @@ def test_a_node_without_a_driver_is_called_so(nobody: Path) -> None:
     assert "--driver-root /host" in hint
 
 
+def test_a_name_of_nobody_is_told_as_that_without_a_driver_too(tmp_path: Path) -> None:
+    words = ["compare", "nobody-is-called-so", "--driver-root", str(tmp_path)]
+    failed = CliRunner().invoke(main, words)
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("Error GH1735: nobody-is-called-so: no such container")
+
+
 def test_a_driver_that_hangs_is_given_up(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient, "PATIENCE", 0.2)
     monkeypatch.setattr(gather, "node", lambda *_, **__: time.sleep(600))
