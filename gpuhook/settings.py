@@ -20,6 +20,8 @@ DEFAULT_PATH = "/etc/gpuhook/config.yaml"
 PATH_ENV = "GPUHOOK_CONFIG"
 START, REFUSE, AUTO = "start", "refuse", "auto"
 ALWAYS, NEVER = "always", "never"
+IGNORE, FAIL = "ignore", "fail"
+REFRESH = "refresh"
 _MAX_SIZE = 1 << 20
 
 
@@ -31,12 +33,21 @@ class Settings:
         "accept_volume_mounts",
         "annotation_prefixes",
         "default_kind",
+        "dev_root",
+        "disable_requirements",
+        "driver_capabilities",
+        "driver_root",
+        "ignore_imex_channels",
+        "legacy_images",
         "limits_guarantee",
         "limits_hints",
         "limits_on_failure",
         "low_level_runtimes",
         "on_missing_driver",
+        "on_refusal",
+        "on_stale",
         "spec_dirs",
+        "swarm_resources",
     )
 
     def __init__(self) -> None:
@@ -44,25 +55,43 @@ class Settings:
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
         self.default_kind = ""  # the vendor's own
+        self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
+        self.disable_requirements = False
+        self.driver_capabilities: list[str] = []  # those that may be had; [] is all of them
+        self.driver_root = "/"
+        self.ignore_imex_channels = False
+        self.legacy_images = True
         self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py
         self.limits_hints: list[str] = []  # of the frameworks of memory_hints.py
         self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
         self.low_level_runtimes = ["runc", "crun"]
         self.on_missing_driver = START
+        self.on_refusal = IGNORE
+        self.on_stale = REFRESH
         self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+        self.swarm_resources: list[str] = []  # variables that count instead of the devices' own
 
 
 # (section, key of the file) -> attribute
 KEYS = {
     ("cdi", "annotationPrefixes"): "annotation_prefixes",
     ("cdi", "defaultKind"): "default_kind",
+    ("cdi", "onStale"): "on_stale",
     ("cdi", "specDirs"): "spec_dirs",
+    ("driver", "devRoot"): "dev_root",
+    ("driver", "root"): "driver_root",
     ("limits", "guarantee"): "limits_guarantee",
     ("limits", "hints"): "limits_hints",
     ("limits", "onFailure"): "limits_on_failure",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
     ("request", "acceptVolumeMounts"): "accept_volume_mounts",
+    ("request", "disableRequirements"): "disable_requirements",
+    ("request", "driverCapabilities"): "driver_capabilities",
+    ("request", "ignoreImexChannels"): "ignore_imex_channels",
+    ("request", "legacyImages"): "legacy_images",
     ("request", "onMissingDriver"): "on_missing_driver",
+    ("request", "onRefusal"): "on_refusal",
+    ("request", "swarmResources"): "swarm_resources",
     ("runtime", "lowLevelRuntimes"): "low_level_runtimes",
 }
 

@@ -9,17 +9,16 @@ from typing import Any
 
 import click
 
-from gpuhook import settings, state
-from gpuhook.cdi import cache, names, spec, validate
-from gpuhook.cli import parameters, printing
-from gpuhook.cli.node_options import load_node, node_options
+from gpuhook import state
+from gpuhook.cdi import names, spec, validate
+from gpuhook.cli import node_options, parameters, printing, progress, spec_writing
+from gpuhook.cli.node_options import load_node
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import jobs, known_node, node_file, selection
-from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, HOOKS, Choices, Described, describe
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia import gather, jobs, selection
+from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices, Described
+from gpuhook.vendors.nvidia.modes import table
+from gpuhook.vendors.nvidia.modes.place import Place
+from gpuhook.vendors.nvidia.spec import describe as spec_of_node
 
 
 def _words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -43,7 +42,24 @@ def _strategies(
 
 
 @click.command(name="generate-cdi")
-@node_options
+@node_options.node_options
+@click.option(
+    "--mode",
+    type=click.Choice(table.MODES),
+    default=table.AUTO,
+    show_default=True,
+    envvar="GPUHOOK_GENERATE_CDI_MODE",
+    show_envvar=True,
+    help="How devices are found; auto looks what platform this is.",
+)
+@click.option(
+    "--config-search-path",
+    type=click.Path(file_okay=False),
+    multiple=True,
+    show_envvar=True,
+    help="A directory below the driver root to look for the driver's configuration files (ICDs) "
+    "in, instead of /etc and the data directories; repeatable.",
+)
 @click.option(
     "--output",
     metavar="FILE",
@@ -61,19 +77,15 @@ def _strategies(
 )
 @click.option(
     "--vendor",
-    default="nvidia.com",
-    show_default=True,
     show_envvar=True,
-    help="Vendor of the kind.",
+    help="Vendor of the kind. Default: the mode's, nvidia.com.",
 )
 @click.option(
     "--class",
     "device_class",
-    default="gpu",
-    show_default=True,
     envvar="GPUHOOK_GENERATE_CDI_CLASS",
     show_envvar=True,
-    help="Class of the kind.",
+    help="Class of the kind. Default: the mode's, gpu.",
 )
 @click.option(
     "--device-name-strategy",
@@ -127,7 +139,12 @@ def _strategies(
     help="Only the files and nodes that these need (compute,utility,...). Default: all.",
 )
 def generate_cdi(
-    output: str | None, fmt: str | None, create_device_nodes: bool, **options: Any
+    output: str | None,
+    fmt: str | None,
+    mode: str,
+    config_search_path: tuple[str, ...],
+    create_device_nodes: bool,
+    **options: Any,
 ) -> None:
     """Describe a node's GPUs and driver as a CDI spec.
 
@@ -137,13 +154,16 @@ def generate_cdi(
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
     """
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
-    is_here = node_of["inventory"] is None
-    if create_device_nodes and not is_here:
-        raise click.UsageError("--create-device-nodes is of no use with --inventory")
-    choices = _choices(options, node_of["host_root"], is_here=is_here)
+    inventory = node_of.pop("inventory")
+    if inventory is not None and (create_device_nodes or mode not in (table.AUTO, table.NVML)):
+        option = "--create-device-nodes" if create_device_nodes else f"--mode {mode}"
+        raise click.UsageError(f"{option} is of no use with --inventory")
+    place = _place(node_of, config_search_path, create_nodes=create_device_nodes)
+    mode = table.chosen(mode, place) if inventory is None else table.NVML
+    is_here = inventory is None
+    choices = _choices(options, mode, place.roots.host, is_here=is_here)
     fmt = _format(output, fmt)
-    node = load_node(**node_of, create_nodes=create_device_nodes, warn_of_losses=False)
-    found = describe(node, choices)
+    found = _described(inventory, mode, place, choices)
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
     validate.check(found.spec, output or "standard output")
@@ -151,10 +171,7 @@ def generate_cdi(
         click.echo(spec.document(found.spec, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    spec.write(found.spec, path, fmt)
-    _prepare(path, found)
-    if is_here:
-        _remember(node, found, choices, path)
+    spec_writing.write(path, fmt, found, choices, is_here=is_here)
     devices = ", ".join(device["name"] for device in found.spec["devices"])
     printing.say(f"wrote {path}: {found.spec['kind']} {devices}")
 
@@ -164,8 +181,38 @@ _NODE_OPTIONS = (
 )  # fmt: skip
 
 
-def _choices(options: dict[str, Any], host_root: str, *, is_here: bool) -> Choices:
+def _place(
+    node_of: dict[str, Any], config_search_path: tuple[str, ...], *, create_nodes: bool
+) -> Place:
+    roots = gather.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
+    return Place(
+        roots=roots,
+        nvml_library=node_of["nvml_library"],
+        library_search_paths=node_of["library_search_path"],
+        config_search_paths=config_search_path,
+        create_nodes=create_nodes,
+    )
+
+
+def _described(inventory: str | None, mode: str, place: Place, choices: Choices) -> Described:
+    """Return the spec, of a dump or of this machine; prints what is wrong with the node."""
+    if inventory is not None:
+        found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
+    else:
+        with progress.telling("asking the driver"):
+            found = table.describe(mode, place, choices)
+        if found.node is not None:
+            node_options.tell(found.node, place.roots.driver, warn_of_losses=False)
+    return found
+
+
+def _choices(options: dict[str, Any], mode: str, host_root: str, *, is_here: bool) -> Choices:
     """Return the checked choices; raises GH1510 and GH1515."""
+    vendor, _, device_class = table.KINDS[mode].partition("/")
+    if options["vendor"] is None:
+        options["vendor"] = vendor
+    if options["device_class"] is None:
+        options["device_class"] = device_class
     for option in ("vendor", "class"):
         value = options["vendor" if option == "vendor" else "device_class"]
         if not names.is_kind(f"{value}/x" if option == "vendor" else f"x/{value}"):
@@ -208,22 +255,3 @@ def _format(output: str | None, fmt: str | None) -> str:
     if os.path.isdir(output):
         raise fault("GH1514", path=output, reason="it is a directory")
     return extension
-
-
-def _prepare(path: str, found: Described) -> None:
-    """Keep the compiled form, under every name by which the wrapper may meet the file."""
-    directory, name = os.path.split(path)
-    cache.store(path, os.stat(path), found.spec)
-    for other in settings.Settings().spec_dirs:
-        # /var/run is a link to /run nearly everywhere.
-        if other != directory and os.path.realpath(other) == os.path.realpath(directory):
-            other_path = os.path.join(other, name)
-            cache.store(other_path, os.stat(other_path), found.spec)
-
-
-def _remember(node: Node, found: Described, choices: Choices, path: str) -> None:
-    try:
-        node_file.write(node, selection.aliases(found.gpus, choices.strategies), path)
-    except OSError as error:
-        reason = error.strerror or error
-        click.echo(f"warning: {known_node.path()} was not written: {reason}", err=True)

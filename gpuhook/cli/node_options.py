@@ -149,15 +149,13 @@ def load_node(
     nvml_library: str | None = None,
     library_search_path: tuple[str, ...] = (),
     require_nodes: bool = True,
-    create_nodes: bool = False,
     warn_of_losses: bool = True,
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
     It is asked for as long as patient.asked() waits where it is only looked at (`require_nodes`
-    is false). With that, missing or wrong device nodes of a node that is asked are faults; with
-    `create_nodes`, missing nodes of MIG instances are made there. A dump is taken as it
-    is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
+    is false). With that, missing or wrong device nodes of a node that is asked are faults. A dump
+    is taken as it is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
     """
     if inventory is not None:
         from gpuhook.vendors.nvidia import dump_file
@@ -173,16 +171,20 @@ def load_node(
             nvml_library_path=nvml_library,
             library_search_paths=library_search_path,
             require_nodes=require_nodes,
-            create_nodes=create_nodes,
         )
         with progress.telling("asking the driver"):
             node = ask() if require_nodes else patient.asked(ask)
-    _log(node, inventory or driver_root)
+    tell(node, inventory or driver_root, warn_of_losses=warn_of_losses)
+    return node
+
+
+def tell(node: Node, source: str, *, warn_of_losses: bool = True) -> None:
+    """Print a node's warnings on standard error; `source` is where it was found."""
+    _log(node, source)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:
         if warning not in losses:
             click.echo(f"warning: {warning}", err=True)
-    return node
 
 
 def _log(node: Node, source: str) -> None:

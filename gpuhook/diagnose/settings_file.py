@@ -32,7 +32,11 @@ _TYPES = {
     "string": "text",
 }
 # By the schema's pattern.
-_PATTERNS = {"^/": "an absolute path"}
+_PATTERNS = {
+    "^/": "an absolute path",
+    "^(/|$)": "an absolute path",
+    "^[A-Za-z_][A-Za-z0-9_]*$": "the name of a variable",
+}
 _PATTERN = "VENDOR/CLASS, such as nvidia.com/gpu"
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_NAME = 80

@@ -15,7 +15,8 @@ from gpuhook.cdi import registry
 from gpuhook.cdi import spec as spec_files
 from gpuhook.cli import main
 from gpuhook.vendors.nvidia import hookless
-from gpuhook.vendors.nvidia.spec import Choices, describe
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.spec import describe
 from tests.contract import engines
 from tests.contract.views import View, questions
 from tests.simulated.node import SimulatedNode, make_node

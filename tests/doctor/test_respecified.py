@@ -14,7 +14,8 @@ from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.node import readings
 from gpuhook.diagnose.node.readings import Readings
 from gpuhook.vendors.nvidia import dump
-from gpuhook.vendors.nvidia.spec import Choices, describe
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.spec import describe
 from tests.doctor.parts import driver
 from tests.doctor.scene import Scene, is_root
 from tests.doctor.test_driver_checks import LiveTree, found

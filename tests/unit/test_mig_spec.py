@@ -11,8 +11,9 @@ import pytest
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import dump_file, mig, profile, selection, words
+from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.inventory import Gpu, Node
-from gpuhook.vendors.nvidia.spec import Choices, Described, describe
+from gpuhook.vendors.nvidia.spec import describe
 
 A100 = dump_file.load("a100-mig")
 FIRST, SECOND, WHOLE = A100.gpus

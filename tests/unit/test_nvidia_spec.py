@@ -11,8 +11,9 @@ import pytest
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import dump_file, hookless, jobs, selection, words
+from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Node
-from gpuhook.vendors.nvidia.spec import Choices, Described, describe
+from gpuhook.vendors.nvidia.spec import describe
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 

@@ -9,7 +9,8 @@ import pytest
 
 from gpuhook.cdi import spec as spec_files
 from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.spec import Choices, describe
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.spec import describe
 
 DIRECTORY = Path(__file__).parents[2] / "cdi-specs"
 SPECS = {

@@ -22,10 +22,20 @@ cdi:
   specDirs: [/etc/cdi, /opt/cdi]
   defaultKind: example.com/gpu
   annotationPrefixes: [gpus.example.com/]
+  onStale: refuse
+driver:
+  root: /run/nvidia/driver
+  devRoot: /
 request:
   acceptEnvWhenUnprivileged: false
   acceptVolumeMounts: true
+  disableRequirements: true
+  driverCapabilities: [compute, utility]
+  ignoreImexChannels: true
+  legacyImages: false
   onMissingDriver: refuse
+  onRefusal: fail
+  swarmResources: [DOCKER_RESOURCE_GPU]
 limits:
   guarantee: never
   onFailure: start
@@ -73,6 +83,15 @@ def test_every_setting(file: Path) -> None:
         "accept_env_when_unprivileged": False,
         "accept_volume_mounts": True,
         "annotation_prefixes": ["gpus.example.com/"],
+        "dev_root": "/",
+        "disable_requirements": True,
+        "driver_capabilities": ["compute", "utility"],
+        "driver_root": "/run/nvidia/driver",
+        "ignore_imex_channels": True,
+        "legacy_images": False,
+        "on_refusal": "fail",
+        "on_stale": "refuse",
+        "swarm_resources": ["DOCKER_RESOURCE_GPU"],
         "default_kind": "example.com/gpu",
         "limits_guarantee": "never",
         "limits_hints": ["jax", "cupy"],

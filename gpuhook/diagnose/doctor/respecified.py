@@ -16,7 +16,8 @@ from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import Mend
 from gpuhook.vendors.nvidia import selection
-from gpuhook.vendors.nvidia.spec import Choices, describe
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.spec import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

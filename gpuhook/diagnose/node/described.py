@@ -12,7 +12,8 @@ from gpuhook.cdi.registry import Registry
 from gpuhook.engine_log import EngineLog
 from gpuhook.programs.granting import Granting
 from gpuhook.vendors.nvidia import selection
-from gpuhook.vendors.nvidia.spec import Choices, describe
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.spec import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ def _specs(node: Node, chosen: Configuration) -> Specs:
     if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
         return Specs()
     from gpuhook.kubernetes.allocation import spec_upkeep  # with all that makes specs
-    from gpuhook.vendors.nvidia.spec import HOOKS
+    from gpuhook.vendors.nvidia.choices import HOOKS
 
     hook = spec_upkeep.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path)
     return spec_upkeep.update(node, (), hook, directory=None)

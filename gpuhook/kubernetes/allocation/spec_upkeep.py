@@ -18,8 +18,9 @@ from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation.context import Specs
 from gpuhook.kubernetes.config.configuration import PluginFlags
 from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.choices import HOOKS, Choices
 from gpuhook.vendors.nvidia.roots import Root
-from gpuhook.vendors.nvidia.spec import HOOKS, Choices, describe
+from gpuhook.vendors.nvidia.spec import describe
 from gpuhook.vendors.nvidia.words import PLUGIN_VENDOR
 
 TYPE_CHECKING = False

@@ -39,6 +39,7 @@ def node(
     *,
     nvml_library_path: str | None = None,
     library_search_paths: tuple[str, ...] = (),
+    config_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
     require_files: bool = True,
     create_nodes: bool = False,
@@ -53,7 +54,8 @@ def node(
     """
     driver, gpus, state = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
-    found, trouble = _files(where, driver.version, library_search_paths)
+    search_paths = (library_search_paths, config_search_paths)
+    found, trouble = _files(where, driver.version, search_paths)
     if trouble is not None and require_files:
         raise trouble
     numbers = nodes.majors(where.host)
@@ -77,14 +79,21 @@ def node(
 
 
 def _files(
-    where: Roots, version: str | None, search_paths: tuple[str, ...]
+    where: Roots, version: str | None, search_paths: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> tuple[Found, GpuhookError | None]:
-    """Return the driver's files, or none of them and what is wrong with them."""
+    """Return the driver's files, or none of them and what is wrong with them.
+
+    `search_paths` are those of libraries and those of configuration files.
+    """
     from gpuhook.vendors.nvidia import files
 
     try:
         found = files.find(
-            where.driver, version, library_search_paths=search_paths, host_root=where.host
+            where.driver,
+            version,
+            library_search_paths=search_paths[0],
+            config_search_paths=search_paths[1],
+            host_root=where.host,
         )
         if version is not None and found.version != version:
             raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)

@@ -7,10 +7,11 @@ be stale. The lowest version of CDI that fits is declared, since engines refuse 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpuhook.cdi import versions
 from gpuhook.vendors.nvidia import hookless, nodes, selection, words
+from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
 
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, Device, Mount, Spec
     from gpuhook.cdi.edits import DeviceNode as DeviceNodeEdit
 
-DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
 COMPAT_DIRECTORY = "/usr/local/cuda/compat"
-HOOKS = ("gpuhook", "none")
 # What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
 _LOWEST_VERSION = "0.5.0"
 # Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
@@ -30,48 +29,27 @@ _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 _WORLD = 0o006
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the caller of generate-cdi may choose. `capabilities` None means everything."""
-
-    vendor: str = "nvidia.com"
-    device_class: str = "gpu"
-    strategies: tuple[str, ...] = ("index", "uuid")
-    device_ids: tuple[str, ...] = ()
-    with_all: bool = True
-    hooks: str = "gpuhook"
-    hook_path: str = DEFAULT_HOOK_PATH
-    capabilities: frozenset[str] | None = None
-    host_root: str = "/"
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A spec, the GPUs in it, and sentences about what is not in it.
-
-    A GPU in MIG mode has only the instances that are in the spec.
-    """
-
-    spec: Spec
-    gpus: tuple[Gpu, ...]
-    warnings: tuple[str, ...]
-
-
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
     node = _limited(node, choices.capabilities)
     common, missing = _common(node, choices)
+    spec = of_parts(choices.kind, _devices(node, gpus, choices), common)
+    nameless = selection.nameless(gpus, choices.strategies)
+    return Described(spec, gpus, (*warnings, *nameless, *missing), node)
+
+
+def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
+    """Return the spec of `devices`, each of which comes with the edits `common`."""
     spec: Spec = {
         "cdiVersion": _LOWEST_VERSION,
-        "kind": f"{choices.vendor}/{choices.device_class}",
-        "devices": _devices(node, gpus, choices),
+        "kind": kind,
+        "devices": devices,
         "containerEdits": common,
     }
     lowest = versions.lowest(dict(spec))
     spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=versions.VERSIONS.index)
-    nameless = selection.nameless(gpus, choices.strategies)
-    return Described(spec, gpus, (*warnings, *nameless, *missing))
+    return spec
 
 
 def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
@@ -94,7 +72,7 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
         for instance in selection.offered(gpu)
     ]
     devices: list[Device] = [
-        {"name": name, "containerEdits": _node_edits(mine)}
+        {"name": name, "containerEdits": node_edits(mine)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, instance, mine in own
         for name in selection.names(gpu, (strategy,), instance)
@@ -102,11 +80,11 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
     if choices.with_all:
         # Instances of one GPU have its node in common.
         every = {device.path: device for *_, mine in own for device in mine}
-        devices.append({"name": selection.EVERY, "containerEdits": _node_edits([*every.values()])})
+        devices.append({"name": selection.EVERY, "containerEdits": node_edits([*every.values()])})
     return devices
 
 
-def _node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
+def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     """Return the edits that give a container `nodes`, and the groups without which it can't open.
 
     A node that everybody may open needs no group, and its spec no version newer than 0.5.0.
@@ -134,7 +112,7 @@ def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
     if control:
-        found.update(_node_edits(control))
+        found.update(node_edits(control))
     missing = []
     if choices.hooks == "none":
         found["env"].append(hookless.ENV)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH
+from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH
 from tests.doctor.broken.driver import replace
 from tests.doctor.parts import driver
 from tests.doctor.parts.driver import SPEC

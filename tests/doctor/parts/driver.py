@@ -10,7 +10,8 @@ from typing import Any
 
 from gpuhook.cdi import spec
 from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia.spec import DEFAULT_HOOK_PATH, Choices, describe
+from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, Choices
+from gpuhook.vendors.nvidia.spec import describe
 from tests.doctor.scene import Scene, part
 
 TYPE_CHECKING = False

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A described node written: its spec, the wrapper's form of it, and what was seen of the node."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gpuhook import settings
+from gpuhook.cdi import cache, spec
+from gpuhook.vendors.nvidia import known_node, node_file, selection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices, Described
+
+
+def write(path: str, fmt: str, found: Described, choices: Choices, *, is_here: bool) -> None:
+    """Write the spec to `path`, atomically, and what belongs to it; raises what spec.write does.
+
+    With `is_here` it is of this machine, whose node.json is written too.
+    """
+    spec.write(found.spec, path, fmt)
+    _prepare(path, found)
+    if is_here and found.node is not None:
+        _remember(found, choices, path)
+
+
+def _prepare(path: str, found: Described) -> None:
+    """Keep the compiled form, under every name by which the wrapper may meet the file."""
+    directory, name = os.path.split(path)
+    cache.store(path, os.stat(path), found.spec)
+    for other in settings.Settings().spec_dirs:
+        # /var/run is a link to /run nearly everywhere.
+        if other != directory and os.path.realpath(other) == os.path.realpath(directory):
+            other_path = os.path.join(other, name)
+            cache.store(other_path, os.stat(other_path), found.spec)
+
+
+def _remember(found: Described, choices: Choices, path: str) -> None:
+    if found.node is None:
+        return
+    try:
+        node_file.write(found.node, selection.aliases(found.gpus, choices.strategies), path)
+    except OSError as error:
+        reason = error.strerror or error
+        click.echo(f"warning: {known_node.path()} was not written: {reason}", err=True)

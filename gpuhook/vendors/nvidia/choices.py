@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the caller of generate-cdi may choose, and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import Spec
+    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+
+DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
+HOOKS = ("gpuhook", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How a spec is to be made. `capabilities` None means everything."""
+
+    vendor: str = "nvidia.com"
+    device_class: str = "gpu"
+    strategies: tuple[str, ...] = ("index", "uuid")
+    device_ids: tuple[str, ...] = ()
+    with_all: bool = True
+    hooks: str = "gpuhook"
+    hook_path: str = DEFAULT_HOOK_PATH
+    capabilities: frozenset[str] | None = None
+    host_root: str = "/"
+
+    @property
+    def kind(self) -> str:
+        """The kind of the devices, such as nvidia.com/gpu."""
+        return f"{self.vendor}/{self.device_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A spec, the GPUs in it, sentences about what is not in it, and the node that was asked.
+
+    A GPU in MIG mode has only the instances that are in the spec. `node` is None in modes that
+    ask for no GPU.
+    """
+
+    spec: Spec
+    gpus: tuple[Gpu, ...]
+    warnings: tuple[str, ...]
+    node: Node | None = None

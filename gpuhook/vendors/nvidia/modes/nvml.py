@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode nvml: GPUs and MIG instances, as the driver's own library tells of them."""
+
+from __future__ import annotations
+
+from gpuhook.vendors.nvidia import gather, spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices, Described
+    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+
+def node(place: Place) -> Node:
+    """Return the node at `place`; raises what gather.node raises."""
+    return gather.node(
+        place.roots,
+        nvml_library_path=place.nvml_library,
+        library_search_paths=place.library_search_paths,
+        config_search_paths=place.config_search_paths,
+        create_nodes=place.create_nodes,
+    )
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of the node at `place`; raises what gather.node and spec.describe do."""
+    return spec.describe(node(place), choices)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a mode looks for what it describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.gather import Roots
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node: its roots, where to look first below the driver's, and what may be made there.
+
+    Search paths are directories inside the driver root.
+    """
+
+    roots: Roots
+    nvml_library: str | None = None
+    library_search_paths: tuple[str, ...] = ()
+    config_search_paths: tuple[str, ...] = ()
+    create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack
