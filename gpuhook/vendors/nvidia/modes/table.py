@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from gpuhook.vendors.nvidia import words
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +18,7 @@ AUTO, NVML = "auto", "nvml"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
+    **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
 
