@@ -47,12 +47,11 @@ def add(root: str | Path) -> None:
     for path in NODES:
         make(root, path)
     devices = Path(f"{root}/proc/devices")
-    text = devices.read_text("utf-8") if devices.exists() else "Character devices:\n"
-    for major, name in ((IMEX_MAJOR, "nvidia-caps-imex-channels"), (CAPS_MAJOR, "nvidia-caps")):
-        if f" {name}\n" not in text:
-            head, line, rest = text.partition("Character devices:\n")
-            text = f"{head}{line}{major} {name}\n{rest}"
-    devices.write_text(text, encoding="utf-8")
+    lines = devices.read_text("utf-8").splitlines() if devices.exists() else []
+    majors = {"nvidia-caps-imex-channels": IMEX_MAJOR, "nvidia-caps": CAPS_MAJOR}
+    kept = [line for line in lines[1:] if line.split()[1:] not in [[name] for name in majors]]
+    own = [f"{major} {name}" for name, major in majors.items()]
+    devices.write_text("\n".join(["Character devices:", *own, *kept, ""]), encoding="utf-8")
 
 
 def make(root: str | Path, path: str) -> None:
