@@ -110,7 +110,7 @@ def registry_for(grants: Granting, names: Sequence[str]) -> Registry:
 
 def roots(grants: Granting, found: Registry) -> Roots:
     """Return where the node's parts are: by its settings, else as its specs have them."""
-    driver, dev = grants.settings.driver_root, grants.settings.dev_root
+    driver, dev = grants.settings.driver_root.rstrip("/"), grants.settings.dev_root
     if driver and not dev and os.path.exists(os.path.join(driver, "dev/nvidiactl")):
         dev = driver
     try:
