@@ -27,8 +27,9 @@ def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str
     path = "/usr/lib64/libcuda.so.580.1"
     edits = {"deviceNodes": [node], "mounts": [{"hostPath": driver + path, "containerPath": path}]}
     devices = [{"name": "0", "containerEdits": {"env": ["A=B"]}}]
-    spec: Any = {"kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
-    compiled = cache.of_spec("/x/nvidia.yaml", {"cdiVersion": "0.5.0", **spec})
+    spec: Any = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    spec["containerEdits"] = edits
+    compiled = cache.of_spec("/x/nvidia.yaml", spec)
     grants = Granting(settings, Heard(), lambda _: None)
     roots = beside.roots(grants, Registry(["/x"], [[compiled]]))
     return roots.dev, roots.driver, roots.host
