@@ -131,6 +131,11 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
     return any(below(spec, words.mount_prefix + "/" + one) for one in words.extra_mounts)
 
 
+def names_of(text: str, where: str) -> list[str]:
+    """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
+    return _names(text, where)
+
+
 def below(spec: dict[str, Any], directory: str) -> list[str]:
     """Return the rest of each destination below `directory` of a mount of /dev/null."""
     start = directory.rstrip("/") + "/"
@@ -158,7 +163,7 @@ def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | Non
         return None
     keys = sorted(key for key in annotations if key.startswith(tuple(prefixes)))
     values = [annotations[key] for key in keys if isinstance(annotations[key], str)]
-    names = names_of(",".join(values), "annotation " + ", ".join(keys))
+    names = _names(",".join(values), "annotation " + ", ".join(keys))
     return Source(ANNOTATIONS, ", ".join(keys), names) if names else None
 
 
@@ -167,7 +172,7 @@ def _from_mounts(spec: dict[str, Any], prefix: str, others: Collection[str] = ()
     named = [
         _cdi_name(rest) for rest in below(spec, prefix) if rest.partition("/")[0] not in others
     ]
-    names = names_of(",".join(named), "mounts below " + prefix)
+    names = _names(",".join(named), "mounts below " + prefix)
     return Source(MOUNTS, prefix.rstrip("/") + "/", names) if names else None
 
 
@@ -183,7 +188,7 @@ def _from_environment(spec: dict[str, Any], variable: str) -> Source | None:
     value = environment(spec).get(variable)
     if value is None:
         return None
-    names = names_of(value, "variable " + variable)
+    names = _names(value, "variable " + variable)
     if not names or "void" in names:
         return None
     return Source(ENV, variable, ["all"] if "all" in names else names)
@@ -194,7 +199,7 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def names_of(text: str, where: str) -> list[str]:
+def _names(text: str, where: str) -> list[str]:
     """Return the names of a comma list: trimmed, each once, in order; bounded and printable."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     names = [name for name in names if name]
