@@ -11,7 +11,14 @@ import click
 
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
-from gpuhook.cli import node_options, parameters, printing, progress, spec_writing
+from gpuhook.cli import (
+    generate_section,
+    node_options,
+    parameters,
+    printing,
+    progress,
+    spec_writing,
+)
 from gpuhook.cli.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection
@@ -41,7 +48,7 @@ def _strategies(
     return found
 
 
-@click.command(name="generate-cdi")
+@click.command(name="generate-cdi", cls=generate_section.Configured)
 @node_options.node_options
 @click.option(
     "--mode",

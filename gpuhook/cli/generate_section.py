@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `generate` of the settings: the options of generate-cdi, under their own names.
+
+A key is the option in camelCase, in the plural where the option is repeatable: --device-id is
+deviceIds, a list. What is said on the command line wins, then the option's variable, then the key.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gpuhook import settings
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import selection, words
+from gpuhook.vendors.nvidia.modes import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SECTION = "generate"
+# Not for a node's own settings: driver.root and driver.devRoot say it for all commands, and a dump
+# is another node.
+_ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
+_WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False}  # whatever the settings say
+_WORDS: dict[str, tuple[str, ...]] = {
+    "device_name_strategy": selection.STRATEGIES,
+    "capabilities": (*words.CAPABILITIES, "all"),
+}
+
+
+class Configured(click.Command):
+    """A command whose options have their defaults in the settings file.
+
+    Whatever is wrong with the file is raised when the command is run: its --help needs no file.
+    """
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Return the context, whose defaults are read when one is asked for."""
+        extra.setdefault("default_map", _Defaults(self))
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; raises GH1530."""
+        if isinstance(ctx.default_map, _Defaults) and ctx.default_map.trouble is not None:
+            raise ctx.default_map.trouble
+        if ctx.params.get("inventory") is not None:
+            for name, value in _WITH_A_DUMP.items():
+                if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+                    ctx.params[name] = value
+        return super().invoke(ctx)
+
+
+class _Defaults(dict[str, Any]):
+    """Parameter -> value, of the settings file as it is at the first look."""
+
+    def __init__(self, command: click.Command) -> None:
+        super().__init__()
+        self._command = command
+        self._is_read = False
+        self.trouble: GpuhookError | None = None
+
+    def __contains__(self, name: object) -> bool:
+        self._read()
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        self._read()
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a parameter, or `default`."""
+        self._read()
+        return super().get(name, default)
+
+    def _read(self) -> None:
+        if self._is_read:
+            return
+        self._is_read = True
+        try:
+            self.update(of_file(self._command))
+        except GpuhookError as error:
+            self.trouble = error
+
+
+def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
+    """Yield key and option of all that the section may say, in the order of --help."""
+    for param in command.params:
+        if isinstance(param, click.Option) and param.name not in _ELSEWHERE and not param.hidden:
+            yield key(param), param
+
+
+def key(option: click.Option) -> str:
+    """Return the key of an option: --library-search-path is librarySearchPaths."""
+    first, *rest = max(option.opts, key=len).lstrip("-").split("-")
+    name = first + "".join(word.capitalize() for word in rest)
+    if not option.multiple or name.endswith("s"):
+        return name
+    return name[:-1] + "ies" if name.endswith("y") else name + "s"
+
+
+def schema(command: click.Command) -> dict[str, Any]:
+    """Return the JSON schema of the section, from what the options of the command are."""
+    return {
+        "description": "Defaults of the options of gpuhook generate-cdi.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: _schema(option) for name, option in options(command)},
+    }
+
+
+def _schema(option: click.Option) -> dict[str, Any]:
+    head = {"description": " ".join((option.help or "").split())}
+    if option.is_flag:
+        return {**head, "type": "boolean"}
+    if isinstance(option.type, click.types.IntParamType):
+        return {**head, "type": "integer"}
+    of_one: dict[str, Any] = {"type": "string"}
+    if isinstance(option.type, click.Choice):
+        of_one = {"enum": [str(choice) for choice in option.type.choices]}
+    elif option.name in _WORDS:
+        of_one = {"enum": list(_WORDS[option.name])}
+    if is_list(option):
+        return {**head, "type": "array", "uniqueItems": True, "items": of_one}
+    return {**head, **of_one}
+
+
+def is_list(option: click.Option) -> bool:
+    """Return whether the key of an option has a list."""
+    return option.multiple or option.name in _WORDS
+
+
+def listed(option: click.Option, text: str) -> list[str]:
+    """Return the entries of a variable's text, which click takes apart at colons or blanks."""
+    if option.name in _WORDS:
+        return [word for word in text.replace(",", " ").split() if word]
+    return list(option.type.split_envvar_value(text))
+
+
+def default(option: click.Option) -> Any:
+    """Return the value of a key that says nothing new: the option's default, or an empty one."""
+    said = option.default
+    if option.is_flag:
+        return said is True
+    if is_list(option):
+        return list(said) if isinstance(said, (list, tuple)) else []
+    if isinstance(option.type, click.Choice) and not isinstance(said, str):
+        return str(option.type.choices[0])
+    return said if isinstance(said, (str, int)) else ""
+
+
+def of_file(command: click.Command) -> dict[str, Any]:
+    """Return parameter -> value of what this node's settings file says; raises GH1530."""
+    if not os.path.exists(settings.path()):
+        return {}
+    from gpuhook.diagnose import settings_file
+
+    return of_document(command, settings_file.document_of_node())
+
+
+def of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
+    """Return parameter -> value of what a settings document says, as click takes a default."""
+    section = document.get(SECTION)
+    said = section if isinstance(section, dict) else {}
+    found = {}
+    for name, option in options(command):
+        value = said.get(name)
+        # An empty text or list says nothing: the option's own default counts.
+        if value not in (None, "", []) and option.name is not None:
+            is_text = isinstance(value, list) and not option.multiple
+            found[option.name] = ",".join(value) if is_text else value
+    return found
+
+
+def of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
+    """Return key -> (variable, text) of the options that the environment sets."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, option in options(command):
+        own = option.envvar or f"GPUHOOK_GENERATE_CDI_{(option.name or '').upper()}"
+        for variable in [own] if isinstance(own, str) else own:
+            if os.environ.get(variable):
+                found.setdefault(name, (variable, os.environ[variable]))
+    return found
