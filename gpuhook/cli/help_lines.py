@@ -37,4 +37,7 @@ LINES = {
     "support-bundle": (
         "Collect what somebody needs to find out what is wrong with this node, in one file."
     ),
+    "system": (
+        "Make this node ready for its GPUs: kernel modules, device nodes, links of /dev/char."
+    ),
 }

@@ -119,6 +119,14 @@ def place_options(command: F) -> F:
     return command
 
 
+def root_options(command: F) -> F:
+    """Add --driver-root, --dev-root and --host-root to a click command."""
+    command = _placed(command)
+    for option in reversed(_OPTIONS[1:4]):
+        command = option(command)
+    return command
+
+
 def _placed(command: F) -> F:
     """Return a command that gets the settings' driver roots where its options say none."""
 
