@@ -26,7 +26,8 @@ SECTION = "generate"
 # Not for a node's own settings: driver.root and driver.devRoot say it for all commands, and a dump
 # is another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
-_WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False}  # whatever the settings say
+# What a dump of another node is described with, whatever the settings of this one say.
+_WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False, "output": None}
 _WORDS: dict[str, tuple[str, ...]] = {
     "device_name_strategy": selection.STRATEGIES,
     "capabilities": (*words.CAPABILITIES, "all"),
@@ -56,9 +57,16 @@ class Configured(click.Command):
             raise ctx.default_map.trouble
         if ctx.params.get("inventory") is not None:
             for name, value in _WITH_A_DUMP.items():
-                if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+                if _is_of_settings(ctx, name):
                     ctx.params[name] = value
+        names_a_file = ctx.params.get("output") not in (None, "-")
+        if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
+            ctx.params["fmt"] = None  # as the file is named that the caller has chosen
         return super().invoke(ctx)
+
+
+def _is_of_settings(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
 
 
 class _Defaults(dict[str, Any]):

@@ -76,6 +76,28 @@ def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
     assert refused.exit_code == 2
 
 
+def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:
+    """It is for this node: a dump goes to standard output. A caller's own file has its format."""
+    named, other = tmp_path / "nvidia.json", tmp_path / "other.yaml"
+    file.write_text(f"generate: {{output: {named}, format: json}}\n")
+    assert json.loads(generated().stdout)["kind"] == "nvidia.com/gpu"
+    assert not named.exists()
+    assert generated("--output", str(other)).exit_code == 0
+    assert yaml.safe_load(other.read_text())["kind"] == "nvidia.com/gpu"
+
+
+@needs_root
+def test_this_node_goes_to_the_file_or_to_standard_output(file: Path, tmp_path: Path) -> None:
+    node = make_node(tmp_path / "node", "t4")
+    named = tmp_path / "nvidia.yaml"
+    file.write_text(f"generate: {{output: {named}, deviceNameStrategies: [uuid]}}\n")
+    printed = call("generate-cdi", *node.options, "--output", "-")
+    assert printed.exit_code == 0, printed.stderr
+    assert not named.exists()
+    assert call("generate-cdi", *node.options).stdout == ""
+    assert yaml.safe_load(named.read_text()) == yaml.safe_load(printed.stdout)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
