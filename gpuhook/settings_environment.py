@@ -99,7 +99,7 @@ def _is_kind(text: str) -> bool:
 
 
 def _is_variable(text: str) -> bool:
-    return text.isascii() and text.isidentifier()
+    return text[0] in _LETTERS + "_" and all(letter in _NAMING for letter in text)
 
 
 def _either(words: tuple[str, ...]) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SECTION = "generate"
+_TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
 # Not for a node's own settings: driver.root and driver.devRoot say it for all commands, and a dump
 # is another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
@@ -40,21 +41,22 @@ class Configured(click.Command):
     Whatever is wrong with the file is raised when the command is run: its --help needs no file.
     """
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Return the context, whose defaults are read when one is asked for."""
-        extra.setdefault("default_map", _Defaults(self))
-        return super().make_context(info_name, args, parent, **extra)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse `args`, with the settings as the defaults of those that there are already."""
+        if not ctx.resilient_parsing:
+            try:
+                said = of_file(self)
+            except GpuhookError as error:
+                said, ctx.meta[_TROUBLE] = {}, error
+            before = ctx.default_map or {}
+            ctx.meta[_SAID] = frozenset(said).difference(before)
+            ctx.default_map = {**said, **before}
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; raises GH1530."""
-        if isinstance(ctx.default_map, _Defaults) and ctx.default_map.trouble is not None:
-            raise ctx.default_map.trouble
+        if _TROUBLE in ctx.meta:
+            raise ctx.meta[_TROUBLE]
         if ctx.params.get("inventory") is not None:
             for name, value in _WITH_A_DUMP.items():
                 if _is_of_settings(ctx, name):
@@ -66,39 +68,8 @@ class Configured(click.Command):
 
 
 def _is_of_settings(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
-
-
-class _Defaults(dict[str, Any]):
-    """Parameter -> value, of the settings file as it is at the first look."""
-
-    def __init__(self, command: click.Command) -> None:
-        super().__init__()
-        self._command = command
-        self._is_read = False
-        self.trouble: GpuhookError | None = None
-
-    def __contains__(self, name: object) -> bool:
-        self._read()
-        return super().__contains__(name)
-
-    def __getitem__(self, name: str) -> Any:
-        self._read()
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a parameter, or `default`."""
-        self._read()
-        return super().get(name, default)
-
-    def _read(self) -> None:
-        if self._is_read:
-            return
-        self._is_read = True
-        try:
-            self.update(of_file(self._command))
-        except GpuhookError as error:
-            self.trouble = error
+    source = ctx.get_parameter_source(name)
+    return source is ParameterSource.DEFAULT_MAP and name in ctx.meta.get(_SAID, ())
 
 
 def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
@@ -110,7 +81,8 @@ def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 def key(option: click.Option) -> str:
     """Return the key of an option: --library-search-path is librarySearchPaths."""
-    first, *rest = max(option.opts, key=len).lstrip("-").split("-")
+    long = next(name for name in option.opts if name.startswith("--"))  # others are aliases
+    first, *rest = long.lstrip("-").split("-")
     name = first + "".join(word.capitalize() for word in rest)
     if not option.multiple or name.endswith("s"):
         return name

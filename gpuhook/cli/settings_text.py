@@ -86,7 +86,7 @@ def tables() -> str:
         lines += [f"| key | default | meaning | {by} |", "|---|---|---|---|"]
         for key, said in one["properties"].items():
             name = (
-                max(options[key].opts, key=len)
+                next(name for name in options[key].opts if name.startswith("--"))
                 if is_generate
                 else variables[settings.KEYS[section, key]]
             )

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuhook import settings, settings_environment
 from gpuhook.cli import COMMANDS, main
@@ -132,7 +135,7 @@ WRONG = [
     ("GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS", "maybe", "it must be true or false"),
     ("GPUHOOK_REQUEST_ON_REFUSAL", "never", "it must be ignore or fail"),
     ("GPUHOOK_LIMITS_GUARANTEE", "x", "it must be auto, always or never"),
-    ("GPUHOOK_REQUEST_SWARM_RESOURCES", "A,B-C", "B-C is not the name of a variable"),
+    ("GPUHOOK_REQUEST_SWARM_RESOURCES", "A,B=C", "B=C is not the name of a variable"),
 ]
 
 
@@ -151,3 +154,19 @@ def test_a_wrong_value_is_a_fault(
         failed = gpuhook(verb)
         assert failed.exit_code == 1
         assert "Error GH1533" in failed.stderr
+
+
+@given(
+    name=st.sampled_from(sorted(settings_environment.VARIABLES)),
+    text=st.text(alphabet="/:,.-_abz09 \n\u00e9", max_size=12) | st.sampled_from(["true", "jax"]),
+)
+def test_what_a_variable_may_have_the_file_may_have(name: str, text: str) -> None:
+    """Any text is a value that the schema takes, or GH1533, or nothing."""
+    section, key = KEYS[settings_environment.VARIABLES[name][0]]
+    found = {}
+    with suppress(GpuhookError):
+        found = settings_environment.values({name: text})
+        assert bool(found) == bool(text.strip())
+    for value in found.values():
+        wrong = settings_file.faults_of({section: {key: value}})
+        assert wrong == []
