@@ -49,7 +49,7 @@ def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
     return Choices(
         vendor=vendor,
         device_class=device_class,
-        strategies=tuple(dict.fromkeys(map(_strategy, _own_names(one)))),
+        strategies=tuple(dict.fromkeys(map(selection.strategy, _own_names(one)))),
         with_all=selection.EVERY in one.device_names,
         hook_path=hook_path,
         host_root=host_root,
@@ -58,12 +58,6 @@ def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
 
 def _own_names(one: SpecFile) -> list[str]:
     return [name for name in one.device_names if name != selection.EVERY]
-
-
-def _strategy(name: str) -> str:
-    if name.startswith(("GPU-", "MIG-")):
-        return "uuid"
-    return "index" if name[0].isdigit() else "type-index"
 
 
 def _names(known: inventory.Node, choices: Choices) -> Iterable[str]:
