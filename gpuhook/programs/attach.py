@@ -42,8 +42,12 @@ def attach(
     or nothing. Raises the faults of resolving and of memory limits, and OSError or GH17xx of the
     container.
     """
-    grant = grants.named(list(names), capabilities)
-    todo = grants.jobs(grant, capabilities)
+
+    def judged() -> tuple[Grant, list[Jobs]]:
+        found = grants.named(list(names), capabilities)
+        return found, grants.jobs(found, capabilities)
+
+    grant, todo = grants.by_fresh_specs(judged)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, target.withdrawn)
