@@ -39,7 +39,7 @@ def words(found: Compiled, job: Jobs) -> list[str]:
         given.append("--no-all-device")
     if job.hook_path not in ("", DEFAULT_HOOK_PATH):
         given += ["--hook-path", job.hook_path]
-    for option, root in (("driver", _driver_root(found, job)), ("dev", _dev_root(found))):
+    for option, root in (("driver", _driver_root(found)), ("dev", _dev_root(found))):
         given += [f"--{option}-root", root]
     return [*given, "--output", found.path]
 
@@ -63,11 +63,12 @@ def _stems(found: Compiled) -> set[str]:
     return {os.path.basename(mount["containerPath"]).partition(".so")[0] for mount in mounts}
 
 
-def _driver_root(found: Compiled, job: Jobs) -> str:
-    """Return the root that the driver is below: where libcuda is on the host shows it."""
+def _driver_root(found: Compiled) -> str:
+    """Return the root that the driver is below: where a library is on the host shows it."""
     for mount in found.edits.get("mounts") or ():
-        if mount["hostPath"] == job.libcuda and job.libcuda.endswith(mount["containerPath"]):
-            return job.libcuda[: -len(mount["containerPath"])] or "/"
+        host, inside = mount["hostPath"], mount["containerPath"]
+        if ".so." in inside and host.endswith(inside):
+            return host[: -len(inside)] or "/"
     return "/"
 
 
