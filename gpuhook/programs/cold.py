@@ -33,10 +33,10 @@ class Compiler:
         """Compile the settings file; a broken file is compiled into its error."""
         self._run(["config", "compile", path], path)
 
-    def refresh(self, is_needed: Callable[[], bool]) -> str:
+    def refresh(self, is_needed: Callable[[], bool], *options: str) -> str:
         """Have the node's specs written anew, if they still have to be once it is our turn.
 
-        Returns why that failed, "" if it did not.
+        `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
         """
         from gpuhook.programs import refreshing  # too late to be fast
 
@@ -44,7 +44,7 @@ class Compiler:
         if not program:
             return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
         try:
-            return refreshing.run([program, "refresh"], _environment(), is_needed)
+            return refreshing.run([program, "refresh", *options], _environment(), is_needed)
         except OSError as error:
             return f"{error.filename or program}: {error.strerror or error}"
 

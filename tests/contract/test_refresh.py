@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,11 +24,11 @@ DOORS = ("runc", "crun", "runc-prestart", "podman-runtime")
 
 
 @pytest.fixture
-def own(node8: Product, tmp_path: Path) -> Iterator[Product]:
+def own(node8: Product, tmp_path: Path) -> Product:
     """Give an installation on a node that the test may change."""
     made = product(tmp_path / "own", "h100x8", node8.bindir)
     made.generate("--mode", "proc")
-    yield made
+    return made
 
 
 def host(made: Product, path: str) -> Path:
