@@ -134,6 +134,8 @@ def _done(case: Case, root: click.Context) -> Outcome:
             generated.forget(case.path)
         if case.state != STALE:
             return Outcome(case.path, case.state, case.reason)
+        if case.is_new and os.path.lexists(case.path):
+            raise fault("GH1529", path=case.path)
         if case.origin is not None and case.reason != "--force":
             from gpuhook.cli import adopted
 

@@ -36,7 +36,8 @@ _MAX_SPEC = 64 << 20
 class Case:
     """One spec, what is to become of it, and why; `words` make it again.
 
-    `origin` is the spec as it is, where nobody has noted how it was made.
+    `origin` is the spec as it is, where nobody has noted how it was made. What is in the place of
+    a new one is nobody's that we know.
     """
 
     path: str
@@ -44,6 +45,7 @@ class Case:
     reason: str
     words: tuple[str, ...] = ()
     origin: Compiled | None = None
+    is_new: bool = False
 
 
 def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
@@ -51,19 +53,21 @@ def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list
 
     With `is_forced`, fresh specs are written again too.
     """
-    recorded = generated.all_of_node()
-    cases = [_recorded(made, root, is_forced=is_forced) for made in recorded]
-    paths = {os.path.realpath(made.path) for made in recorded}
+    known = registry.load(settings.spec_dirs, generating.compile_spec, words.VENDOR)
+    there = {os.path.realpath(spec.path): spec for spec in [*known.all(), *known.broken]}
+    noted = [(made, there.get(os.path.realpath(made.path))) for made in generated.all_of_node()]
+    cases = [_recorded(made, spec, root, is_forced=is_forced) for made, spec in noted]
+    done = {os.path.realpath(case.path) for case in cases if case.state != FORGOTTEN}
+    kinds = (settings.default_kind or words.VOCABULARY.default_kind, words.PLUGIN_KIND)
     foreign = []
-    for spec in _specs(settings):
-        if os.path.realpath(spec.path) in paths:
+    for path, spec in there.items():
+        if path in done or spec.error is not None:
             continue
-        if not _is_own(spec):
+        if _is_own(spec):
+            cases.append(_unrecorded(spec, is_forced=is_forced))
+        elif spec.kind in kinds:
             reason = _PLUGINS if spec.kind == words.PLUGIN_KIND else _FOREIGN
             foreign.append(Case(spec.path, UNCHANGED, reason))
-        elif all(spec.path != case.path for case in cases):
-            cases.append(_unrecorded(spec, is_forced=is_forced))
-            paths.add(os.path.realpath(spec.path))  # /var/run is a link to /run nearly everywhere
     if all(case.state == FORGOTTEN for case in cases):
         cases += foreign or _first(settings, cases)
     return cases
@@ -80,14 +84,21 @@ def absence(host_root: str) -> str:
     return "" if has_gpu else NO_GPU
 
 
-def _recorded(made: generated.Generated, root: click.Context, *, is_forced: bool) -> Case:
+def _recorded(
+    made: generated.Generated, spec: Compiled | None, root: click.Context, *, is_forced: bool
+) -> Case:
+    """Return the case of a spec that is noted; `spec` is what engines read there."""
     words = tuple(made.words)
     if not os.path.exists(made.path):
         return Case(made.path, FORGOTTEN, "somebody has removed it", words)
+    is_touched = made.identity != generated.identity(made.path)
+    if is_touched and spec is not None and spec.error is None and not _is_own(spec):
+        return Case(made.path, FORGOTTEN, "another program has written it")
     changes = ["--force"] if is_forced else generated.changes(made)
+    if spec is not None and spec.error is not None:
+        changes.append("it is broken")
     if not changes and not made.has_node and _is_other(made, root):
         changes = ["its devices were changed"]
-    is_touched = made.identity != generated.identity(made.path)
     if not changes:
         note = "; somebody has changed it since it was written" if is_touched else ""
         return Case(made.path, UNCHANGED, FRESH + note, words)
@@ -116,13 +127,6 @@ def _is_other(made: generated.Generated, root: click.Context) -> bool:
         return files.read(made.path, _MAX_SPEC) != now.encode()
     except (GpuhookError, OSError):
         return True  # writing it again tells what is wrong
-
-
-def _specs(settings: Settings) -> list[Compiled]:
-    """Return the specs in the spec directories that describe GPUs of this vendor's."""
-    known = registry.load(settings.spec_dirs, generating.compile_spec, words.VENDOR)
-    kinds = (settings.default_kind or words.VOCABULARY.default_kind, words.PLUGIN_KIND)
-    return [spec for spec in known.all() if spec.kind in kinds or _is_own(spec)]
 
 
 def _is_own(spec: Compiled) -> bool:
@@ -159,5 +163,5 @@ def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
     if absence(state.host_root()) or not settings.spec_dirs:
         return []
     path = os.path.join(settings.spec_dirs[-1], "nvidia.yaml")
-    words = {case.path: case.words for case in forgotten}.get(path, ("--output", path))
-    return [Case(path, STALE, "this node has no CDI spec", words)]
+    words = {case.path: case.words for case in forgotten}.get(path) or ("--output", path)
+    return [Case(path, STALE, "this node has no CDI spec", words, is_new=True)]

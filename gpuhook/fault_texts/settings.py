@@ -79,6 +79,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "a spec was made with words that generate-cdi does not take ({words}): {reason}",
         "write it again with `gpuhook generate-cdi` and the options it shall have",
     ),
+    "GH1529": (
+        FileError,
+        "{path} is there and cannot be read as a CDI spec, and gpuhook may not have written it",
+        "`gpuhook cdi validate {path}` tells what is wrong; remove it, and call again",
+    ),
     "GH1530": (
         FileError,
         "{path}: {reason}",

@@ -129,9 +129,11 @@ class Granting:
             return False
         if error.code == "GH1120":
             return True
-        known = self.registry().all()
+        found = self.registry()
+        known = found.all()
         if error.code == "GH1104":
-            is_there = any(spec.kind == self.default_kind() for spec in known)
+            # What a broken file was to describe is not known.
+            is_there = any(spec.kind == self.default_kind() for spec in known) or found.broken
             return self.has_driver() and not is_there
         return error.code == "GH1102" and any(map(_is_stale, known))
 

@@ -345,3 +345,35 @@ def test_words_for_people(here: Here) -> None:
     assert done.exit_code == 1
     assert done.stdout.startswith(f"{here.spec}: failed: boot: was ")
     assert "Error GH1206: " in done.stderr
+
+
+def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
+    """NVIDIA's own refresh writes the same file: nobody fights."""
+    here.generate()
+    devices = [{"name": "0", "containerEdits": {"env": ["A=1"]}}]
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
+    here.spec.write_text(text)
+    here.reboot()
+    found = here.refresh()
+    assert [(one["state"], one["reason"]) for one in found] == [
+        ("forgotten", "another program has written it"),
+        ("unchanged", "gpuhook did not write it"),
+    ]
+    assert here.spec.read_text() == text
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
+def test_a_spec_of_ours_that_was_broken_is_mended(here: Here) -> None:
+    here.generate()
+    before = here.spec.read_text()
+    here.spec.write_text("devices: [")
+    (one,) = here.refresh()
+    assert (one["state"], one["reason"]) == ("written", "it is broken")
+    assert here.spec.read_text() == before
+
+
+def test_what_nobody_knows_is_not_overwritten(here: Here) -> None:
+    here.spec.write_text("devices: [")
+    (one,) = here.refresh(rc=1)
+    assert one["error"]["code"] == "GH1529"
+    assert here.spec.read_text() == "devices: ["

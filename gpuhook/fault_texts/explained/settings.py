@@ -130,6 +130,19 @@ $ gpuhook generate-cdi --help
 $ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
 """,
     ),
+    "GH1529": (
+        (
+            "The node has no CDI spec, and `gpuhook refresh` would write its first one. In its "
+            "place is a file that is none: half of one, or somebody's draft. It is left as it is."
+        ),
+        "Look at the file, remove or rename it, and call `gpuhook refresh` again.",
+        """
+$ gpuhook refresh
+Error GH1529: /var/run/cdi/nvidia.yaml is there and cannot be read as a CDI spec, ...
+$ rm /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
+""",
+    ),
     "GH1530": (
         (
             "The settings file is broken: an unknown key, a value of another type, no YAML. No "
