@@ -79,4 +79,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the CDI specs of this node could not be written anew: {reason}",
         "run `gpuhook refresh`: it tells what is wrong",
     ),
+    "GH1123": (
+        HostError,
+        "{container} was given {nodes}, whose GPU or MIG instance this node has no more",
+        "restart the container: it then gets what there is now, or is refused",
+    ),
 }

@@ -219,3 +219,32 @@ def test_two_refreshes_at_once_write_once(own: Product) -> None:
     ]
     states = [json.loads(one.communicate()[0])["specs"][0]["state"] for one in started]
     assert sorted(states) == ["unchanged"] * 3 + ["written"]
+
+
+def test_instances_that_go_while_a_container_runs(node8: Product, tmp_path: Path) -> None:
+    """Who looks at the container is told; a healthy one beside it is not spoken of."""
+    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
+    first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
+    with started(sleeping(tmp_path, env=asks("0:0")), own, "runc", "host", own.runtime) as live:
+        assert "GH1123" not in live.gpuhook("inspect").stdout
+        assert live.report("repair")["notes"] == []
+        shutil.rmtree(first)
+        shown = live.gpuhook("inspect").stdout
+        assert "/dev/nvidia-caps/nvidia-cap66, /dev/nvidia-caps/nvidia-cap67, whose GPU or" in shown
+        (note,) = live.report("repair")["notes"]
+        assert "whose GPU or MIG instance this node has no more" in note
+        compared = live.gpuhook("compare").stdout
+        assert "GH1120: the CDI spec describes another state of this host (mig: was" in compared
+
+
+def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) -> None:
+    """Only its own node is told of."""
+    made = sleeping(tmp_path, env=asks("2,3"))
+    with started(made, own, "runc", "host", own.runtime) as live:
+        bus = str(own.gpu(2).pci_bus_id)[4:].lower()
+        shutil.rmtree(host(own, GPUS) / bus)
+        shown = live.gpuhook("inspect").stdout
+        assert f"was given {own.device(2)}, whose GPU" in shown
+        doctor = own.gpuhook("doctor", "--host-root", "/", "--checks", "containers.pieces")
+        assert f"{own.device(2)}, whose GPU or MIG instance" in doctor.stdout

@@ -190,4 +190,21 @@ $ gpuhook refresh
 Error GH1203: /usr/lib64/libnvidia-ml.so.575.57.08 is of driver 575.57.08, but ...
 """,
     ),
+    "GH1123": (
+        (
+            "The GPU was taken away, or the MIG instance destroyed, while the container ran. It "
+            "keeps its device nodes: they open nothing, or, of MIG, the instance that has their "
+            "number next. The driver does not let an instance go that a process uses, so its "
+            "programs had ended, or had not begun."
+        ),
+        (
+            "Restart the container, or take the nodes away with `gpuhook detach` and give it "
+            "another GPU with `gpuhook attach`."
+        ),
+        """
+$ gpuhook inspect trainer
+...
+GH1123: trainer was given /dev/nvidia3, whose GPU or MIG instance this node has no more
+""",
+    ),
 }
