@@ -13,6 +13,7 @@ from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
     generate_section,
+    given_words,
     node_options,
     parameters,
     printing,
@@ -167,9 +168,9 @@ def generate_cdi(
         option = "--create-device-nodes" if create_device_nodes else f"--mode {mode}"
         raise click.UsageError(f"{option} is of no use with --inventory")
     place = _place(node_of, config_search_path, create_nodes=create_device_nodes)
-    mode = table.chosen(mode, place) if inventory is None else table.NVML
     is_here = inventory is None
-    choices = _choices(options, mode, place.roots.host, is_here=is_here)
+    meant = table.chosen(mode, place) if is_here else table.NVML
+    choices = _choices(options, meant, place.roots.host, is_here=is_here)
     fmt = _format(output, fmt)
     found = _described(inventory, mode, place, choices)
     for warning in found.warnings:
@@ -179,7 +180,9 @@ def generate_cdi(
         click.echo(spec.document(found.spec, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    spec_writing.write(path, fmt, found, choices, is_here=is_here)
+    words = given_words.of(click.get_current_context(), "output")
+    again = [*words, "--output", path] if is_here else None
+    spec_writing.write(path, fmt, found, choices, again)
     devices = ", ".join(device["name"] for device in found.spec["devices"])
     printing.say(f"wrote {path}: {found.spec['kind']} {devices}")
 
@@ -208,7 +211,7 @@ def _described(inventory: str | None, mode: str, place: Place, choices: Choices)
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with progress.telling("asking the driver"):
-            found = table.describe(mode, place, choices)
+            found = table.described(mode, place, choices)
         if found.node is not None:
             node_options.tell(found.node, place.roots.driver, warn_of_losses=False)
     return found
