@@ -118,6 +118,10 @@ class Create:
         """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
         before = record.survey(spec)
         todo = self.grants.jobs(grant, granting.capabilities_of(spec))
+        engine = [jobs.of_hook(hook) for hook in engine_hooks]
+        given = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        given += oci.device_paths(spec) if engine else []
+        self.grants.require(spec, [*todo, *engine], given)
         brought = [hook["args"] for hook in engine_hooks]
         todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"
@@ -125,7 +129,6 @@ class Create:
         grant.edits["env"] = env if void in env else [*env, void]
         oci.apply(spec, grant.edits)
         _remove_foreign_hooks(spec)
-        engine = [jobs.of_hook(hook) for hook in engine_hooks]
         bundle = self.command.bundle
         outcome = rootfs_jobs.do(bundle, spec, grant.edits, todo, engine=engine, work=self._work)
         for hook in outcome.hooks:
@@ -149,8 +152,11 @@ class Create:
         low_level: str,
     ) -> None:
         """Check a container to which its engine has applied our CDI spec already."""
-        for hook in engine_hooks:
-            granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
+        engine = [jobs.of_hook(hook) for hook in engine_hooks]
+        for job in engine:
+            granting.require_fresh(job, self.grants.settings.spec_dirs)
+        if engine:
+            self.grants.require(spec, engine, rootfs_jobs.nodes(spec))
         before = record.survey(spec)
         edited.memory, entries = self._limit(spec, [], [], low_level)
         if edited.memory and self._trouble is not None:

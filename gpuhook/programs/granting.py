@@ -13,17 +13,19 @@ from gpuhook import state
 from gpuhook.cdi import registry
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request, resolve
+from gpuhook.programs import bundled
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits, Hook
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.gpu_facts import Known
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
@@ -125,6 +127,27 @@ class Granting:
         for job in found:
             self.require_fresh(job)
         return found
+
+    def require(self, spec: dict[str, Any], todo: Sequence[Jobs], nodes: Iterable[str]) -> None:
+        """Raise GH1043 to GH1046 if the container's variables require what it does not get.
+
+        `todo` are the jobs that came with its devices, `nodes` the paths of their nodes. What
+        cannot be judged is a warning, GH1047.
+        """
+        environment = request.environment(spec)
+        if self.settings.disable_requirements or not words.requires(environment):
+            return
+        bundled.load("gpuhook.programs.requiring")
+        from gpuhook.programs import requiring
+
+        for doubt in requiring.doubts(environment, todo, nodes, self.noted):
+            self.log.warning(doubt)
+
+    def noted(self) -> Known:
+        """Return what is known of the driver and the GPUs where their description says nothing."""
+        from gpuhook.vendors.nvidia import gpu_facts
+
+        return gpu_facts.noted()
 
     def has_driver(self) -> bool:
         """Return whether this node has a driver loaded."""
