@@ -71,17 +71,18 @@ def of_paths(paths: Iterable[str], known: Known, more: Callable[[], Known]) -> l
 
     Without such a node, those of the driver alone. `more` is asked for what `known` lacks.
     """
-    minors = [int(path[len("/dev/nvidia") :]) for path in paths if words.is_whole_gpu(path)]
-    missing = known.cuda is None or known.driver is None
-    if missing or any(None in known.of_minor(minor) for minor in minors):
+    minors = sorted(int(path[len("/dev/nvidia") :]) for path in paths if words.is_whole_gpu(path))
+    sorts = {minor: known.of_minor(minor) for minor in minors}
+    if known.cuda is None or known.driver is None or any(None in sort for sort in sorts.values()):
         other = more()
         gpus = [*known.gpus, *other.gpus]
         known = Known(known.cuda or other.cuda, known.driver or other.driver, gpus)
+        sorts = {minor: known.of_minor(minor) for minor in minors}
     if not minors:
         return [Facts("", known.cuda, known.driver)]
     by_sort: dict[tuple[str | None, str | None], int] = {}
-    for minor in sorted(minors):
-        by_sort.setdefault(known.of_minor(minor), minor)
+    for minor, sort in sorts.items():
+        by_sort.setdefault(sort, minor)
     return [
         Facts(f"/dev/nvidia{minor}", known.cuda, known.driver, arch, brand)
         for (arch, brand), minor in by_sort.items()

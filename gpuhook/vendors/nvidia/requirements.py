@@ -77,7 +77,10 @@ class Term:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        start = next((at for at, sign in enumerate(text) if sign in _SIGNS), len(text))
+        start = len(text)
+        for sign in _SIGNS:
+            at = text.find(sign, 0, start)
+            start = at if at >= 0 else start
         rest = text[start:].lstrip(_SIGNS)
         self.name = text[:start].lower()
         self.operator = text[start : len(text) - len(rest)]
