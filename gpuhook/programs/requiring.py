@@ -86,22 +86,19 @@ def _shown(term: Term, facts: Facts) -> str:
 
 def _invalid(requirement: Requirement, facts: Facts) -> GpuhookError:
     """Return the fault of a requirement that cannot be read, by the term that was come to."""
-    term = next(
-        term
-        for terms in requirement.alternatives()
-        if requirements.of_alternative(terms, facts) == INVALID
-        for term in terms
-        if term.trouble
-    )
+    read = [list(terms) for terms in requirement.alternatives()]
+    bad = next(terms for terms in read if requirements.of_alternative(terms, facts) == INVALID)
+    term = next(term for term in bad if term.trouble)
     shown = term.text[: requirements.MAX_TERM]
     return fault("GH1045", variable=requirement.variable, term=shown, reason=term.trouble)
 
 
 def _unknown(requirement: Requirement, facts: Facts) -> dict[str, str]:
     """Return the terms that could not be judged, each with its variable."""
+    read = [list(terms) for terms in requirement.alternatives()]
     return {
         term.text: requirement.variable
-        for terms in requirement.alternatives()
+        for terms in read
         if requirements.of_alternative(terms, facts) == UNKNOWN
         for term in terms
         if requirements.of_term(term, facts) == UNKNOWN

@@ -193,7 +193,16 @@ def test_requirements_are_not_waived_by_anything_else(value: str) -> None:
     assert not requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value})
 
 
-def test_an_alternative_behind_one_that_holds_is_not_even_read() -> None:
-    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": "cuda>=12 " + "x " * 1000})
+def test_what_is_behind_what_decides_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    class Read(requirements.Term):
+        def __init__(self, text: str) -> None:
+            read.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(requirements, "Term", Read)
+    text = "brand=titan,driver>=470 cuda>=12,arch>=7 x " + "y " * 1000
+    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, T4) == MET
-    assert len(requirement._read) == 1
+    assert read == ["brand=titan", "cuda>=12", "arch>=7"]

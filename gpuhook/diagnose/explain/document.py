@@ -64,7 +64,10 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
     engines = manifests.engines_devices(answer.question) or answer.has_engines_edits
-    given = [*nodes, *(oci.device_paths(answer.before) if answer.has_engines_edits else ())]
+    given = [
+        *(nodes or required.nodes_of(manifests.beside(answer.question), ground.node)),
+        *(oci.device_paths(answer.before) if answer.has_engines_edits else ()),
+    ]
     memory = shares.limits(answer.edited)
     gpus = shares.gpus(grant, ground.node) or manifests.beside(answer.question)
     reserved = manifests.reserved(answer.question)

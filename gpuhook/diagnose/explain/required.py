@@ -30,7 +30,7 @@ _NVIDIA = {
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
     UNKNOWN: "so does NVIDIA's runtime, in every mode, where it cannot tell either",
 }
-_UNASKED = "it gets no GPU and no driver, so that nobody judges what the image requires"
+_UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requires"
 _BY_SETTING = "request.disableRequirements waives them on this node"
 
 
@@ -71,6 +71,16 @@ def of(
     }
 
 
+def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
+    """Return the paths of the nodes of the GPUs that have, or are in parts, one of `uuids`."""
+    return [
+        f"/dev/nvidia{gpu.minor}"
+        for gpu in (node.gpus if node else ())
+        if gpu.minor is not None
+        and (gpu.uuid in uuids or any(one.uuid in uuids for one in gpu.instances))
+    ]
+
+
 def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
     """Return the facts of each sort of GPU that is given; the driver's alone for none.
 
@@ -95,7 +105,7 @@ def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
                 "verdict": _worst([requirements.of_alternative(terms, fact) for fact in facts]),
                 "terms": [_term(term, fact) for term in terms for fact in _telling(term, facts)],
             }
-            for terms in one.alternatives()
+            for terms in map(tuple, one.alternatives())
         ],
     }
 

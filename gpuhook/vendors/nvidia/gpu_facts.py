@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Known:
     """What somebody knows of a driver and its GPUs; `gpus` are (minors, arch, brand)."""
 
-    __slots__ = ("cuda", "driver", "gpus")
+    __slots__ = ("_ranges", "cuda", "driver", "gpus")
 
     def __init__(
         self,
@@ -35,12 +35,13 @@ class Known:
         self.cuda = cuda or None
         self.driver = driver or None
         self.gpus = list(gpus)
+        self._ranges = [(_read(minors), arch, brand) for minors, arch, brand in self.gpus]
 
     def of_minor(self, minor: int) -> tuple[str | None, str | None]:
         """Return the compute capability and the brand of a GPU, None for what is not known."""
         arch = brand = None
-        for minors, its_arch, its_brand in self.gpus:
-            if _has(minors, minor):
+        for ranges, its_arch, its_brand in self._ranges:
+            if any(first <= minor <= last for first, last in ranges):
                 arch, brand = arch or its_arch or None, brand or its_brand or None
         return arch, brand
 
@@ -112,13 +113,8 @@ def _ranges(minors: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def _has(minors: str, minor: int) -> bool:
-    for part in minors.split(","):
-        first, _, last = part.partition("-")
-        if (
-            first.isdigit()
-            and (last or first).isdigit()
-            and int(first) <= minor <= int(last or first)
-        ):
-            return True
-    return False
+def _read(minors: str) -> list[tuple[int, int]]:
+    """Return the ranges of minors, without what is none."""
+    parts = [part.partition("-") for part in minors.split(",")]
+    pairs = [(first, last or first) for first, _, last in parts]
+    return [(int(a), int(b)) for a, b in pairs if a.isdigit() and b.isdigit()]

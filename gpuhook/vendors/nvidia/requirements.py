@@ -14,7 +14,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX = "NVIDIA_REQUIRE_"
 DISABLE = "NVIDIA_DISABLE_REQUIRE"
@@ -105,27 +105,23 @@ class Term:
 class Requirement:
     """One variable's: alternatives, one of which must hold, each with all of its terms."""
 
-    __slots__ = ("_read", "_unread", "text", "variable")
+    __slots__ = ("_words", "text", "variable")
 
     def __init__(self, variable: str, text: str) -> None:
         self.variable = variable
         self.text = text
         # One term that is too long stands for a text that is.
         bounded = text if len(text) <= MAX_TEXT else text[:MAX_TEXT].replace(" ", "_")
-        words = (part.split(",") for part in bounded.split(" "))
-        self._unread = [terms for terms in words if any(terms)]
-        self._read: list[tuple[Term, ...]] = []
+        self._words = [part for part in bounded.split(" ") if part.strip(",")]
 
     def __bool__(self) -> bool:
         """Return whether it requires anything."""
-        return bool(self._unread)
+        return bool(self._words)
 
-    def alternatives(self) -> Iterator[tuple[Term, ...]]:
-        """Yield the terms of each alternative, which are read when it is its turn."""
-        for number, words in enumerate(self._unread):
-            if number == len(self._read):
-                self._read.append(tuple(Term(word) for word in words if word))
-            yield self._read[number]
+    def alternatives(self) -> Iterator[Iterator[Term]]:
+        """Yield the terms of each alternative, each read when it is its turn."""
+        for words in self._words:
+            yield (Term(word) for word in words.split(",") if word)
 
 
 def disabled(environment: Mapping[str, str]) -> bool:
@@ -180,7 +176,7 @@ def fact_of(term: Term, facts: Facts) -> str | None:
     return found
 
 
-def of_alternative(terms: tuple[Term, ...], facts: Facts) -> str:
+def of_alternative(terms: Iterable[Term], facts: Facts) -> str:
     """Return the verdict on terms that must all hold: the first that does not decides."""
     verdict = MET
     for term in terms:
