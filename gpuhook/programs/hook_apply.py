@@ -75,13 +75,20 @@ def _require(job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     try:
         found = requiring.doubts(environment, todo, rootfs_jobs.nodes(spec), gpu_facts.noted)
     except GpuhookError:
-        # Read only now: a container that has what it requires does not wait for the settings.
-        compiler = cold.Compiler(sys.argv[0])
-        if settings.load(compiler.compile_settings).disable_requirements:
+        # Asked only now: a container that has what it requires does not wait for the settings.
+        if _is_waived():
             return
         raise
     for doubt in found:
         log.warning(doubt)
+
+
+def _is_waived() -> bool:
+    """Return whether the node's settings waive requirements: broken ones waive nothing."""
+    try:
+        return settings.load(cold.Compiler(sys.argv[0]).compile_settings).disable_requirements
+    except (GpuhookError, OSError):
+        return False
 
 
 def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from gpuhook.diagnose.node.described import Heard
 from gpuhook.errors import DriverError, GpuhookError, RequestError
-from gpuhook.programs import requiring
+from gpuhook.programs import hook_apply, requiring
 from gpuhook.programs.granting import Granting
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import gpu_facts, jobs
@@ -210,3 +210,38 @@ def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     Granting(Settings(), log, lambda _: None).require(spec("CUDA_VERSION=12.2"), [], [])
     assert [warning.code for warning in log.warnings] == ["GH1047"]
     assert "CUDA_VERSION" in log.warnings[0].message
+
+
+def engines(*arguments: list[str], **more: Any) -> dict[str, Any]:
+    """Return a container that an engine has given the GPU of minor 0, with our hooks."""
+    made = [jobs.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]
+    stage = [{"path": hook["path"], "args": hook["args"]} for hook in made]
+    given = {"devices": [{"path": "/dev/nvidia0"}]}
+    env = [f"{VARIABLE}=cuda>=13.0"]
+    return {"hooks": {"createContainer": stage}, "linux": given, **spec(*env), **more}
+
+
+OTHER = [*JOB, "--driver-params"]
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
+    return tmp_path / "config.yaml"
+
+
+def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> None:
+    container = engines(JOB, OTHER)
+    for content in (None, "request: [broken"):
+        if content is not None:
+            settings_file.write_text(content, encoding="utf-8")
+        with pytest.raises(GpuhookError) as caught:
+            hook_apply._require(jobs.parse(JOB), container, Heard())
+        assert caught.value.code == "GH1043"
+    hook_apply._require(jobs.parse(OTHER), container, Heard())
+
+
+@pytest.mark.usefixtures("settings_file")
+def test_a_hook_leaves_it_to_the_wrapper_that_was_there() -> None:
+    container = engines(JOB, annotations={"io.gpuhook.record": "{}"})
+    hook_apply._require(jobs.parse(JOB), container, Heard())
