@@ -107,4 +107,38 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{name}: no such device in {files}, which describes this kind on this node",
         "run `gpuhook generate-cdi --mode {mode}` with that --output again, or remove the file",
     ),
+    "GH1043": (
+        DriverError,
+        "{variable} does not hold for {where}: {terms}",
+        (
+            "install a newer driver, take an image for an older CUDA version, or set"
+            " NVIDIA_DISABLE_REQUIRE=1 in the container to start it all the same"
+        ),
+    ),
+    "GH1044": (
+        RequestError,
+        "{variable} does not hold for {where}: {terms}",
+        (
+            "give the container a GPU that its image is made for, or set NVIDIA_DISABLE_REQUIRE=1"
+            " in it to start it all the same"
+        ),
+    ),
+    "GH1045": (
+        RequestError,
+        "{variable} requires {term}, which cannot be judged: {reason}",
+        (
+            "write terms such as cuda>=12.4, with commas for `and` and spaces for `or`, or set"
+            " NVIDIA_DISABLE_REQUIRE=1 in the container"
+        ),
+    ),
+    "GH1046": (
+        RequestError,
+        "{count} variables require something of the driver; at most {limit} are taken",
+        "put terms that must all hold into one variable, with commas between them",
+    ),
+    "GH1047": (
+        DriverError,
+        "of {variables} could not be judged whether it holds: {terms}; the container starts",
+        "run `gpuhook generate-cdi`, which notes what the driver and the GPUs are",
+    ),
 }

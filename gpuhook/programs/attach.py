@@ -40,8 +40,8 @@ def attach(
     """Give the container the devices `names`; whatever it has already is left as it is.
 
     Its memory of them is limited to `wish`, or as the container was granted when it was made. All
-    or nothing. Raises the faults of resolving and of memory limits, and OSError or GH17xx of the
-    container.
+    or nothing. Raises the faults of resolving, of requirements and of memory limits, and OSError
+    or GH17xx of the container.
     """
     extras.require_privilege(names, "attach", target.spec, words.VOCABULARY)
 
@@ -50,6 +50,8 @@ def attach(
         return found, grants.jobs(found, capabilities)
 
     grant, todo = grants.by_fresh_specs(judged)
+    given = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+    grants.require(target.spec, todo, given)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, target.withdrawn)

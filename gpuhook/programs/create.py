@@ -119,6 +119,10 @@ class Create:
         grant, todo = given
         edited.grant = grant
         before = record.survey(spec)
+        engine = [jobs.of_hook(hook) for hook in engine_hooks]
+        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        nodes += oci.device_paths(spec) if engine else []
+        self.grants.require(spec, [*todo, *engine], nodes)
         brought = [hook["args"] for hook in engine_hooks]
         todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"
@@ -126,7 +130,6 @@ class Create:
         grant.edits["env"] = env if void in env else [*env, void]
         oci.apply(spec, grant.edits)
         _remove_foreign_hooks(spec)
-        engine = [jobs.of_hook(hook) for hook in engine_hooks]
         bundle = self.command.bundle
         outcome = rootfs_jobs.do(bundle, spec, grant.edits, todo, engine=engine, work=self._work)
         for hook in outcome.hooks:
@@ -150,8 +153,11 @@ class Create:
         low_level: str,
     ) -> None:
         """Check a container to which its engine has applied our CDI spec already."""
-        for hook in engine_hooks:
-            granting.require_fresh(jobs.of_hook(hook))
+        engine = [jobs.of_hook(hook) for hook in engine_hooks]
+        for job in engine:
+            granting.require_fresh(job)
+        if engine:
+            self.grants.require(spec, engine, rootfs_jobs.nodes(spec))
         before = record.survey(spec)
         edited.memory, entries = self._limit(spec, [], [], low_level)
         if edited.memory and self._trouble is not None:

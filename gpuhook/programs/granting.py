@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any, TypeVar
 
     from gpuhook.cdi.cache import Compiled
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.registry import Registry
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.gpu_facts import Known
     from gpuhook.vendors.nvidia.jobs import Jobs
 
     T = TypeVar("T")
@@ -206,6 +207,27 @@ class Granting:
         for job in found:
             self.require_fresh(job)
         return found
+
+    def require(self, spec: dict[str, Any], todo: Sequence[Jobs], nodes: Iterable[str]) -> None:
+        """Raise GH1043 to GH1046 if the container's variables require what it does not get.
+
+        `todo` are the jobs that came with its devices, `nodes` the paths of their nodes. What
+        cannot be judged is a warning, GH1047.
+        """
+        environment = request.environment(spec)
+        if self.settings.disable_requirements or not words.requires(environment):
+            return
+        bundled.load("gpuhook.programs.requiring")
+        from gpuhook.programs import requiring
+
+        for doubt in requiring.doubts(environment, todo, nodes, self.noted):
+            self.log.warning(doubt)
+
+    def noted(self) -> Known:
+        """Return what is known of the driver and the GPUs where their description says nothing."""
+        from gpuhook.vendors.nvidia import gpu_facts
+
+        return gpu_facts.noted()
 
     def has_driver(self) -> bool:
         """Return whether this node has a driver loaded."""

@@ -2,24 +2,25 @@
 """`gpuhook-hook apply`: the one createContainer hook of our CDI specs.
 
 WARM. It runs in the container's mount namespace before the runtime pivots into the root file
-system. In one process it refuses a stale spec, makes the links, merges the loader cache, chooses
-the CUDA compatibility libraries, masks the driver's parameters and enters the container in the
-ledger.
+system. In one process it refuses a stale spec and a driver that the image rules out, makes the
+links, merges the loader cache, chooses the CUDA compatibility libraries, masks the driver's
+parameters and enters the container in the ledger.
 """
 
 from __future__ import annotations
 
 import errno
+import sys
 import time
 
-from gpuhook import files
-from gpuhook.container import ledger, oci
+from gpuhook import files, settings
+from gpuhook.container import ledger, oci, record
 from gpuhook.container.process import Process
 from gpuhook.container.provide import provide
 from gpuhook.container.rootfs import Root
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
-from gpuhook.programs import bundled, hook_state, rootfs_jobs, told_replicas
+from gpuhook.programs import bundled, cold, hook_state, rootfs_jobs, told_replicas
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision, words
 
@@ -44,6 +45,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
         changed = freshness.differences(job.fingerprint, now)
         if changed:
             raise fault("GH1120", changes="; ".join(changed))
+    _require(job, state.spec, log)
     with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
@@ -53,6 +55,40 @@ def run(arguments: list[str], log: EngineLog) -> None:
             _mask_params(root, job, log)
     pid = _init_pid()
     _enter_in_ledger(state, pid, _limit(state.spec, pid, log), began, log)
+
+
+def _require(job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
+    """Refuse a container that requires what it does not get; the first of its hooks judges.
+
+    Raises what requiring.doubts does. Where the wrapper was there, it has judged.
+    """
+    environment = request.environment(spec)
+    if not words.requires(environment) or record.ANNOTATION in (spec.get("annotations") or {}):
+        return
+    todo = _all_jobs(spec, job)
+    if todo[0].arguments() != job.arguments():
+        return
+    bundled.load("gpuhook.programs.requiring")
+    from gpuhook.programs import requiring
+    from gpuhook.vendors.nvidia import gpu_facts
+
+    try:
+        found = requiring.doubts(environment, todo, rootfs_jobs.nodes(spec), gpu_facts.noted)
+    except GpuhookError:
+        # Asked only now: a container that has what it requires does not wait for the settings.
+        if _is_waived():
+            return
+        raise
+    for doubt in found:
+        log.warning(doubt)
+
+
+def _is_waived() -> bool:
+    """Return whether the node's settings waive requirements: broken ones waive nothing."""
+    try:
+        return settings.load(cold.Compiler(sys.argv[0]).compile_settings).disable_requirements
+    except (GpuhookError, OSError):
+        return False
 
 
 def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any]]:

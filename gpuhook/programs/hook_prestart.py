@@ -88,6 +88,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     if given is None:
         return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
     grant, todo = given
+    grants.require(spec, todo, [node["path"] for node in grant.edits.get("deviceNodes") or ()])
     with _process(state) as process:
         known = _known(state, process)
         if known is not None:

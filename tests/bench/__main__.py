@@ -33,6 +33,7 @@ LINES = (
     Ratio("pass-through", PYTHON, 0.4),
     Ratio("create, no GPU asked for", PYTHON, None),
     Ratio("create alone, 8 GPUs", PYTHON, 1.8),
+    Ratio("create alone, required", "create alone, 8 GPUs", 1.1),
     Ratio("whole create, runc", RUNC, 2.0),
     Ratio("prestart hook, runc", RUNC, None),
     Ratio("prestart hook, no GPU asked for", RUNC, None),

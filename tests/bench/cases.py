@@ -22,6 +22,13 @@ from tests.contract.runtimes import settled
 
 PYTHON = "/usr/bin/python3"
 TRUE_PROGRAM = "/bin/true"
+# As CUDA images have it, but that only the last alternative holds.
+BRANDS = ("tesla", "unknown", "nvidiartx", "geforce", "geforcertx", "quadro", "quadrortx", "titan")
+REQUIRED = " ".join(
+    ["cuda>=99.0"]
+    + [f"brand={brand},driver>=470,driver<471" for brand in BRANDS]
+    + [f"brand=nvidia,driver>={n},driver<{n + 1}" for n in (470, 535, 580)]
+)
 TENTH = {"linux": {"resources": {"cpu": {"quota": 10000, "period": 100000}}}}
 
 
@@ -33,12 +40,17 @@ def interpreter(ready: Product) -> list[Case]:
     config = none.config()
     config["process"]["env"] = ["PATH=/bin"]
     none.write(config)
+    picky = gpu_bundle(ready, "picky")
+    config = picky.config()
+    config["process"]["env"].append(f"NVIDIA_REQUIRE_CUDA={REQUIRED}")
+    picky.write(config)
     runtime = [ready.runtime]
     return [
         plain("bare interpreter", [PYTHON, "-IS", "-c", "pass"]),
         plain("pass-through", [ready.runtime, "state", "x"], **env),
         Case("create, no GPU asked for", lambda: fresh(none, runtime, TRUE_PROGRAM), env),
         Case("create alone, 8 GPUs", lambda: fresh(made, runtime, TRUE_PROGRAM), env),
+        Case("create alone, required", lambda: fresh(picky, runtime, TRUE_PROGRAM), env),
     ]
 
 

@@ -64,6 +64,16 @@ def test_who_has_no_limit_pays_for_none(module: str) -> None:
     assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["gpuhook.programs.create", "gpuhook.programs.hook_apply", "gpuhook.programs.hook_prestart"],
+)
+def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
+    """What reads NVIDIA_REQUIRE_* is loaded for a container that has such a variable."""
+    own = {"programs.requiring", "vendors.nvidia.gpu_facts", "vendors.nvidia.requirements"}
+    assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
+
+
 def test_the_list_would_notice() -> None:
     """The comparison sees a forbidden import: json and what it drags in, ctypes in HOT."""
     assert {"json", "re", "enum"} <= loaded(SYSTEM, "json")

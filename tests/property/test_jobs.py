@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia import jobs
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)
-TEXT = ("cuda_compat", "driver_version", "fingerprint", "libcuda", "host_root")
+TEXT = ("cuda_compat", "cuda_version", "driver_version", "fingerprint", "libcuda", "host_root")
 
 
 def facts(job: jobs.Jobs) -> dict[str, object]:
@@ -20,18 +20,21 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
 @given(
     st.lists(st.tuples(PATH, NAME), max_size=3),
     st.lists(st.tuples(NAME, PATH), max_size=3),
-    st.lists(st.one_of(st.just(""), PATH), min_size=5, max_size=5),
+    st.lists(st.one_of(st.just(""), PATH), min_size=6, max_size=6),
+    st.lists(st.tuples(NAME, NAME, NAME), max_size=2),
     st.booleans(),
 )
 def test_a_hook_says_its_jobs(
     libraries: list[tuple[str, str]],
     links: list[tuple[str, str]],
     texts: list[str],
+    gpus: list[tuple[str, str, str]],
     driver_params: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
     job = jobs.Jobs("/usr/bin/gpuhook-hook")
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
+    job.gpus = gpus
     for name, text in zip(TEXT, texts, strict=True):
         setattr(job, name, text or ("/" if name == "host_root" else ""))
     hook = job.hook()

@@ -95,13 +95,51 @@ def test_what_capabilities_leave_out_is_told() -> None:
 
 def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
     text = "cuda>=99 brand=nvidia,arch>=8.0"
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"))
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"), status=1)
     requirements = container["requirements"]
-    assert requirements["verdict"] == "unmet"
-    assert "does not enforce" in requirements["note"]
-    assert container["result"] == "gets"
+    assert (requirements["verdict"], requirements["enforced"]) == ("unmet", True)
+    assert requirements["note"].startswith("gpuhook refuses it; NVIDIA's runtime refuses it in leg")
+    assert (container["result"], container["fault"]["code"]) == ("refused", "GH1043")
+    assert "cuda>=99 (it is 13.0); arch>=8.0 (it is 7.5)" in container["fault"]["message"]
     terms = [t for a in requirements["items"][0]["alternatives"] for t in a["terms"]]
     assert {one["term"]: one["is"] for one in terms}["arch>=8.0"] == "7.5"
+
+
+@pytest.mark.parametrize(
+    ("variables", "enforced", "note", "result"),
+    [
+        (["NVIDIA_REQUIRE_CUDA=cuda>=12"], True, "it starts; with NVIDIA's runtime too", "gets"),
+        (["CUDA_VERSION=99.1.2"], True, "gpuhook refuses it", "refused"),
+        (["CUDA_VERSION=of-ours"], True, "the image requires nothing", "gets"),
+        (["NVIDIA_REQUIRE_CUDA=99"], True, "gpuhook refuses it", "refused"),
+        (
+            ["NVIDIA_REQUIRE_CUDA=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"],
+            False,
+            "NVIDIA_DISABLE_REQUIRE waives them, to NVIDIA's runtime too",
+            "gets",
+        ),
+    ],
+)
+def test_what_comes_of_requirements(
+    variables: list[str], note: str, result: str, *, enforced: bool
+) -> None:
+    status = int(result == "refused")
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *variables), status=status)
+    requirements = container["requirements"]
+    assert requirements["note"].startswith(note)
+    assert (requirements["enforced"], container["result"]) == (enforced, result)
+
+
+def test_of_who_gets_nothing_nothing_is_required() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_REQUIRE_CUDA=cuda>=99"))
+    requirements = container["requirements"]
+    assert (requirements["enforced"], container["result"]) == (False, "nothing")
+    assert "nobody judges" in requirements["note"]
+    files = told(*env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=brand=geforce"))
+    assert (files["requirements"]["verdict"], files["result"]) == ("met", "files-only")
+    old = env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=cuda>=99")
+    files = told(*old, status=1)
+    assert (files["requirements"]["verdict"], files["result"]) == ("unmet", "refused")
 
 
 def test_a_memory_limit_holds_on_a_node_that_is_not_this_one() -> None:

@@ -133,6 +133,18 @@ def test_a_pod_that_needs_no_runtime_gets_its_gpu_all_the_same(
     assert (container["result"], container["route"]["name"]) == ("gets", route)
 
 
+def test_the_hook_of_a_cdi_spec_refuses_what_the_runtime_never_sees(tmp_path: Path) -> None:
+    env = "{name: NVIDIA_REQUIRE_X, value: 'arch>=10.0'}"
+    arguments = pod(tmp_path, "cdi-cri", cls="", env=env)
+    assert answer(run(*arguments).stdout).startswith("it does not start: GH1044")
+    (container,) = json.loads(run(*arguments, "-o", "json").stdout)["containers"]
+    assert container["requirements"]["verdict"] == "unmet"
+    assert "arch>=10.0 (it is 9.0)" in container["fault"]["message"]
+    assert container["route"]["note"].startswith("gpuhook-hook")
+    met = pod(tmp_path, "cdi-cri", cls="", env=env.replace("10.0", "9.0"))
+    assert answer(run(*met).stdout) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), for itself alone"
+
+
 def test_without_a_runtime_class_the_answer_hangs_on_the_default_runtime(tmp_path: Path) -> None:
     assert answer(run(*pod(tmp_path)).stdout).endswith("for itself alone")
     assert "if the node's default runtime" in answer(run(*pod(tmp_path, cls="")).stdout)

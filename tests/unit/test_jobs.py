@@ -21,6 +21,10 @@ from gpuhook.vendors.nvidia import jobs
         ["--link", "::/x"],
         ["--link", "target::x"],
         ["--fingerprint"],
+        ["--gpus"],
+        ["--gpus", "0"],
+        ["--gpus", "0=9.0"],
+        ["--gpus", "=9.0,nvidia"],
         ["--unknown", "x"],
         ["positional", "x"],
         ["--driver-params", "--driver-params=1"],
@@ -60,6 +64,14 @@ def test_the_environment_is_explicit() -> None:
     assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     hook["env"].append("X=1")
     assert jobs.Jobs("/h").hook()["env"] != hook["env"]
+
+
+def test_gpus_of_one_sort_are_one_argument() -> None:
+    """What requirements are judged by goes by the minors, whatever of it is known."""
+    job = jobs.parse(["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla", "--cuda-version", "13.0"])
+    assert job.gpus == [("0-3,7", "9.0", "nvidia"), ("4", "", "tesla")]
+    assert job.cuda_version == "13.0"
+    assert job.arguments()[:4] == ["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla"]
 
 
 def test_what_is_kept() -> None:

@@ -8,7 +8,16 @@ import pytest
 from gpuhook.vendors.nvidia import requirements
 from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
 
-T4 = Facts("0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
+T4 = Facts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
+NONE = Facts("", cuda="12.2", driver="535.183.01")
+# What NVIDIA's CUDA 12.4 images say.
+CUDA_12_4 = (
+    "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471"
+    " brand=nvidia,driver>=470,driver<471 brand=nvidiartx,driver>=470,driver<471"
+    " brand=geforce,driver>=470,driver<471 brand=quadro,driver>=470,driver<471"
+    " brand=titan,driver>=470,driver<471 brand=tesla,driver>=535,driver<536"
+    " brand=unknown,driver>=535,driver<536 brand=nvidia,driver>=535,driver<536"
+)
 
 
 def verdict(text: str, facts: Facts = T4) -> str:
@@ -19,29 +28,90 @@ def verdict(text: str, facts: Facts = T4) -> str:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        # Versions: part by part as numbers, missing parts are 0.
         ("cuda>=12.2", MET),
         ("cuda>=12.2.0", MET),
+        ("cuda=12.2.0.0", MET),
+        ("cuda>=12.2.1", UNMET),
         ("cuda>=12.10", UNMET),
         ("cuda<12.10", MET),
         ("cuda=12.2", MET),
         ("cuda!=12.2", UNMET),
-        ("CUDA<=12", UNMET),
+        ("cuda!=12.2.0", UNMET),
+        ("cuda!=12", MET),
+        ("cuda>12", MET),
+        ("cuda>12.2", UNMET),
+        ("cuda<12.2", UNMET),
+        ("cuda<=12.2", MET),
+        ("cuda<=12", UNMET),
+        ("cuda>=9", MET),
+        ("cuda<100", MET),
+        ("cuda=12.", UNMET),
+        ("cuda>=12.", MET),
+        ("cuda>=12..2", MET),
+        ("cuda>=0012.02", MET),
+        ("cuda<99999999999999999999999", MET),
         ("driver>=535.183.01", MET),
         ("driver>535.183.1", UNMET),
+        ("driver<535.183.06", MET),
+        ("driver=535.183.1", MET),
+        ("arch>=7.5", MET),
         ("arch>=8.0", UNMET),
+        ("arch<8", MET),
+        ("arch!=9.0", MET),
+        # Names and brands in any case.
+        ("CUDA<=12", UNMET),
+        ("Cuda>=12.2", MET),
+        ("DRIVER>=535,Arch=7.5", MET),
         ("brand=tesla", MET),
+        ("brand=TESLA", MET),
         ("brand!=tesla", UNMET),
+        ("brand!tesla", UNMET),
         ("brand!=GeForce", MET),
+        ("brand=tesl", UNMET),
+        ("brand=a=b", UNMET),
+        # Commas are `and`, spaces `or`.
+        ("cuda>=12.0,driver>=535", MET),
+        ("cuda>=12.0,driver>=550", UNMET),
+        ("driver>=550,cuda>=12.0", UNMET),
         ("cuda>=13.0 brand=tesla,driver>=535,driver<536", MET),
         ("cuda>=13.0 brand=tesla,driver>=470,driver<471", UNMET),
-        ("brand>tesla", INVALID),
-        ("cuda>=", INVALID),
+        ("  cuda>=13.0   cuda>=12  ", MET),
+        ("cuda>=12.0,", MET),
+        (",cuda>=12.0", MET),
+        ("cuda>=12.0,,driver>=550", UNMET),
+        ("cuda>=13.0 ,", UNMET),
+        (CUDA_12_4, MET),
+        (CUDA_12_4.replace("535", "550").replace("536", "551"), UNMET),
+        # What is no term.
         ("cuda", INVALID),
+        ("cuda>=", INVALID),
+        (">=12", INVALID),
+        ("cuda=>12", INVALID),
+        ("cuda==12", INVALID),
+        ("cuda<>12", INVALID),
+        ("cuda>>12", INVALID),
         ("cuda>=new", INVALID),
+        ("cuda>=12>5", INVALID),
+        ("cuda>=.5", INVALID),
+        ("cuda>=-1", INVALID),
+        ("cuda>=1e3", INVALID),
+        ("cuda>=\u0661\u0662", INVALID),
+        ("cuda>=12\tcuda>=11", INVALID),
+        ("cuda >= 12", INVALID),
+        ("brand>tesla", INVALID),
+        ("brand<=tesla", INVALID),
         ("gpu=1", INVALID),
-        ("cuda>=12.0 gpu=1", INVALID),
-        ("cuda>=12.0,", INVALID),
-        ("cuda>=" + "1" * 200, INVALID),
+        ("cuda_>=12", INVALID),
+        ("cuda>=" + "1" * 122, UNMET),
+        ("cuda>=" + "1" * 123, INVALID),
+        # No further than needed, from left to right.
+        ("cuda>=12.0 gpu=1", MET),
+        ("gpu=1 cuda>=12.0", INVALID),
+        ("cuda>=13.0 gpu=1", INVALID),
+        ("cuda>=13.0,gpu=1", UNMET),
+        ("gpu=1,cuda>=13.0", INVALID),
+        ("cuda>=12.0,gpu=1", INVALID),
     ],
 )
 def test_a_requirement_is_judged(text: str, wanted: str) -> None:
@@ -49,29 +119,90 @@ def test_a_requirement_is_judged(text: str, wanted: str) -> None:
 
 
 def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
-    nothing = Facts("0", cuda="12.2")
+    nothing = Facts("/dev/nvidia0", cuda="12.2")
     assert verdict("brand=tesla", nothing) == UNKNOWN
     assert verdict("brand=tesla cuda>=12", nothing) == MET
     assert verdict("brand=tesla,cuda>=13", nothing) == UNMET
     assert verdict("driver>=535 cuda>=13", nothing) == UNKNOWN
+    assert verdict("driver>=535 gpu=1", nothing) == UNKNOWN
+    assert verdict("driver>=535", Facts("", driver="of 1999")) == UNKNOWN
 
 
-def test_quadro_rtx_is_one_word() -> None:
-    assert verdict("brand=quadrortx", Facts("0", brand="Quadro RTX")) == MET
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("brand=tesla", MET),
+        ("arch>=9.0", MET),
+        ("cuda>=12.2,arch>=9.0", MET),
+        ("cuda>=13.0,brand=tesla", UNMET),
+        ("cuda>=13.0 brand=tesla,driver<535", UNMET),
+        ("arch>=new", INVALID),
+    ],
+)
+def test_what_is_asked_of_a_gpu_holds_where_there_is_none(text: str, wanted: str) -> None:
+    assert verdict(text, NONE) == wanted
 
 
-def test_an_image_of_old_requires_its_cuda_version() -> None:
-    (requirement,) = requirements.asked({"CUDA_VERSION": "12.4.131"})
-    assert (requirement.variable, requirement.text) == ("CUDA_VERSION", "cuda>=12.4")
-    with_own = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_CUDA": "cuda>=11"}
-    assert [one.text for one in requirements.asked(with_own)] == ["cuda>=11"]
+def test_a_text_without_end_is_no_requirement() -> None:
+    longest = "cuda>=12 " * (requirements.MAX_TEXT // 9)
+    assert verdict(longest) == MET
+    assert verdict(longest + longest) == INVALID
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("12.4.131", "cuda>=12.4"),
+        ("9.2", "cuda>=9.2"),
+        ("11", "cuda>=11"),
+        ("cu118", None),
+        ("latest", None),
+        ("1" * 100, None),
+        ("", None),
+    ],
+)
+def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | None) -> None:
+    """As long as it is one: others call things CUDA_VERSION too."""
+    asked = requirements.asked({"CUDA_VERSION": version})
+    assert [(one.variable, one.text) for one in asked] == [("CUDA_VERSION", text)] * bool(text)
+
+
+def test_an_image_that_requires_by_itself_is_not_of_old() -> None:
+    environment = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_CUDA": "cuda>=11"}
+    assert [one.text for one in requirements.asked(environment)] == ["cuda>=11"]
+    emptied = requirements.asked({**environment, "NVIDIA_REQUIRE_CUDA": ""})
+    assert [one.text for one in emptied] == ["cuda>=12.4"]
+    beside = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_ARCH": "arch>=8.0"}
+    assert [one.text for one in requirements.asked(beside)] == ["arch>=8.0", "cuda>=12.4"]
 
 
 def test_which_variables_require_something() -> None:
     environment = {"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all", "NVIDIA_REQUIRE_CUDA": " "}
-    assert requirements.asked(environment) == ()
+    environment |= {"NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "base-only", "XNVIDIA_REQUIRE_CUDA": "x"}
+    environment |= {"NVIDIA_REQUIRE": "cuda>=99", "NVIDIA_REQUIRE_": "cuda>=1"}
+    assert [one.variable for one in requirements.asked(environment)] == ["NVIDIA_REQUIRE_"]
 
 
-@pytest.mark.parametrize(("value", "wanted"), [("1", True), ("true", True), ("yes", False)])
-def test_requirements_are_waived_by_a_bool_of_gos(value: str, *, wanted: bool) -> None:
-    assert requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value}) is wanted
+@pytest.mark.parametrize("value", ["1", "t", "T", "TRUE", "true", "True"])
+def test_requirements_are_waived_by_a_bool_of_gos(value: str) -> None:
+    assert requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value})
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "yes", "tRUE", "2", " 1"])
+def test_requirements_are_not_waived_by_anything_else(value: str) -> None:
+    assert not requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value})
+
+
+def test_what_is_behind_what_decides_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    class Read(requirements.Term):
+        def __init__(self, text: str) -> None:
+            read.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(requirements, "Term", Read)
+    text = "brand=titan,driver>=470 cuda>=12,arch>=7 x " + "y " * 1000
+    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
+    assert requirements.of_requirement(requirement, T4) == MET
+    assert read == ["brand=titan", "cuda>=12", "arch>=7"]

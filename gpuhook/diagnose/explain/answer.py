@@ -16,6 +16,7 @@ from typing import Any
 
 from gpuhook import fastjson, state
 from gpuhook.container import record
+from gpuhook.diagnose.explain import manifests, required
 from gpuhook.diagnose.explain import question as kinds
 from gpuhook.diagnose.explain.rehearsed_root import Rehearsal
 from gpuhook.errors import GpuhookError, fault
@@ -69,6 +70,7 @@ def given(question: Question, ground: Ground) -> Answer:
     record.take_back(asked)
     heard = len(ground.heard.warnings)
     after, edited, changes, trouble = _edited(question, ground)
+    trouble = trouble or _refused_by_hook(question, asked, ground)
     return Answer(
         question=question,
         before=before,
@@ -114,6 +116,20 @@ def _edited(
     else:
         spec["root"] = root
     return spec, edited, work.changes, trouble
+
+
+def _refused_by_hook(
+    question: Question, spec: dict[str, Any], ground: Ground
+) -> GpuhookError | None:
+    """Return why the hook of a CDI spec, which the engine applies, would refuse the container."""
+    if not manifests.engines_devices(question):
+        return None
+    nodes = required.nodes_of(manifests.beside(question), ground.node)
+    try:
+        ground.granting.require(spec, [], nodes)
+    except GpuhookError as error:
+        return error
+    return None
 
 
 def _may_ask(question: Question, ground: Ground) -> bool:

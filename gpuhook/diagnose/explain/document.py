@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.container import oci
 from gpuhook.diagnose.explain import answer as answers
 from gpuhook.diagnose.explain import besides, ignored, manifests, outcome, parts, required, shares
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
@@ -63,6 +64,11 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     grant = grant_of(answer, granting, capabilities)
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
+    engines = manifests.engines_devices(answer.question) or answer.has_engines_edits
+    given = [
+        *(nodes or required.nodes_of(manifests.beside(answer.question), ground.node)),
+        *(oci.device_paths(answer.before) if answer.has_engines_edits else ()),
+    ]
     memory = shares.limits(answer.edited)
     gpus = shares.gpus(grant, ground.node) or manifests.beside(answer.question)
     reserved = manifests.reserved(answer.question)
@@ -85,7 +91,9 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
             "effective": sorted(capabilities) if names else [],
             "left_out": parts.left_out(grant, granting, capabilities),
         },
-        "requirements": required.of(environment, ground.node, nodes),
+        "requirements": required.of(
+            environment, ground.node, given, granting.settings, is_given=bool(names or engines)
+        ),
         "devices": devices,
         "specs": parts.of_specs(grant, capabilities),
         "changes": _changes(answer),

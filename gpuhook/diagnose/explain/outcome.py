@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
+_HOOK = "hook"  # by whom a container is refused that the runtime does not see
 _BAD = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
@@ -31,6 +32,8 @@ _NOTES = {
     " itself, and no runtime has to add anything",
     NONE: "gpuhook-runtime leaves config.json as it is",
     REFUSED: "gpuhook-runtime ends with that fault, and no container is made",
+    _HOOK: "gpuhook-hook, which the engine's CDI spec names, ends with that fault, and no container"
+    " is made",
 }
 
 
@@ -64,7 +67,8 @@ def is_well(result: str) -> bool:
 def route(answer: Answer) -> dict[str, str]:
     """Return who gives the container its GPUs, in a word and in a sentence."""
     if answer.fault is not None:
-        return {"name": NONE, "note": _NOTES[REFUSED]}
+        by = _HOOK if manifests.engines_devices(answer.question) else REFUSED
+        return {"name": NONE, "note": _NOTES[by]}
     name = answer.edited.route or _beside(answer)
     if name == CDI:
         named = ", ".join(manifests.engines_devices(answer.question))

@@ -5,34 +5,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.vendors.nvidia import requirements
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia import gpu_facts, requirements
+from gpuhook.vendors.nvidia.requirements import INVALID, MET, OF_GPU, UNKNOWN, UNMET, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+    from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.inventory import Node
     from gpuhook.vendors.nvidia.requirements import Requirement, Term
 
-_NOT_ENFORCED = "gpuhook-runtime does not enforce requirements: the container starts whatever holds"
+_GPUHOOK = {
+    MET: "it starts",
+    UNMET: "gpuhook refuses it",
+    INVALID: "gpuhook refuses it",
+    UNKNOWN: "gpuhook starts it, with a warning that names what could not be judged",
+}
 _NVIDIA = {
-    MET: "NVIDIA's runtime starts it, in every mode",
+    MET: "with NVIDIA's runtime too, in every mode",
     UNMET: "NVIDIA's runtime refuses it in legacy mode (`unsatisfied condition`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
     INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
-    UNKNOWN: "whether NVIDIA's runtime starts it in legacy mode cannot be told without those facts;"
-    " its modes of CDI, cdi and jit-cdi (the default since 1.18), read no requirements",
+    UNKNOWN: "so does NVIDIA's runtime, in every mode, where it cannot tell either",
 }
+_UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requires"
+_BY_SETTING = "request.disableRequirements waives them on this node"
 
 
 def of(
-    environment: Mapping[str, str], node: Node | None, gpu_nodes: Collection[str]
+    environment: Mapping[str, str],
+    node: Node | None,
+    gpu_nodes: Collection[str],
+    settings: Settings,
+    *,
+    is_given: bool,
 ) -> dict[str, Any]:
     """Return the requirements in the document's shape, judged by what is known of `node`.
 
-    `gpu_nodes` are the paths of the device nodes that the container gets.
+    `gpu_nodes` are the paths of the device nodes that the container gets, `is_given` says whether
+    it gets anything, if only the driver's files.
     """
     asked = requirements.asked(environment)
     facts = facts_of(node, gpu_nodes)
@@ -43,10 +56,14 @@ def of(
         note = "the image requires nothing"
     elif disabled:
         note = f"{requirements.DISABLE} waives them, to NVIDIA's runtime too"
+    elif settings.disable_requirements:
+        note = _BY_SETTING
+    elif not is_given:
+        note = _UNASKED
     else:
-        note = f"{_NOT_ENFORCED}; {_NVIDIA[verdict]}"
+        note = f"{_GPUHOOK[verdict]}; {_NVIDIA[verdict]}"
     return {
-        "enforced": False,
+        "enforced": is_given and not (disabled or settings.disable_requirements),
         "disabled": disabled,
         "verdict": verdict,
         "note": note,
@@ -54,22 +71,27 @@ def of(
     }
 
 
-def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
-    """Return the facts of each GPU of which a device node is given; the driver's alone for none."""
-    if node is None:
-        return [Facts("")]
-    cuda, version = node.driver.cuda, node.driver.version
-    given = [gpu for gpu in node.gpus if _is_given(gpu, gpu_nodes)]
-    if not given:
-        return [Facts("", cuda, version)]
+def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
+    """Return the paths of the nodes of the GPUs that have, or are in parts, one of `uuids`."""
     return [
-        Facts(gpu.uuid or str(gpu.index), cuda, version, gpu.compute_capability, gpu.brand)
-        for gpu in given
+        f"/dev/nvidia{gpu.minor}"
+        for gpu in (node.gpus if node else ())
+        if gpu.minor is not None
+        and (gpu.uuid in uuids or any(one.uuid in uuids for one in gpu.instances))
     ]
 
 
-def _is_given(gpu: Gpu, gpu_nodes: Collection[str]) -> bool:
-    return gpu.minor is not None and f"/dev/nvidia{gpu.minor}" in gpu_nodes
+def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
+    """Return the facts of each sort of GPU that is given; the driver's alone for none.
+
+    As the runtime judges, but for what it would look up on this machine.
+    """
+    known = gpu_facts.of_node(node.driver, node.gpus) if node else gpu_facts.Known()
+    found = gpu_facts.of_paths(gpu_nodes, known, lambda: known)
+    names = {f"/dev/nvidia{gpu.minor}": gpu.uuid for gpu in (node.gpus if node else ())}
+    for facts in found:
+        facts.gpu = names.get(facts.gpu) or facts.gpu
+    return found
 
 
 def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
@@ -83,19 +105,20 @@ def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
                 "verdict": _worst([requirements.of_alternative(terms, fact) for fact in facts]),
                 "terms": [_term(term, fact) for term in terms for fact in _telling(term, facts)],
             }
-            for terms in one.alternatives
+            for terms in map(tuple, one.alternatives())
         ],
     }
 
 
 def _telling(term: Term, facts: list[Facts]) -> list[Facts]:
     """Return the facts by which a term is judged differently: one for each value there is."""
-    by_value = {requirements.fact_of(term, fact): fact for fact in facts}
-    return list(by_value.values()) if not term.trouble else facts[:1]
+    if term.trouble:
+        return facts[:1]
+    return list({requirements.fact_of(term, fact): fact for fact in facts}.values())
 
 
 def _term(term: Term, fact: Facts) -> dict[str, Any]:
-    is_of_gpu = term.name in ("arch", "brand") and not term.trouble
+    is_of_gpu = term.name in OF_GPU and not term.trouble
     return {
         "term": term.text,
         "verdict": requirements.of_term(term, fact),

@@ -11,7 +11,7 @@ from gpuhook.cdi import cache
 from gpuhook.cdi.registry import Registry
 from gpuhook.engine_log import EngineLog
 from gpuhook.programs.granting import Granting
-from gpuhook.vendors.nvidia import selection
+from gpuhook.vendors.nvidia import gpu_facts, selection
 from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.spec import describe
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.settings import Settings
     from gpuhook.vendors.nvidia import jobs
+    from gpuhook.vendors.nvidia.gpu_facts import Known
     from gpuhook.vendors.nvidia.inventory import Node
 
 NAME = "what generate-cdi would write"  # stands where the path of a spec file stands
@@ -61,6 +62,7 @@ class DescribedGranting(Granting):
         self.warnings = found.warnings
         self._has_driver = bool(node.driver.module_version)
         self._aliases = selection.aliases(found.gpus, self.choices.strategies)
+        self._facts = gpu_facts.of_node(node.driver, node.gpus)
         self._nvml = (node.driver.nvml or "") if is_elsewhere else None
         self.is_here = not is_elsewhere
         if is_elsewhere:
@@ -80,6 +82,10 @@ class DescribedGranting(Granting):
     def alias(self, name: str) -> str | None:
         """Return what the description calls the GPU with another name, None if nobody knows."""
         return self._aliases.get(name.lower())
+
+    def noted(self) -> Known:
+        """Return what the facts say of the driver and the GPUs."""
+        return self._facts
 
     def nvml(self) -> str:
         """Return the host path of the NVML library, on a node elsewhere that of its facts."""

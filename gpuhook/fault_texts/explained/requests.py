@@ -270,4 +270,77 @@ NVIDIA_GDS=enabled    # right
 $ gpuhook generate-cdi --mode imex --output /etc/cdi/imex.yaml
 """,
     ),
+    "GH1043": (
+        (
+            "The image says by a variable NVIDIA_REQUIRE_* (an older one by CUDA_VERSION) which "
+            "driver it needs, and this node's is another: the sentence names each alternative "
+            "that could have held, with what the node has. Started all the same, its programs "
+            "would end with `CUDA driver version is insufficient for CUDA runtime version`. The "
+            "CUDA compatibility libraries of an image do not count, as in NVIDIA's runtime: they "
+            "work on data centre GPUs only. NVIDIA's images have alternatives for the drivers on "
+            "which they do."
+        ),
+        (
+            "Install a newer driver, or take an image for an older CUDA version. Where you know "
+            "better than the image, set NVIDIA_DISABLE_REQUIRE=1 in the container, or "
+            "request.disableRequirements for all containers of the node."
+        ),
+        """
+NVIDIA_REQUIRE_CUDA=cuda>=13.0 brand=tesla,driver>=535,driver<536
+error GH1043: NVIDIA_REQUIRE_CUDA does not hold for this node's driver: cuda>=13.0 (it is 12.2)
+""",
+    ),
+    "GH1044": (
+        (
+            "A variable NVIDIA_REQUIRE_* of the image names a brand of GPU or a compute "
+            "capability (arch), and a GPU that the container would get has another. All of its "
+            "GPUs must fit; of a MIG instance, the GPU that it is a part of."
+        ),
+        (
+            "Ask for another GPU of the node, or schedule the container to a node that has such "
+            "GPUs. NVIDIA_DISABLE_REQUIRE=1 in the container waives all that its image requires."
+        ),
+        """
+NVIDIA_REQUIRE_ARCH=arch>=8.0
+error GH1044: NVIDIA_REQUIRE_ARCH does not hold for the GPU of /dev/nvidia0: arch>=8.0 (it is 7.5)
+""",
+    ),
+    "GH1045": (
+        (
+            "A variable NVIDIA_REQUIRE_* has a term that is no comparison, or one of something "
+            "that there is not. Properties are cuda, driver, arch and brand, operators = != < <= "
+            "> >=, a term has at most 128 characters, and there are no spaces in it: they stand "
+            "between alternatives."
+        ),
+        "Correct the variable; commas join terms that must all hold, spaces alternatives.",
+        """
+NVIDIA_REQUIRE_CUDA=cuda >= 12.4     # GH1045: three alternatives, none of them a term
+NVIDIA_REQUIRE_CUDA=cuda>=12.4
+""",
+    ),
+    "GH1046": (
+        (
+            "More variables NVIDIA_REQUIRE_* are set than any image has. NVIDIA's runtime takes "
+            "no more either."
+        ),
+        "Join terms that must all hold by commas in one variable.",
+        """
+NVIDIA_REQUIRE_CUDA=cuda>=12.4
+NVIDIA_REQUIRE_DRIVER=driver>=550
+NVIDIA_REQUIRE_ALL=cuda>=12.4,driver>=550     # both in one
+""",
+    ),
+    "GH1047": (
+        (
+            "The image requires something that nothing on this node tells: its CDI spec is of "
+            "another program, or from before gpuhook noted the CUDA version, brand and compute "
+            "capability there, and generate-cdi has left no inventory of this driver. What is "
+            "not known keeps no container from starting."
+        ),
+        "Run `gpuhook generate-cdi`, whose spec and notes have these facts.",
+        """
+NVIDIA_REQUIRE_CUDA=cuda>=12.4
+warning GH1047: of NVIDIA_REQUIRE_CUDA could not be judged whether it holds: cuda>=12.4; ...
+""",
+    ),
 }

@@ -30,9 +30,11 @@ class Jobs:
 
     __slots__ = (
         "cuda_compat",
+        "cuda_version",
         "driver_params",
         "driver_version",
         "fingerprint",
+        "gpus",
         "hook_path",
         "host_root",
         "libcuda",
@@ -44,7 +46,9 @@ class Jobs:
         self.hook_path = hook_path
         self.libraries: list[tuple[str, str]] = []  # (container path, SONAME)
         self.links: list[tuple[str, str]] = []  # (target, container path)
+        self.gpus: list[tuple[str, str, str]] = []  # (minors, compute capability, brand)
         self.cuda_compat = ""
+        self.cuda_version = ""  # the highest of the driver
         self.driver_version = ""
         self.driver_params = False
         self.fingerprint = ""
@@ -70,6 +74,8 @@ class Jobs:
             args += ["--library", f"{path}={soname}"]
         for target, path in self.links:
             args += ["--link", f"{target}::{path}"]
+        for minors, capability, brand in self.gpus:
+            args += ["--gpus", f"{minors}={capability},{brand}"]
         for option, attribute in _TEXT.items():
             value = getattr(self, attribute)
             if value and value != _DEFAULTS.get(option):
@@ -140,6 +146,12 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
         if not found or not target:
             raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
         jobs.links.append((target, path))
+    elif option == "--gpus":
+        minors, found, sort = value.partition("=")
+        capability, comma, brand = sort.partition(",")
+        if not minors or not found or not comma:
+            raise fault("GH1640", argument=option, reason=f"{value!r} is not MINORS=ARCH,BRAND")
+        jobs.gpus.append((minors, capability, brand))
     elif option in _TEXT:
         setattr(jobs, _TEXT[option], value)
     else:
@@ -148,6 +160,7 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
 
 _TEXT = {
     "--cuda-compat": "cuda_compat",
+    "--cuda-version": "cuda_version",
     "--driver-version": "driver_version",
     "--fingerprint": "fingerprint",
     "--host-root": "host_root",

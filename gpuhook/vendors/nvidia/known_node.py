@@ -65,6 +65,26 @@ def nvml() -> str:
     return found if isinstance(found, str) and os.path.isfile(found) else ""
 
 
+def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
+    """Return the CUDA version, the driver's, its module's, and (minor, capability, brand) of GPUs.
+
+    "" stands for what is not known.
+    """
+    driver = _section("driver", dict)
+    cuda, version, module = (_text(driver, key) for key in ("cuda", "version", "module_version"))
+    gpus = [
+        (str(gpu["minor"]), _text(gpu, "compute_capability"), _text(gpu, "brand"))
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict) and isinstance(gpu.get("minor"), int)
+    ]
+    return cuda, version, module, gpus
+
+
+def _text(section: dict[str, Any], key: str) -> str:
+    value = section.get(key)
+    return value if isinstance(value, str) and _is_known(value) else ""
+
+
 def turns() -> dict[str, dict[str, str]]:
     """Return the time slice and the compute mode of each GPU by UUID, as far as they are known."""
     keys = ("time_slice", "compute_mode")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.cdi import versions
-from gpuhook.vendors.nvidia import hookless, nodes, selection, words
+from gpuhook.vendors.nvidia import gpu_facts, hookless, nodes, selection, words
 from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -33,7 +33,8 @@ def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
     given = _limited(node, choices.capabilities)
-    common, missing = _common(given, choices, _libcuda(node))
+    todo = _jobs(given, gpus, choices, _libcuda(node))
+    common, missing = _common(given, choices, todo)
     spec = of_parts(choices.kind, _devices(given, gpus, choices), common)
     nameless = selection.nameless(gpus, choices.strategies)
     return Described(spec, gpus, (*warnings, *nameless, *missing), node)
@@ -107,7 +108,7 @@ def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     return found
 
 
-def _common(node: Node, choices: Choices, libcuda: str) -> tuple[ContainerEdits, list[str]]:
+def _common(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
@@ -128,7 +129,7 @@ def _common(node: Node, choices: Choices, libcuda: str) -> tuple[ContainerEdits,
     sockets = {file.host_path for file in node.files if file.kind == "socket"}
     found["mounts"] = _mounts(bindings, sockets)
     if choices.hooks != "none":
-        found["hooks"] = [_jobs(node, choices, libcuda).hook()]
+        found["hooks"] = [todo.hook()]
     return found, missing
 
 
@@ -152,13 +153,15 @@ def _libcuda(node: Node) -> str:
     return known[0] if known else ""
 
 
-def _jobs(node: Node, choices: Choices, libcuda: str) -> Jobs:
+def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
     """Return what our one hook has to do for the files of `node`."""
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if file.kind == "library" and file.soname]
     jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
     own = {_soname_link(file) for file in libraries}
     jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
+    jobs.gpus = gpu_facts.grouped(gpus)
+    jobs.cuda_version = node.driver.cuda or ""
     jobs.driver_version = node.driver.version or ""
     if _libcuda(node):
         jobs.cuda_compat = COMPAT_DIRECTORY

@@ -9,6 +9,10 @@ from __future__ import annotations
 from gpuhook.errors import fault
 from gpuhook.grant.request import Vocabulary
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
 PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
@@ -192,6 +196,13 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability.
     """
     return not capabilities.isdisjoint(capabilities_of(path))
+
+
+def requires(environment: Mapping[str, str]) -> bool:
+    """Return whether variables may require something of the driver: requirements.py reads them."""
+    return "CUDA_VERSION" in environment or any(
+        name.startswith("NVIDIA_REQUIRE_") for name in environment
+    )
 
 
 def is_node(path: str) -> bool:

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of NVIDIA_REQUIRE_*: nothing written there stops us, and judging is what it says."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.vendors.nvidia import gpu_facts, requirements
+from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+
+COMPARISONS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+NUMBER = st.sampled_from(["0", "1", "2", "9", "10", "12", "012"])
+VERSION = st.lists(NUMBER, min_size=1, max_size=3).map(".".join)
+BRAND = st.sampled_from(["tesla", "Tesla", "geforce"])
+NAMES = st.sampled_from(["cuda", "CUDA", "driver", "arch"])
+OF_VERSION = st.tuples(NAMES, st.sampled_from([*COMPARISONS]), VERSION).map("".join)
+OF_BRAND = st.tuples(st.just("brand"), st.sampled_from(["=", "!="]), BRAND).map("".join)
+BAD = st.sampled_from(["cuda", "gpu=1", "cuda>=x", "brand<tesla", "cuda=>1"])
+TERM = st.one_of(OF_VERSION, OF_VERSION, OF_BRAND, BAD)
+TEXT = st.lists(st.lists(TERM, min_size=1, max_size=3).map(",".join), min_size=1, max_size=4)
+FACTS = st.builds(
+    Facts,
+    st.sampled_from(["", "/dev/nvidia0"]),
+    st.none() | VERSION,
+    st.none() | VERSION,
+    st.none() | VERSION,
+    st.none() | BRAND,
+)
+
+
+def padded(version: str) -> list[int]:
+    numbers = [int(part) for part in version.split(".")]
+    return numbers + [0] * (4 - len(numbers))
+
+
+def plain_term(text: str, facts: Facts) -> str:
+    """Judge one term by a regular expression and Python's own comparisons."""
+    found = re.fullmatch(r"(cuda|driver|arch)([<>=!]=?)([0-9.]+)", text.lower())
+    brand = re.fullmatch(r"brand(!?=)([a-z]+)", text.lower())
+    if (found is None or found[2] not in COMPARISONS) and brand is None:
+        return INVALID
+    if not facts.gpu and (brand or (found and found[1] == "arch")):
+        return MET
+    if brand:
+        fact = facts.brand
+        holds = fact is not None and (fact.lower() == brand[2]) == (brand[1] == "=")
+    else:
+        assert found is not None
+        fact = {"cuda": facts.cuda, "driver": facts.driver, "arch": facts.arch}[found[1]]
+        holds = fact is not None and COMPARISONS[found[2]](padded(fact), padded(found[3]))
+    return UNKNOWN if fact is None else MET if holds else UNMET
+
+
+def plain(text: str, facts: Facts) -> str:
+    """Judge a text: what is unknown counts as what holds, until the end."""
+    is_open = False
+    for alternative in text.split():
+        judged = [plain_term(term, facts) for term in alternative.split(",")]
+        end = next((one for one in judged if one in (UNMET, INVALID)), MET)
+        if end == UNMET:
+            continue
+        if end == INVALID:
+            return UNKNOWN if is_open else INVALID
+        if UNKNOWN not in judged:
+            return MET
+        is_open = True
+    return UNKNOWN if is_open else UNMET
+
+
+@given(TEXT.map(" ".join), FACTS)
+def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: Facts) -> None:
+    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
+    assert requirements.of_requirement(requirement, facts) == plain(text, facts)
+
+
+@given(st.text() | st.text("cudarivebn<>=!., 019"), FACTS)
+def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
+    for one in requirements.asked({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
+        assert requirements.of_requirement(one, facts) in (MET, UNMET, UNKNOWN, INVALID)
+        for terms in one.alternatives():
+            assert requirements.of_alternative(terms, facts) in (MET, UNMET, UNKNOWN, INVALID)
+
+
+@given(VERSION, VERSION, st.none() | st.integers(0, 3))
+def test_an_order_of_versions_is_one(one: str, other: str, zeros: int | None) -> None:
+    """Exactly one of <, = and > holds, and zeros at the end change nothing."""
+    facts = Facts("", cuda=one)
+    wanted = other + ".0" * (zeros or 0)
+    held = [
+        sign
+        for sign in "<=>"
+        if requirements.of_term(requirements.Term(f"cuda{sign}{wanted}"), facts) == MET
+    ]
+    assert len(held) == 1
+    assert held[0] == (
+        "<" if padded(one) < padded(other) else "=" if padded(one) == padded(other) else ">"
+    )
+
+
+SORTS = st.sampled_from([("9.0", "nvidia"), ("7.5", "tesla"), (None, "tesla"), (None, None)])
+
+
+@given(st.dictionaries(st.integers(0, 40), SORTS, max_size=20))
+def test_each_gpu_keeps_its_facts_through_the_arguments(
+    gpus: dict[int, tuple[str | None, str | None]],
+) -> None:
+    """Grouped into ranges and read out again, a minor has its own arch and brand, and no other."""
+    made = [
+        Gpu(index=n, minor=minor, compute_capability=arch, brand=brand)
+        for n, (minor, (arch, brand)) in enumerate(gpus.items())
+    ]
+    known = gpu_facts.Known(gpus=gpu_facts.grouped(made))
+    assert len(known.gpus) <= 3
+    for minor in range(41):
+        assert known.of_minor(minor) == gpus.get(minor, (None, None))

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's requirements put to the GPUs it gets: who is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.diagnose.node.described import Heard
+from gpuhook.errors import DriverError, GpuhookError, RequestError
+from gpuhook.programs import hook_apply, requiring
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import gpu_facts, jobs
+from gpuhook.vendors.nvidia.gpu_facts import Known
+
+# Two GPUs of one sort, one of another, and one of which nothing is known.
+JOB = ["--cuda-version", "12.2", "--driver-version", "535.183.01"]
+JOB += ["--gpus", "0-1=7.5,tesla", "--gpus", "2=8.6,geforce"]
+VARIABLE = "NVIDIA_REQUIRE_CUDA"
+
+
+def nobody() -> Known:
+    return Known()
+
+
+def judged(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
+    todo = [jobs.parse(arguments)] if arguments else []
+    nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{minor}" for minor in minors)]
+    return requiring.doubts({VARIABLE: text}, todo, nodes, nobody)
+
+
+def refused(text: str, *minors: int) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught:
+        judged(text, *minors)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "minors", "where", "terms"),
+    [
+        ("cuda>=13.0", (0,), "this node's driver", "cuda>=13.0 (it is 12.2)"),
+        ("cuda>=13.0", (), "this node's driver", "cuda>=13.0 (it is 12.2)"),
+        ("driver>=550", (2, 0), "this node's driver", "driver>=550 (it is 535.183.01)"),
+        (
+            "cuda>=13.0 brand=tesla,driver>=550,driver<551 brand=titan,driver>=470,driver<471",
+            (0,),
+            "this node's driver",
+            "cuda>=13.0 (it is 12.2); driver>=550 (it is 535.183.01)",
+        ),
+        (
+            "cuda>=13.0,arch>=8.0",
+            (0,),
+            "the GPU of /dev/nvidia0",
+            "cuda>=13.0 (it is 12.2) and arch>=8.0 (it is 7.5)",
+        ),
+    ],
+)
+def test_an_old_driver_is_named_with_what_it_lacks(
+    text: str, minors: tuple[int, ...], where: str, terms: str
+) -> None:
+    error = refused(text, *minors)
+    assert isinstance(error, DriverError)
+    assert (error.code, error.message) == (
+        "GH1043",
+        f"{VARIABLE} does not hold for {where}: {terms}",
+    )
+    assert "newer driver" in error.hint
+    assert "NVIDIA_DISABLE_REQUIRE=1" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "minors", "wanted"),
+    [
+        ("arch>=8.0", (0, 1, 2), "/dev/nvidia0: arch>=8.0 (it is 7.5)"),
+        ("brand=tesla", (1, 2), "/dev/nvidia2: brand=tesla (it is geforce)"),
+        ("brand=titan brand=grid", (2,), "brand=titan (it is geforce); brand=grid (it is geforce)"),
+    ],
+)
+def test_one_gpu_that_does_not_fit_is_enough(
+    text: str, minors: tuple[int, ...], wanted: str
+) -> None:
+    error = refused(text, *minors)
+    assert isinstance(error, RequestError)
+    assert error.code == "GH1044"
+    assert wanted in error.message
+    assert "another GPU" in error.hint or "a GPU that" in error.hint
+
+
+def test_only_the_gpus_that_are_given_count() -> None:
+    assert judged("arch>=8.0", 2) == []
+    assert judged("brand=tesla", 0, 1) == []
+    assert judged("brand=titan,arch>=10.0") == []
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    error = refused("cuda>=13 cuda=>12", 0)
+    assert error.code == "GH1045"
+    assert f"{VARIABLE} requires cuda=>12" in error.message
+    long = refused("cuda>=" + "1" * 500, 0)
+    assert len(long.message) < 300
+    assert "longer than 128" in long.message
+
+
+def test_what_nobody_knows_is_one_warning() -> None:
+    (doubt,) = judged("brand=tesla brand=titan,arch>=7.0", 0, 7)
+    assert doubt.code == "GH1047"
+    assert f"of {VARIABLE} could not be judged whether it holds: brand=tesla, brand=titan" in str(
+        doubt
+    )
+    assert judged("brand=tesla cuda>=12", 7) == []
+    (doubt,) = judged("cuda>=12", arguments=[])
+    assert "cuda>=12" in doubt.message
+    many = " ".join(f"driver>={n}" for n in range(100))
+    (doubt,) = judged(many, arguments=[])
+    assert doubt.message.count("driver>=") == 8
+
+
+def test_who_waives_is_not_judged() -> None:
+    environment = {VARIABLE: "nonsense", "NVIDIA_DISABLE_REQUIRE": "1"}
+    assert requiring.doubts(environment, [], [], nobody) == []
+
+
+def test_so_many_variables_and_no_more() -> None:
+    environment = {f"NVIDIA_REQUIRE_{n}": "cuda>=12" for n in range(32)}
+    assert requiring.doubts(environment, [jobs.parse(JOB)], [], nobody) == []
+    with pytest.raises(GpuhookError) as caught:
+        requiring.doubts(environment | {VARIABLE: "cuda>=1"}, [jobs.parse(JOB)], [], nobody)
+    assert caught.value.code == "GH1046"
+
+
+def test_what_the_description_lacks_is_looked_up_and_nothing_else() -> None:
+    asked = []
+
+    def noted() -> Known:
+        asked.append(1)
+        return Known("13.0", "580.1", [("7", "9.0", "nvidia"), ("0", "1.0", "grid")])
+
+    whole = gpu_facts.of_jobs([jobs.parse(JOB)])
+    assert len(gpu_facts.of_paths(["/dev/nvidia0", "/dev/nvidia1"], whole, noted)) == 1
+    assert asked == []
+    facts = gpu_facts.of_paths(["/dev/nvidia7", "/dev/nvidia0"], whole, noted)
+    assert [(one.gpu, one.cuda, one.arch, one.brand) for one in facts] == [
+        ("/dev/nvidia0", "12.2", "7.5", "tesla"),
+        ("/dev/nvidia7", "12.2", "9.0", "nvidia"),
+    ]
+
+
+NODE: dict[str, Any] = {
+    "driver": {"version": "535.1", "module_version": "535.1", "cuda": "12.2"},
+    "gpus": [
+        {"minor": 3, "compute_capability": "9.0", "brand": "unknown"},
+        {"minor": "x", "brand": "tesla"},
+        {"minor": 1},
+        "nonsense",
+    ],
+}
+
+
+def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: object) -> Known:
+    """Return what a host with this module and this node.json has noted."""
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(place))
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place))
+    version = place / "sys/module/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text(module + "\n", encoding="utf-8")
+    if node is not None:
+        (place / "node.json").write_text(json.dumps(node), encoding="utf-8")
+        (place / "node.json").chmod(0o644)
+    return gpu_facts.noted()
+
+
+def test_notes_of_this_driver_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = on_host(tmp_path, monkeypatch, "535.1", NODE)
+    assert (known.cuda, known.driver) == ("12.2", "535.1")
+    assert known.of_minor(3) == ("9.0", None)
+    assert known.of_minor(1) == (None, None)
+
+
+@pytest.mark.parametrize("node", [NODE, None, {"driver": 7, "gpus": 7}])
+def test_notes_of_another_driver_do_not(
+    node: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the kernel module's version is all there is."""
+    known = on_host(tmp_path, monkeypatch, "580.2", node)
+    assert (known.cuda, known.driver, known.gpus) == (None, "580.2", [])
+
+
+def spec(*variables: str) -> dict[str, Any]:
+    return {"process": {"env": [*variables]}}
+
+
+def test_a_setting_waives_for_the_whole_node() -> None:
+    chosen, log = Settings(), Heard()
+    grants = Granting(chosen, log, lambda _: None)
+    asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [jobs.parse(JOB)]
+    with pytest.raises(GpuhookError):
+        grants.require(asking, todo, ["/dev/nvidia0"])
+    chosen.disable_requirements = True
+    grants.require(asking, todo, ["/dev/nvidia0"])
+    assert log.warnings == []
+
+
+def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_host(tmp_path, monkeypatch, "535.1", None)
+    log = Heard()
+    Granting(Settings(), log, lambda _: None).require(spec("CUDA_VERSION=12.2"), [], [])
+    assert [warning.code for warning in log.warnings] == ["GH1047"]
+    assert "CUDA_VERSION" in log.warnings[0].message
+
+
+def engines(*arguments: list[str], **more: Any) -> dict[str, Any]:
+    """Return a container that an engine has given the GPU of minor 0, with our hooks."""
+    made = [jobs.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]
+    stage = [{"path": hook["path"], "args": hook["args"]} for hook in made]
+    given = {"devices": [{"path": "/dev/nvidia0"}]}
+    env = [f"{VARIABLE}=cuda>=13.0"]
+    return {"hooks": {"createContainer": stage}, "linux": given, **spec(*env), **more}
+
+
+OTHER = [*JOB, "--driver-params"]
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
+    return tmp_path / "config.yaml"
+
+
+def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> None:
+    container = engines(JOB, OTHER)
+    for content in (None, "request: [broken"):
+        if content is not None:
+            settings_file.write_text(content, encoding="utf-8")
+        with pytest.raises(GpuhookError) as caught:
+            hook_apply._require(jobs.parse(JOB), container, Heard())
+        assert caught.value.code == "GH1043"
+    hook_apply._require(jobs.parse(OTHER), container, Heard())
+
+
+@pytest.mark.usefixtures("settings_file")
+def test_a_hook_leaves_it_to_the_wrapper_that_was_there() -> None:
+    container = engines(JOB, annotations={"io.gpuhook.record": "{}"})
+    hook_apply._require(jobs.parse(JOB), container, Heard())
