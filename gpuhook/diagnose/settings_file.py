@@ -35,7 +35,7 @@ _TYPES = {
 _PATTERNS = {
     "^/": "an absolute path",
     "^(/|$)": "an absolute path",
-    "^[A-Za-z_][A-Za-z0-9_]*$": "the name of a variable",
+    "^[A-Za-z_][A-Za-z0-9_.-]*$": "the name of a variable",
 }
 _PATTERN = "VENDOR/CLASS, such as nvidia.com/gpu"
 _MERGE = "tag:yaml.org,2002:merge"

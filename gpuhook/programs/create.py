@@ -117,7 +117,7 @@ class Create:
     ) -> None:
         """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
         before = record.survey(spec)
-        todo = self.grants.jobs(grant, granting.capabilities_of(spec))
+        todo = self.grants.jobs(grant, self.grants.capabilities(spec))
         brought = [hook["args"] for hook in engine_hooks]
         todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"

@@ -87,7 +87,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     grant = grants.of(spec, source)
     if grant is None:
         return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
-    todo = grants.jobs(grant, granting.capabilities_of(spec))
+    todo = grants.jobs(grant, grants.capabilities(spec))
     with _process(state) as process:
         known = _known(state, process)
         if known is not None:
