@@ -82,6 +82,10 @@ def test_what_the_settings_allow_is_what_a_spec_describes(
     settings.write_text("request: {driverCapabilities: [utility]}")
     assert "nvidia-smi" in files()
     assert not [name for name in files() if name.startswith("libcuda")]
+    # By libcuda a spec is known to be of this driver, given to containers or not.
+    arguments = json.loads(call(*words).stdout)["containerEdits"]["hooks"][0]["args"]
+    assert "libcuda.so." in arguments[arguments.index("--libcuda") + 1]
+    assert "--cuda-compat" not in arguments
     assert [name for name in files("--driver-capabilities=all") if name.startswith("libcuda")]
     elsewhere = call("generate-cdi", "--inventory", "t4", "--format", "json")
     assert [one for one in mounted(json.loads(elsewhere.stdout)) if one.startswith("libcuda")]

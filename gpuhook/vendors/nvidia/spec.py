@@ -32,8 +32,9 @@ _WORLD = 0o006
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
+    libcuda = _libcuda(node)  # tells the driver tree by which a spec is fresh, mounted or not
     node = _limited(node, choices.capabilities)
-    common, missing = _common(node, choices)
+    common, missing = _common(node, choices, libcuda)
     spec = of_parts(choices.kind, _devices(node, gpus, choices), common)
     nameless = selection.nameless(gpus, choices.strategies)
     return Described(spec, gpus, (*warnings, *nameless, *missing), node)
@@ -107,7 +108,7 @@ def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     return found
 
 
-def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
+def _common(node: Node, choices: Choices, libcuda: str) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
@@ -128,7 +129,7 @@ def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     sockets = {file.host_path for file in node.files if file.kind == "socket"}
     found["mounts"] = _mounts(bindings, sockets)
     if choices.hooks != "none":
-        found["hooks"] = [_jobs(node, choices).hook()]
+        found["hooks"] = [_jobs(node, choices, libcuda).hook()]
     return found, missing
 
 
@@ -143,18 +144,23 @@ def _mounts(bindings: list[tuple[str, str]], sockets: set[str]) -> list[Mount]:
     ]
 
 
-def _jobs(node: Node, choices: Choices) -> Jobs:
-    """Return what our one hook has to do for the files of `node`."""
+def _libcuda(node: Node) -> str:
+    """Return the host path of the driver's libcuda, "" where there is none."""
+    found = (f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1")
+    return next((file.host_path for file in found), "")
+
+
+def _jobs(node: Node, choices: Choices, libcuda: str) -> Jobs:
+    """Return what our one hook has to do for the files of `node`, whose libcuda is given."""
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if file.kind == "library" and file.soname]
     jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
     own = {_soname_link(file) for file in libraries}
     jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
     jobs.driver_version = node.driver.version or ""
-    libcuda = [f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
-    if libcuda:
+    jobs.libcuda = libcuda
+    if _libcuda(node):
         jobs.cuda_compat = COMPAT_DIRECTORY
-        jobs.libcuda = libcuda[0].host_path
     jobs.driver_params = node.masks_params
     jobs.fingerprint = node.fingerprint
     jobs.host_root = choices.host_root
