@@ -37,13 +37,15 @@ def names(mounts: object, prefix: str, rooms: tuple[str, ...]) -> tuple[list[str
 
 def _below(mounts: object, below: str) -> Iterator[str]:
     """Yield the paths below a directory at which /dev/null is mounted, without that directory."""
+    mark = below.strip("/").rpartition("/")[2]
     for mount in mounts if isinstance(mounts, list) else ():
         destination = mount.get("destination") if isinstance(mount, dict) else None
-        source = mount.get("source") if isinstance(mount, dict) else None
-        if not isinstance(destination, str) or not isinstance(source, str):
+        if not isinstance(destination, str) or mark not in destination:
             continue
-        path = normpath(destination)
-        if path.startswith(below) and normpath(source) == "/dev/null":
+        path, source = normpath(destination), mount.get("source")
+        if not path.startswith(below) or not isinstance(source, str):
+            continue
+        if normpath(source) == "/dev/null":
             yield path[len(below) :]
 
 

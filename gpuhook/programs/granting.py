@@ -67,8 +67,8 @@ class Granting:
             settings.swarm_resources,
             takes_old=settings.legacy_images,
         )
-        if sources and sources[-1].kind == request.IMAGE and _has_nodes(spec):
-            sources.pop()  # somebody has given it some, and meant those
+        if sources and sources[-1].kind == request.IMAGE and _has_been_given(spec):
+            sources.pop()
         return policy.judge(sources, spec, settings)
 
     def _warn_of_mounts(self, spec: dict[str, Any]) -> None:
@@ -214,8 +214,13 @@ class Granting:
         return self.settings.default_kind or words.VOCABULARY.default_kind
 
 
-def _has_nodes(spec: dict[str, Any]) -> bool:
-    return any(words.is_node(path) for path in oci.device_paths(spec))
+def _has_been_given(spec: dict[str, Any]) -> bool:
+    """Return whether somebody has given a container devices of ours, and meant those.
+
+    A privileged container has every device of the host, which says nothing.
+    """
+    has_nodes = any(words.is_node(path) for path in oci.device_paths(spec))
+    return has_nodes and not policy.privileged(spec)
 
 
 def require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:

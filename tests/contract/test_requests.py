@@ -16,7 +16,7 @@ from tests.contract.live import prestart, sleeping, started
 from tests.contract.product import ALL_CONTROL, CONTROL, Product, asks, product
 from tests.contract.runtimes import run
 from tests.contract.test_mig import CAP, mig
-from tests.contract.test_user_namespace import MAPPING, let_through, mapped
+from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 
 __all__ = ["mig"]
@@ -231,8 +231,11 @@ def mapping(node: Product, tmp_path: Path) -> str:
     return "/owned"
 
 
-@pytest.mark.parametrize("door", ["crun", "prestart"])
-@pytest.mark.parametrize("has_namespace", [True, False])
+# runc 1.1 cannot map mounts: there it must never hear of it.
+MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", False), ("runc", False)]
+
+
+@pytest.mark.parametrize(("door", "has_namespace"), MAPPED)
 def test_mapped_mounts(
     door: str, has_namespace: bool, node8: Product, tmp_path: Path, root_of: Roots
 ) -> None:
@@ -245,8 +248,8 @@ def test_mapped_mounts(
     made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
     if has_namespace:
         mapped(made)
-        assert made.config()["linux"]["uidMappings"] == MAPPING
-    command = [node.runtime] if door == "crun" else ["runc"]
-    engine = "crun" if door == "crun" else "runc"
-    done = run(made, command, engine, env=node.on(engine) if door == "crun" else None)
+    if door == "prestart":
+        done = run(made, ["runc"])
+    else:
+        done = run(made, [node.runtime], door, env=node.on(door))
     assert done.view.paths[path].uid == 0

@@ -187,6 +187,8 @@ def test_an_image_of_old_that_was_given_devices_gets_no_others() -> None:
     spec = config([C])
     spec["linux"] = {"devices": [{"path": "/dev/nvidia3"}]}
     assert granting()[0].source(spec) is None
+    privileged = {**config([C], privileged=True), "linux": spec["linux"]}
+    assert granting()[0].source(privileged) is not None  # it has every device of the host
     spec["linux"] = {"devices": [{"path": "/dev/fuse"}]}
     assert granting()[0].source(spec) is not None
 

@@ -57,9 +57,9 @@ def _of_resources(environment: Mapping[str, str], settings: Settings) -> Iterato
 def _of_old(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield why an image of old gets nothing."""
     name = words.VOCABULARY.devices_env
-    if settings.legacy_images or name in environment:
+    if name in environment or not request.is_of_old(environment, words.VOCABULARY):
         return
-    if request.is_of_old(environment, words.VOCABULARY):
+    if not settings.legacy_images:
         yield (
             f"{CUDA_VERSION} without {name}: an image of old, which would get all GPUs were"
             " request.legacyImages on"
