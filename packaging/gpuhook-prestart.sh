@@ -7,10 +7,14 @@ state=$(cat 2>/dev/null)
 bundle=${state#*'"bundle":'} bundle=${bundle#*'"'} bundle=${bundle%%'"'*}
 settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 [ -r "$settings" ] || settings=/dev/null
-# The words of a request; and where the settings have prefixes of their own, Python reads them.
+# The words of a request; and where the settings have words of their own, Python reads them.
 if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
-  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|nvidia-container-devices|cdi\.k8s\.io|annotationPrefixes' "$bundle/config.json" "$settings"
-  [ $? -ne 1 ] || exit 0
+  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|nvidia-container-devices|cdi\.k8s\.io|^[^#]*(annotationPrefixes|swarmResources)' "$bundle/config.json" "$settings"
+  # 1: none of them. An image of old asks by its age, where it has no such variable.
+  if [ $? -eq 1 ]; then
+    grep -qs '"CUDA_VERSION=' "$bundle/config.json" || exit 0
+    grep -qsE '"NVIDIA_(VISIBLE_DEVICES=|REQUIRE_CUDA=[^"])' "$bundle/config.json" && exit 0
+  fi
 fi
 shift $(($# > 0))
 printf '%s' "$state" | "@BIN@/gpuhook-hook" prestart "$@"

@@ -13,7 +13,7 @@ done
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
 case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
 # Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.
-PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
+PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
 case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
 echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
 exit 1

@@ -17,11 +17,11 @@ from gpuhook.programs import target
 @click.option(
     "--driver-capabilities",
     metavar="LIST",
-    callback=parameters.capabilities,
+    callback=parameters.capability_list,
     show_envvar=True,
     help="Which nodes and files of the driver come along: compute, utility, graphics, video, "
-    "display, ngx, compat32, all. Default: what the container's NVIDIA_DRIVER_CAPABILITIES says, "
-    "or utility,compute.",
+    "display, ngx, compat32, all, as far as request.driverCapabilities allows them. Default: what "
+    "the container's NVIDIA_DRIVER_CAPABILITIES says, or utility,compute.",
 )
 @limit_options.new_limit
 @limit_options.new_request
@@ -32,7 +32,7 @@ def attach(
     *,
     container: str,
     devices: tuple[str, ...],
-    driver_capabilities: frozenset[str] | None,
+    driver_capabilities: str | None,
     limit: int | None,
     request: int | None,
     state_roots: tuple[str, ...],
@@ -61,10 +61,10 @@ def attach(
         options.failing("attach", container, output),
         target.opened(container, state_roots, to_change=not dry_run) as found,
     ):
-        chosen, grants = (
-            driver_capabilities or found.capabilities(),
-            options.grants(may_refresh=not dry_run),
-        )
+        grants = options.grants(may_refresh=not dry_run)
+        chosen = found.capabilities(grants)
+        if driver_capabilities is not None:
+            chosen = grants.parsed_capabilities(driver_capabilities)
         names = options.whole_names(names, grants)
         report = attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
     if limit is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WRAPPER = "wrapper"
 _BY = {
     "name": "by that name",
-    "alias": "another name of the same GPU, as generate-cdi noted",
+    "alias": "another name of the same device",
     "replica": "of which it is a replica",
     "all": "which is what `all` means",
 }
@@ -49,12 +49,7 @@ def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
     told = container["capabilities"]
     if not told["effective"]:
         return
-    if told["asked"]:
-        asked = f"NVIDIA_DRIVER_CAPABILITIES={told['asked']}"
-    else:
-        state = "not set" if told["asked"] is None else "empty"
-        asked = f"NVIDIA_DRIVER_CAPABILITIES is {state}: the default"
-    yield f"{asked} -> {', '.join(told['effective'])}"
+    yield f"{told['rule']} -> {', '.join(told['effective'])}"
     by_need: dict[str, list[str]] = {}
     for one in told["left_out"]:
         paths = by_need.setdefault(" or ".join(one["needed_by"]), [])

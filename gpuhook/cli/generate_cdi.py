@@ -21,6 +21,7 @@ from gpuhook.cli import (
     spec_writing,
 )
 from gpuhook.cli.node_options import load_node
+from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection
 from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices, Described
@@ -144,7 +145,8 @@ def _strategies(
     callback=parameters.capabilities,
     envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
     show_envvar=True,
-    help="Only the files and nodes that these need (compute,utility,...). Default: all.",
+    help="Only the files and nodes that these need (compute,utility,...). Default: those that "
+    "request.driverCapabilities of the settings allows, all without it.",
 )
 def generate_cdi(
     output: str | None,
@@ -239,9 +241,17 @@ def _choices(options: dict[str, Any], mode: str, host_root: str, *, is_here: boo
         with_all=not options["no_all_device"],
         hooks=options["hooks"],
         hook_path=hook_path,
-        capabilities=options["capabilities"],
+        capabilities=options["capabilities"] or (_allowed() if is_here else None),
         host_root=os.path.abspath(host_root),
     )
+
+
+def _allowed() -> frozenset[str] | None:
+    """Return the capabilities that this node's containers may have, None for all of them.
+
+    An engine that applies the spec by itself asks nobody. Raises GH1530 for broken settings.
+    """
+    return frozenset(settings_file.of_node().driver_capabilities) or None
 
 
 def _installed_hook() -> str:

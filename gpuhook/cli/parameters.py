@@ -57,6 +57,11 @@ def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:
     """Return what --driver-capabilities names, None without it; a usage error for no capability."""
+    return None if capability_list(ctx, param, value) is None else words.parse_capabilities(value)
+
+
+def capability_list(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return --driver-capabilities as it is, checked; a usage error for no capability."""
     if value is None:
         return None
     known = (*words.CAPABILITIES, "all")
@@ -65,4 +70,4 @@ def capabilities(
     if unknown or not named:
         what = f"unknown driver capability {unknown[0]}" if unknown else "it is empty"
         raise click.BadParameter(f"{what}; known are {', '.join(known)}", ctx, param)
-    return words.parse_capabilities(value)
+    return value

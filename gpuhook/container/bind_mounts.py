@@ -32,21 +32,28 @@ ATTRIBUTES = {
 
 
 class Bind:
-    """One bind mount to make: of the host's `source` on the container's `target`."""
+    """One bind mount to make: of the host's `source` on the container's `target`.
 
-    __slots__ = ("attributes", "directories", "is_directory", "place", "source", "target")
+    With `is_mapped`, its files have their owners in the container's user namespace.
+    """
+
+    __slots__ = (
+        "attributes", "directories", "is_directory", "is_mapped", "place", "source", "target",
+    )  # fmt: skip
 
     def __init__(self, source: str, target: str, attributes: int, *, is_directory: bool) -> None:
         self.source = source
         self.target = target
         self.attributes = attributes
         self.is_directory = is_directory
+        self.is_mapped = False
         self.place = ""  # the empty target that was made for it
         self.directories: list[str] = []
 
     def describe(self) -> str:
         """Return what is mounted where."""
         words = [word for word, bit in ATTRIBUTES.items() if self.attributes & bit]
+        words += ["idmap"] if self.is_mapped else []
         return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
 
 
@@ -111,13 +118,26 @@ class Mounts:
         try:
             for bind in self.binds:
                 self._trees.append(mounts.clone(bind.source, bind.attributes))
+                if bind.is_mapped:
+                    self._map_owners(live, bind)
         except OSError as error:
-            if error.errno != errno.ENOSYS or live.root.is_entered:
+            has_mapped = any(bind.is_mapped for bind in self.binds)
+            if error.errno != errno.ENOSYS or live.root.is_entered or has_mapped:
                 raise
             self._sources = [os.stat(bind.source) for bind in self.binds]
             return False
         self._sources = [os.fstat(tree) for tree in self._trees]
         return True
+
+    def _map_owners(self, live: Live, bind: Bind) -> None:
+        namespace = live.process.open("ns/user", os.O_RDONLY)
+        try:
+            mounts.map_owners(self._trees[-1], namespace)
+        except OSError as error:
+            error.filename = bind.source
+            raise
+        finally:
+            os.close(namespace)
 
     def _attach(self, live: Live, targets: list[int]) -> None:
         self._taken = [str(tree) for tree in self._trees]

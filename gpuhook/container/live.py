@@ -195,7 +195,15 @@ def _bind(live: Live, mount: Mount, made: Plan, *, is_mounted: bool) -> Bind | N
                 raise
             made.skipped.append(f"{target}: a volume lies over its directory")
             return None
-    return Bind(source, target, attributes_of(mount), is_directory=stat.S_ISDIR(wanted.st_mode))
+    bind = Bind(source, target, attributes_of(mount), is_directory=stat.S_ISDIR(wanted.st_mode))
+    bind.is_mapped = maps_owners(live, mount)
+    return bind
+
+
+def maps_owners(live: Live, mount: Mount) -> bool:
+    """Return whether a mount's files are to have their owners in the container's namespace."""
+    is_asked = not oci.ID_MAPPED.isdisjoint(mount.get("options") or ())
+    return is_asked and not live.process.in_initial_user_namespace()
 
 
 def attributes_of(mount: Mount) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.edits import ContainerEdits, DeviceNode, Hook, Mount
 
+ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
@@ -208,9 +209,27 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
         entry["type"] = mount.get("type") or "bind"
         if mount.get("options"):
             entry["options"] = mount["options"]
+        _map_ids(spec, entry)
         entries[normpath(destination)] = entry
     mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
     mounts.extend(entries.values())
+
+
+def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
+    """Give a mount that is to be mapped the mappings of the container's user namespace.
+
+    Where it has none, the option goes: there is nothing to map to. One that joins a namespace has
+    none of them in its spec: the runtime maps by that namespace.
+    """
+    options = entry.get("options") or []
+    if ID_MAPPED.isdisjoint(options):
+        return
+    if not user_namespace(spec):
+        entry["options"] = [option for option in options if option not in ID_MAPPED]
+        return
+    mappings = {key: spec["linux"].get(key) for key in ("uidMappings", "gidMappings")}
+    if all(mappings.values()):
+        entry.update(mappings)
 
 
 def _destination(mount: object) -> str | None:

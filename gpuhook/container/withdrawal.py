@@ -89,6 +89,7 @@ def _unmount(
             plan.skipped.append(f"{bind.target}: it is not mounted there any more")
             continue
         here = Bind(bind.source, place, bind.attributes, is_directory=bind.is_directory)
+        here.is_mapped = bind.is_mapped
         ours.append(here)
         shown[place] = what
     if ours:

@@ -72,6 +72,27 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             " MiB, so 4096 is 4 GiB"
         ),
     ),
+    "GH1026": (
+        RefusedError,
+        "refused the request for {names} of {where}: {reason}",
+        (
+            "change that setting in /etc/gpuhook/config.yaml if this container should have GPUs,"
+            " or set request.onRefusal to ignore if it should start without"
+        ),
+    ),
+    "GH1027": (
+        RefusedError,
+        "the driver capability {word} is not one of those that containers may have here: {allowed}",
+        (
+            "ask for fewer, or for all, which means those; or add it to request.driverCapabilities"
+            " in /etc/gpuhook/config.yaml"
+        ),
+    ),
+    "GH1028": (
+        RequestError,
+        "ignored the mount at {path}: it names no device",
+        "a CDI device is named by cdi/<vendor>/<class>/<name>, any other by its id alone",
+    ),
     "GH1036": (
         RequestError,
         "{where} asks for the IMEX channel {number}, which is none",

@@ -7,7 +7,7 @@ HOT.
 from __future__ import annotations
 
 from gpuhook.errors import fault
-from gpuhook.grant.request import ENV, MOUNTS, Source
+from gpuhook.grant.request import MOUNTS, VARIABLES, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def judge(sources: list[Source], spec: dict[str, Any], settings: Settings) -> Ve
 def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
     if source.kind == MOUNTS and not settings.accept_volume_mounts:
         return "the setting request.acceptVolumeMounts is off"
-    if source.kind == ENV and not settings.accept_env_when_unprivileged and not privileged(spec):
+    if source.kind not in VARIABLES:
+        return ""
+    if not settings.accept_env_when_unprivileged and not privileged(spec):
         return "the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
     return ""
 
@@ -57,7 +59,7 @@ def require_own_vendor(source: Source, default_kind: str) -> None:
     CDI specs of the host describe (another vendor's devices, management access, host directories).
     """
     vendor = default_kind.partition("/")[0]
-    for name in source.names if source.kind == ENV else ():
+    for name in source.names if source.kind in VARIABLES else ():
         kind, equals, _ = name.partition("=")
         if equals and "/" in kind and kind.partition("/")[0] != vendor:
             raise fault("GH1009", name=name, where=source.where, vendor=vendor)

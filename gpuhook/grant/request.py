@@ -2,20 +2,25 @@
 """What a container asks for: an OCI spec in, the sources of its device request out.
 
 HOT. No vendor's word is in here: a Vocabulary names the variables and paths. Which source wins,
-and whether policy allows it, is policy.py's; what a name means on this host is resolve.py's.
+and whether policy allows it, is policy.py's; what a name means on this host is resolve.py's, and
+how mounts name devices mounted.py's.
 """
 
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.grant import mounted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 MAX_NAMES = 4096
 ANNOTATIONS, MOUNTS, ENV = "annotations", "mounts", "env"
+# Variables of an orchestrator in place of the devices' own; and an image that says so by its age.
+RESOURCES, IMAGE = "resources", "image"
+VARIABLES = (RESOURCES, ENV, IMAGE)  # what anybody who makes an image can set
 _IMAGE_WORDS = frozenset(("all", "none"))
 
 
@@ -29,6 +34,8 @@ class Vocabulary:
         "extra_mounts",
         "extras",
         "hints_env",
+        "image_requirement_env",
+        "image_version_env",
         "memory_limit_env",
         "memory_prefix",
         "memory_request_env",
@@ -45,6 +52,8 @@ class Vocabulary:
         replicas_env: str,
         mount_prefix: str,
         default_kind: str,
+        image_version_env: str,
+        image_requirement_env: str,
         memory_request_env: str,
         memory_limit_env: str,
         memory_prefix: str,
@@ -62,6 +71,9 @@ class Vocabulary:
         self.capabilities_env = capabilities_env
         self.replicas_env = replicas_env
         self.mount_prefix = mount_prefix
+        # An image with the first of them and without the second is from before the devices' own.
+        self.image_version_env = image_version_env
+        self.image_requirement_env = image_requirement_env
         self.default_kind = default_kind
         self.memory_request_env = memory_request_env
         self.memory_limit_env = memory_limit_env
@@ -87,9 +99,10 @@ class Source:
         """Whether somebody meant this very container to have devices.
 
         A variable that says `all` (or `none`) is not that: images bake it in and run on
-        nodes without a GPU every day. Everything else names devices of this node.
+        nodes without a GPU every day, those of old with no such variable at all. Everything else
+        names devices of this node.
         """
-        return self.kind != ENV or not _IMAGE_WORDS.issuperset(self.names)
+        return self.kind not in (ENV, IMAGE) or not _IMAGE_WORDS.issuperset(self.names)
 
 
 def environment(spec: dict[str, Any]) -> dict[str, str]:
@@ -144,15 +157,33 @@ def below(spec: dict[str, Any], directory: str) -> list[str]:
     return [p[len(start) :] for p in places if isinstance(p, str) and p.startswith(start)]
 
 
-def sources(spec: dict[str, Any], words: Vocabulary, prefixes: list[str]) -> list[Source]:
+def is_of_old(environment: Mapping[str, str], words: Vocabulary) -> bool:
+    """Return whether variables are those of an image that is older than the devices' variable.
+
+    It asks for every device, and for all of the driver.
+    """
+    is_versioned = bool(environment.get(words.image_version_env))
+    return is_versioned and not environment.get(words.image_requirement_env)
+
+
+def sources(
+    spec: dict[str, Any],
+    words: Vocabulary,
+    prefixes: list[str],
+    resources: Sequence[str] = (),
+    *,
+    takes_old: bool = False,
+) -> list[Source]:
     """Return every source that names devices, in the order of precedence; [] asks for nothing.
 
-    `prefixes` are those of the annotation keys that carry CDI names.
+    `prefixes` are those of the annotation keys that carry CDI names. `resources` are variables
+    that count in place of the devices' own, where a container has any of them. With `takes_old`,
+    an image of old asks for all.
     """
     found = (
         _from_annotations(spec, prefixes),
-        _from_mounts(spec, words.mount_prefix, words.extra_mounts),
-        _from_environment(spec, words.devices_env),
+        _from_mounts(spec, words),
+        _from_variables(spec, words, resources, takes_old=takes_old),
     )
     return [source for source in found if source is not None]
 
@@ -167,31 +198,38 @@ def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | Non
     return Source(ANNOTATIONS, ", ".join(keys), names) if names else None
 
 
-def _from_mounts(spec: dict[str, Any], prefix: str, others: Collection[str] = ()) -> Source | None:
-    """Return what mounts name, but for those in the directories `others`."""
-    named = [
-        _cdi_name(rest) for rest in below(spec, prefix) if rest.partition("/")[0] not in others
-    ]
-    names = _names(",".join(named), "mounts below " + prefix)
-    return Source(MOUNTS, prefix.rstrip("/") + "/", names) if names else None
-
-
-def _cdi_name(rest: str) -> str:
-    """Return the device that a mount's path names: `cdi/<vendor>/<class>/<name>` or an id."""
-    if not rest.startswith("cdi/"):
-        return rest
-    parts = rest[4:].split("/")
-    return "{}/{}={}".format(*parts) if len(parts) == 3 else rest[4:]
-
-
-def _from_environment(spec: dict[str, Any], variable: str) -> Source | None:
-    value = environment(spec).get(variable)
-    if value is None:
-        return None
-    names = _names(value, "variable " + variable)
+def _from_mounts(spec: dict[str, Any], words: Vocabulary) -> Source | None:
+    found, _ = mounted.names(spec.get("mounts"), words.mount_prefix, words.extra_mounts)
+    names = _checked(found, "mounts below " + words.mount_prefix)
     if not names or "void" in names:
         return None
-    return Source(ENV, variable, ["all"] if "all" in names else names)
+    where = words.mount_prefix.rstrip("/") + "/"
+    return Source(MOUNTS, where, ["all"] if "all" in names else names)
+
+
+def _from_variables(
+    spec: dict[str, Any], words: Vocabulary, resources: Sequence[str], *, takes_old: bool
+) -> Source | None:
+    variables = environment(spec)
+    there = [name for name in resources if name in variables]
+    if there:
+        return _from_environment(variables, RESOURCES, there)
+    if words.devices_env in variables:
+        return _from_environment(variables, ENV, [words.devices_env])
+    if takes_old and is_of_old(variables, words):
+        where = f"{words.image_version_env} without {words.image_requirement_env}"
+        return Source(IMAGE, where, ["all"])
+    return None
+
+
+def _from_environment(
+    variables: Mapping[str, str], kind: str, keys: Sequence[str]
+) -> Source | None:
+    where = ", ".join(keys)
+    names = _names(",".join(variables[key] for key in keys), "variable " + where)
+    if not names or "void" in names:
+        return None
+    return Source(kind, where, ["all"] if "all" in names else names)
 
 
 def _items(value: object) -> list[Any]:
@@ -201,8 +239,12 @@ def _items(value: object) -> list[Any]:
 
 def _names(text: str, where: str) -> list[str]:
     """Return the names of a comma list: trimmed, each once, in order; bounded and printable."""
-    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    names = [name for name in names if name]
+    return _checked([part.strip() for part in text.split(",")], where)
+
+
+def _checked(parts: list[str], where: str) -> list[str]:
+    """Return names, each once; GH1005 for too many of them, GH1004 for one that is no name."""
+    names = [name for name in dict.fromkeys(parts) if name]
     if len(names) > MAX_NAMES:
         raise fault("GH1005", count=len(names), limit=MAX_NAMES, where=where)
     for name in names:

@@ -21,6 +21,7 @@ MOUNT_ATTR_RDONLY = 1
 MOUNT_ATTR_NOSUID = 2
 MOUNT_ATTR_NODEV = 4
 MOUNT_ATTR_NOEXEC = 8
+MOUNT_ATTR_IDMAP = 1 << 20
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MS_REMOUNT = 32
@@ -86,12 +87,16 @@ def move_mount(tree_fd: int, target_fd: int, path: str) -> None:
     syscall(_SYS_MOVE_MOUNT, *arguments, path=path, reasons=_OLD_KERNEL)
 
 
-def mount_setattr(fd: int, attr_set: int, attr_clr: int, propagation: int) -> None:
+def mount_setattr(
+    fd: int, attr_set: int, attr_clr: int, propagation: int, user_namespace: int = 0
+) -> None:
     """Change the attributes of the mount behind `fd`, and how mounts spread to it.
 
-    Raises OSError; ENOSYS before Linux 5.12.
+    `user_namespace` is a descriptor of the one by which MOUNT_ATTR_IDMAP maps owners. Raises
+    OSError; ENOSYS before Linux 5.12.
     """
-    change = struct.pack("=4Q", attr_set, attr_clr, propagation, 0)  # struct mount_attr
+    # struct mount_attr
+    change = struct.pack("=4Q", attr_set, attr_clr, propagation, user_namespace)
     arguments = (fd, "", AT_EMPTY_PATH, change, len(change))
     syscall(_SYS_MOUNT_SETATTR, *arguments, path="", reasons=_SETATTR)
 
@@ -112,6 +117,14 @@ def clone(source: str, attr: int) -> int:
             error.filename = source
             raise
     return fd
+
+
+def map_owners(tree_fd: int, user_namespace: int) -> None:
+    """Let the files of a clone have their owners in a user namespace, given by its descriptor.
+
+    Raises OSError: EINVAL where the file system cannot, ENOSYS before Linux 5.12.
+    """
+    mount_setattr(tree_fd, MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
 
 
 def attach(

@@ -223,6 +223,7 @@ def _binds(target: Target) -> dict[str, Bind]:
         attributes = live.attributes_of(mount)
         path = mount["containerPath"]
         binds[path] = Bind(source, path, attributes, is_directory=is_directory)
+        binds[path].is_mapped = live.maps_owners(target.held, mount)
     for node in target.given.get("deviceNodes") or ():
         source = node.get("hostPath") or node["path"]
         binds[node["path"]] = Bind(source, node["path"], live.NODE_ATTRIBUTES, is_directory=False)

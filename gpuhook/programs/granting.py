@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 
+from gpuhook import settings as node_settings
 from gpuhook import state
 from gpuhook.cdi import registry
+from gpuhook.container import oci
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant import policy, request, resolve
+from gpuhook.grant import mounted, policy, request, resolve
 from gpuhook.programs import bundled
-from gpuhook.settings import REFRESH
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
@@ -60,13 +61,42 @@ class Granting:
         self._refresh = refresh
 
     def source(self, spec: dict[str, Any]) -> request.Source | None:
-        """Return the source of the request that counts, None where nothing is asked for."""
-        sources = request.sources(spec, words.VOCABULARY, self.settings.annotation_prefixes)
-        verdict = policy.judge(sources, spec, self.settings)
+        """Return the source of the request that counts, None where nothing is asked for.
+
+        Raises GH1026 for one that policy refuses, where the settings say so; it is logged if not.
+        """
+        verdict = self.verdict(spec)
         for refused, reason in verdict.refused:
             names = ", ".join(refused.names[:8])
+            if self.settings.on_refusal == node_settings.FAIL:
+                raise fault("GH1026", names=names, where=refused.where, reason=reason)
             self.log.warning(fault("GH1007", names=names, where=refused.where, reason=reason))
+        if self.settings.accept_volume_mounts:
+            self._warn_of_mounts(spec)
         return verdict.chosen
+
+    def verdict(self, spec: dict[str, Any]) -> policy.Verdict:
+        """Return what the node's policy says of each source of a request; nothing is logged.
+
+        Raises GH1004 and GH1005 for a source that cannot be read.
+        """
+        settings = self.settings
+        sources = request.sources(
+            spec,
+            words.VOCABULARY,
+            settings.annotation_prefixes,
+            settings.swarm_resources,
+            takes_old=settings.legacy_images,
+        )
+        if sources and sources[-1].kind == request.IMAGE and _has_been_given(spec):
+            sources.pop()
+        return policy.judge(sources, spec, settings)
+
+    def _warn_of_mounts(self, spec: dict[str, Any]) -> None:
+        vocabulary = words.VOCABULARY
+        mounts, prefix = spec.get("mounts"), vocabulary.mount_prefix
+        for path in mounted.names(mounts, prefix, vocabulary.extra_mounts)[1]:
+            self.log.warning(fault("GH1028", path=path))
 
     def of(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
         """Return what the container gets; None where it may start without."""
@@ -75,12 +105,29 @@ class Granting:
                 self.log.warning(fault("GH1008", where=source.where))
                 return None
             raise fault("GH1006", where=source.where)
-        capabilities = capabilities_of(spec)
+        capabilities = self.capabilities(spec)
         policy.require_own_vendor(source, self.default_kind())
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
         return self.named(names, capabilities)
+
+    def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
+        """Return the driver capabilities that a container asks for, of those that it may have.
+
+        An image of old gets all of these unless it names some. Raises GH1020 for an unknown one,
+        GH1027 for one that it may not have.
+        """
+        environment = request.environment(spec)
+        text = environment.get(words.VOCABULARY.capabilities_env)
+        is_of_old = request.is_of_old(environment, words.VOCABULARY)
+        if text is None and is_of_old and self.settings.legacy_images:
+            text = "all"
+        return self.parsed_capabilities(text)
+
+    def parsed_capabilities(self, text: str | None) -> frozenset[str]:
+        """Return the capabilities that a list of them names; raises as capabilities() does."""
+        return words.parse_capabilities(text, self.settings.driver_capabilities)
 
     def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
         """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
@@ -103,7 +150,7 @@ class Granting:
 
         def judged() -> tuple[resolve.Grant, list[jobs.Jobs]] | None:
             grant = self.of(spec, source)
-            return None if grant is None else (grant, self.jobs(grant, capabilities_of(spec)))
+            return None if grant is None else (grant, self.jobs(grant, self.capabilities(spec)))
 
         return self.by_fresh_specs(judged)
 
@@ -137,7 +184,7 @@ class Granting:
 
     def _is_mendable(self, error: GpuhookError) -> bool:
         """Return whether a refusal may be for want of a fresh spec: one that we would write."""
-        if self.settings.on_stale != REFRESH or state.is_rootless():
+        if self.settings.on_stale != node_settings.REFRESH or state.is_rootless():
             return False
         if error.code == "GH1120":
             return True
@@ -234,8 +281,26 @@ class Granting:
         return freshness.driver_is_loaded(state.host_root())
 
     def alias(self, name: str) -> str | None:
-        """Return what the node's specs call the GPU with another name, None if nobody knows."""
-        return known_node.alias(name)
+        """Return what the node's specs call the GPU with another name, None if nobody knows.
+
+        What generate-cdi noted counts; without that, what specs and kernel tell.
+        """
+        noted = known_node.alias(name)
+        return noted if noted is not None else self._derived(name)
+
+    def _derived(self, name: str) -> str | None:
+        from gpuhook.vendors.nvidia import derived_names  # notes are there nearly always
+
+        found, kind = self.registry(), self.default_kind()
+
+        def nodes_of(device: str) -> list[str]:
+            edits = found.device(f"{kind}={device}")[1]
+            return [node["path"] for node in edits.get("deviceNodes") or ()]
+
+        try:
+            return derived_names.alias(name, state.host_root(), found.names(kind), nodes_of)
+        except GpuhookError:
+            return None  # no spec of this kind, or two that contradict each other
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""
@@ -269,10 +334,13 @@ def _beside() -> types.ModuleType:
     return beside
 
 
-def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:
-    """Return the driver capabilities that a container asks for; GH1020 for an unknown one."""
-    text = request.environment(spec).get(words.VOCABULARY.capabilities_env)
-    return words.parse_capabilities(text)
+def _has_been_given(spec: dict[str, Any]) -> bool:
+    """Return whether somebody has given a container devices of ours, and meant those.
+
+    A privileged container has every device of the host, which says nothing.
+    """
+    has_nodes = any(words.is_node(path) for path in oci.device_paths(spec))
+    return has_nodes and not policy.privileged(spec)
 
 
 def require_fresh(job: jobs.Jobs) -> None:

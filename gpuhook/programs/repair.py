@@ -106,7 +106,7 @@ def _given_by_others(target: Target, grants: Granting) -> ContainerEdits:
     it, which no container can do by itself, and the node is there. The ledger knows nothing of
     it: what gpuhook has given, and taken away again, is not asked for once more.
     """
-    source = grants.source(target.spec)
+    source = grants.verdict(target.spec).chosen
     grant = grants.of(target.spec, source) if source is not None else None
     if grant is None or not any(_has_mount(target, m) for m in grant.edits.get("mounts") or ()):
         return {}

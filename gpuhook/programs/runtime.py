@@ -71,8 +71,8 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         raw = files.read(path, _MAX_CONFIG)
     except FileNotFoundError as error:
         raise fault("GH1300", path=path) from error
-    prefixes = [prefix.encode() for prefix in chosen.annotation_prefixes]
-    if may_ask(raw, prefixes):
+    marks = own_marks(chosen)
+    if may_ask(raw, marks):
         bundled.load("gpuhook.programs.create")
         from gpuhook.programs.create import Create
         from gpuhook.programs.granting import Granting
@@ -84,15 +84,23 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         except (GpuhookError, OSError):
             raise
         except Exception as error:
-            if any(prefix in raw for prefix in prefixes):
-                raise unforeseen(error) from error  # the launcher does not know these prefixes
+            if any(mark in raw for mark in marks):
+                raise unforeseen(error) from error  # the launcher does not know these
             raise
     return low_level
 
 
-def may_ask(raw: bytes, prefixes: list[bytes]) -> bool:
-    """Return whether a config.json may ask for anything of ours: others are not even parsed."""
-    return any(mark in raw for mark in (*words.MARKS, *prefixes))
+def own_marks(chosen: settings.Settings) -> list[bytes]:
+    """Return the words by which containers ask on a node with these settings, besides MARKS."""
+    return [mark.encode() for mark in (*chosen.annotation_prefixes, *chosen.swarm_resources)]
+
+
+def may_ask(raw: bytes, marks: list[bytes]) -> bool:
+    """Return whether a config.json may ask for anything of ours: others are not even parsed.
+
+    `marks` are own_marks() of the node's settings.
+    """
+    return any(mark in raw for mark in (*words.MARKS, *marks))
 
 
 def _settings(compiler: cold.Compiler) -> tuple[settings.Settings, GpuhookError | None]:

@@ -14,9 +14,8 @@ from gpuhook.cdi.edits import merged
 from gpuhook.container import find, ledger, ledger_changes, live, membership, recovery
 from gpuhook.container.made import LiveRecord
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import granting
 from gpuhook.programs.interruptible import Interruptible
-from gpuhook.vendors.nvidia import granted, jobs, words
+from gpuhook.vendors.nvidia import granted, jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.container.made import Made
     from gpuhook.container.operations import Live
     from gpuhook.container.runtime_state import Found
+    from gpuhook.programs.granting import Granting
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
@@ -93,12 +93,15 @@ class Target:
         """Return the jobs of the hook that an engine brought, and of what was given later."""
         return [jobs.of_hook(hook) for hook in jobs.hooks_in(self.spec)] + self.jobs
 
-    def capabilities(self) -> frozenset[str]:
-        """Return the driver capabilities that the container asks for; the default for others."""
+    def capabilities(self, grants: Granting) -> frozenset[str]:
+        """Return the driver capabilities that the container asks for, of those it may have.
+
+        The default for those that ask for what is unknown, or not allowed.
+        """
         try:
-            return granting.capabilities_of(self.spec)
+            return grants.capabilities(self.spec)
         except GpuhookError:
-            return words.parse_capabilities(None)
+            return grants.parsed_capabilities(None)
 
     def note(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the container's entry in the ledger; raises OSError."""

@@ -14,7 +14,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.fault_texts import explained
+from gpuhook.fault_texts import explained as codes
+from tests.simulated.node import make_node
 
 SCHEMAS = Path(__file__).parents[2] / "gpuhook/schemas"
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -82,6 +83,76 @@ def test_sources_have_their_order_and_reasons() -> None:
     assert source["result"] == "refused"
     assert "acceptVolumeMounts" in source["reason"]
     assert [one["code"] for one in alone["warnings"]] == ["GH1007"]
+
+
+def settings(tmp_path: Path, **request: Any) -> None:
+    """Write the settings file of this node."""
+    (tmp_path / "none.yaml").write_text(json.dumps({"request": request}), encoding="utf-8")
+
+
+OLD = "CUDA_VERSION=8.0"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> list[str]:
+    """Return the options that name a simulated node, which has this machine's settings."""
+    return make_node(tmp_path / "node", "t4").options
+
+
+def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]:
+    return told(*(f"--env={entry}" for entry in entries), *node, status=status)
+
+
+def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> None:
+    """It gets all GPUs and all of the driver, or is told of what the setting takes from it."""
+    container = explained(node, OLD)
+    (source,) = container["sources"]
+    assert (source["kind"], source["names"], source["result"]) == ("image", ["all"], "won")
+    assert "an image of old" in container["capabilities"]["rule"]
+    assert len(container["capabilities"]["effective"]) == 7
+    settings(tmp_path, legacyImages=False)
+    container = explained(node, OLD)
+    assert (container["result"], container["sources"]) == ("nothing", [])
+    assert any("request.legacyImages" in one for one in container["ignored"])
+
+
+def test_resources_of_a_swarm_take_the_variables_place(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, swarmResources=["DOCKER_RESOURCE_GPU"])
+    container = explained(node, f"DOCKER_RESOURCE_GPU={GPU}", "NVIDIA_VISIBLE_DEVICES=all")
+    (source,) = container["sources"]
+    assert (source["kind"], source["names"]) == ("resources", [GPU])
+    assert any("NVIDIA_VISIBLE_DEVICES=all does not count" in one for one in container["ignored"])
+    container = explained(node, "DOCKER_RESOURCE_GPU=", "NVIDIA_VISIBLE_DEVICES=all")
+    assert container["result"] == "nothing"
+    assert any("is empty" in one for one in container["ignored"])
+
+
+def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, driverCapabilities=["utility"])
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0")
+    assert container["capabilities"]["effective"] == ["utility"]
+    assert "request.driverCapabilities allows (utility)" in container["capabilities"]["rule"]
+    refused = explained(
+        node, "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=compute", status=1
+    )
+    assert refused["fault"]["code"] == "GH1027"
+
+
+def test_a_refused_request_that_fails(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptEnvWhenUnprivileged=False, onRefusal="fail")
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", status=1)
+    assert (container["result"], container["fault"]["code"]) == ("refused", "GH1026")
+    (source,) = container["sources"]
+    assert source["result"] == "refused"
+    assert explained([*node, "--privileged"], "NVIDIA_VISIBLE_DEVICES=0")["result"] == "gets"
+
+
+def test_a_mount_that_names_no_device(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptVolumeMounts=True)
+    path = "/var/run/nvidia-container-devices/cdi/gpu0"
+    container = told(f"--mount={path}", *node)
+    assert any(path in one for one in container["ignored"])
+    assert [one["code"] for one in container["warnings"]] == ["GH1028"]
 
 
 def test_what_capabilities_leave_out_is_told() -> None:
@@ -244,7 +315,7 @@ def test_a_code_is_explained(code: str) -> None:
     ("code", "nearest"), [("GH9999", "GH1953"), ("GH110", "GH1101"), ("GH100800", "GH1953")]
 )
 def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
-    known = {one.code for one in explained.all_of_them()}
+    known = {one.code for one in codes.all_of_them()}
     done = run(code)
     assert done.exit_code == 1
     assert f"GH1914: there is no fault {code}" in done.stderr

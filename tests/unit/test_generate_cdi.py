@@ -57,6 +57,42 @@ def test_a_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> 
     assert document["cdiVersion"] == "0.5.0"
 
 
+def mounted(document: dict[str, Any]) -> list[str]:
+    """Return the names of the files that a spec mounts."""
+    return [
+        os.path.basename(mount["containerPath"]) for mount in document["containerEdits"]["mounts"]
+    ]
+
+
+def test_what_the_settings_allow_is_what_a_spec_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine applies it as it is: of this node it has no more, but on demand."""
+    settings = tmp_path / "settings.yaml"
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
+    node = make_node(tmp_path / "node", "t4")
+    words = ["generate-cdi", *node.options, "--format", "json"]
+
+    def files(*more: str) -> list[str]:
+        return mounted(json.loads(call(*words, *more).stdout))
+
+    settings.write_text("request: {driverCapabilities: []}")
+    assert "nvidia-smi" in files()
+    assert [name for name in files() if name.startswith("libcuda")]
+    settings.write_text("request: {driverCapabilities: [utility]}")
+    assert "nvidia-smi" in files()
+    assert not [name for name in files() if name.startswith("libcuda")]
+    # By libcuda a spec is known to be of this driver, given to containers or not.
+    arguments = json.loads(call(*words).stdout)["containerEdits"]["hooks"][0]["args"]
+    assert "libcuda.so." in arguments[arguments.index("--libcuda") + 1]
+    assert "--cuda-compat" not in arguments
+    assert [name for name in files("--driver-capabilities=all") if name.startswith("libcuda")]
+    elsewhere = call("generate-cdi", "--inventory", "t4", "--format", "json")
+    assert [one for one in mounted(json.loads(elsewhere.stdout)) if one.startswith("libcuda")]
+    settings.write_text("request: {driverCapabilities: [magic]}")
+    assert "GH1530" in call(*words).output
+
+
 def test_a_lost_gpu_is_told_of_once() -> None:
     """One line says that a lost GPU is left out, and why."""
     done = call("generate-cdi", "--inventory", "lost-gpu")

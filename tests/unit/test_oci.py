@@ -167,6 +167,44 @@ def test_rdt_and_network_devices() -> None:
     assert device == {"hostInterfaceName": "eth0", "name": "net1"}
 
 
+USER = {"namespaces": [{"type": "user"}]}
+MAPPINGS = {
+    "uidMappings": [{"containerID": 0, "hostID": 100000, "size": 65536}],
+    "gidMappings": [{"containerID": 0, "hostID": 200000, "size": 65536}],
+}
+
+
+@pytest.mark.parametrize("option", ["idmap", "ridmap"])
+@pytest.mark.parametrize(
+    ("linux", "kept", "expected"),
+    [
+        ({}, False, {}),
+        ({"namespaces": [{"type": "mount"}], **MAPPINGS}, False, {}),
+        ({**USER, **MAPPINGS}, True, MAPPINGS),
+        ({"namespaces": [{"type": "user", "path": "/proc/1/ns/user"}]}, True, {}),
+        ({**USER, "uidMappings": MAPPINGS["uidMappings"]}, True, {}),
+    ],
+)
+def test_mapped_mounts(
+    option: str, linux: dict[str, Any], kept: bool, expected: dict[str, Any]
+) -> None:
+    """They have the mappings of the container's user namespace, and no option where it has none."""
+    mount = {"hostPath": "/h", "containerPath": "/c", "options": ["ro", option, "nodev"]}
+    spec = applied({"linux": dict(linux)}, mounts=[mount])
+    (found,) = spec["mounts"]
+    assert found.pop("options") == ["ro", *([option] if kept else []), "nodev"]
+    assert found == {"destination": "/c", "source": "/h", "type": "bind", **expected}
+    assert mount["options"] == ["ro", option, "nodev"]
+
+
+def test_other_mounts_are_not_mapped() -> None:
+    """A user namespace alone does not map what did not ask for it, nor its own mapping."""
+    plain = {"hostPath": "/h", "containerPath": "/c", "options": ["ro", "idmap=uids=0-1-10"]}
+    (found,) = applied({"linux": {**USER, **MAPPINGS}}, mounts=[plain])["mounts"]
+    assert found["options"] == ["ro", "idmap=uids=0-1-10"]
+    assert "uidMappings" not in found
+
+
 @pytest.mark.parametrize(
     ("spec", "key"),
     [

@@ -39,10 +39,19 @@ SPECS: dict[str, dict[str, Any]] = {
     "begins with vo": env("NVIDIA_VISIBLE_DEVICES=volta"),
     "begins with void": env("NVIDIA_VISIBLE_DEVICES=voids"),
     "void, then a GPU": env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=1"),
+    "void of an image": env("CUDA_VERSION=12.4", "NVIDIA_VISIBLE_DEVICES=void"),
+    "image of old": env("CUDA_VERSION=8.0"),
+    "image of old, empty requirement": env("CUDA_VERSION=8.0", "NVIDIA_REQUIRE_CUDA="),
+    "image with a requirement": env("CUDA_VERSION=9.0", "NVIDIA_REQUIRE_CUDA=cuda>=9.0"),
+    "another's version": env("MY_CUDA_VERSION=8.0"),
     "annotation": {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=0"}},
     "mount": mounted("/dev/null", "/var/run/nvidia-container-devices/GPU-0"),
 }
-ASKING = [name for name, spec in SPECS.items() if request.sources(spec, words.VOCABULARY, PREFIXES)]
+ASKING = [
+    name
+    for name, spec in SPECS.items()
+    if request.sources(spec, words.VOCABULARY, PREFIXES, takes_old=True)
+]
 
 
 class Launcher:
@@ -114,6 +123,15 @@ def test_prefixes_of_the_settings(launcher: Launcher) -> None:
     spec = {"annotations": {"example.com/x": "nvidia.com/gpu=0"}}
     assert launcher.call(launcher.state(spec)) == (0, "")
     launcher.settings.write_text("cdi: {annotationPrefixes: [example.com/]}\n")
+    assert launcher.call(launcher.state(spec))[0] == 7
+
+
+def test_resources_of_the_settings(launcher: Launcher) -> None:
+    """Where the settings name variables of a swarm, the hook reads both; a comment names none."""
+    spec = env("DOCKER_RESOURCE_GPU=GPU-1")
+    launcher.settings.write_text("request:\n  # swarmResources: [DOCKER_RESOURCE_GPU]\n")
+    assert launcher.call(launcher.state(spec)) == (0, "")
+    launcher.settings.write_text("request:\n  swarmResources: [DOCKER_RESOURCE_GPU]\n")
     assert launcher.call(launcher.state(spec))[0] == 7
 
 

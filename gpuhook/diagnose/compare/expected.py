@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from gpuhook.diagnose.compare import asked
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import granting
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -83,7 +82,7 @@ def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given
     found = Expected()
     start = len(log.warnings)
     try:
-        found.capabilities = granting.capabilities_of(spec)
+        found.capabilities = grants.capabilities(spec)
         source = grants.source(spec)
         refused = log.warnings[start:]
         if source is not None:

@@ -23,7 +23,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request
 from gpuhook.programs import oci_command, runtime
 from gpuhook.programs.create import Create, Edited
-from gpuhook.vendors.nvidia import jobs, words
+from gpuhook.vendors.nvidia import jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def _refused_by_hook(
 
 
 def _may_ask(question: Question, ground: Ground) -> bool:
-    prefixes = [prefix.encode() for prefix in ground.granting.settings.annotation_prefixes]
-    return runtime.may_ask(question.raw or fastjson.dumps(question.spec), prefixes)
+    marks = runtime.own_marks(ground.granting.settings)
+    return runtime.may_ask(question.raw or fastjson.dumps(question.spec), marks)
 
 
 def _is_rootless(question: Question) -> bool:
@@ -164,17 +164,15 @@ def _low_level(ground: Ground) -> str:
 
 def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
     """Return the verdict over the sources; an empty one where they cannot be read."""
-    settings = ground.granting.settings
     try:
-        found = request.sources(asked, words.VOCABULARY, settings.annotation_prefixes)
+        return ground.granting.verdict(asked)
     except GpuhookError:
-        found = []
-    return policy.judge(found, asked, settings)
+        return policy.Verdict()
 
 
 def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
     """Yield each source of a verdict with what came of it, in the order of precedence."""
-    order = {request.ANNOTATIONS: 0, request.MOUNTS: 1, request.ENV: 2}
+    order = {request.ANNOTATIONS: 0, request.MOUNTS: 1}
     chosen = [(verdict.chosen, "won", "")] if verdict.chosen else []
     beaten = [
         (source, "beaten", f"{verdict.chosen.where} comes first")
@@ -182,7 +180,7 @@ def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
         if verdict.chosen
     ]
     refused = [(source, "refused", reason) for source, reason in verdict.refused]
-    found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 3))
+    found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 2))
     for source, result, reason in found:
         yield {
             "kind": source.kind,

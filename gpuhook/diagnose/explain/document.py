@@ -8,7 +8,7 @@ from typing import Any
 from gpuhook.container import oci
 from gpuhook.diagnose.explain import answer as answers
 from gpuhook.diagnose.explain import besides, ignored, manifests, outcome, parts, required, shares
-from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
+from gpuhook.diagnose.explain.requests import capabilities_of, grant_of, rule_of
 from gpuhook.grant import request
 from gpuhook.programs import told_replicas
 from gpuhook.vendors.nvidia import words
@@ -58,7 +58,7 @@ def is_well(told: dict[str, Any]) -> bool:
 def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     granting, chosen = ground.granting, answer.verdict.chosen
     environment = request.environment(answer.asked)
-    capabilities = capabilities_of(answer.asked)
+    capabilities = capabilities_of(answer.asked, granting)
     extras = besides.of(answer, granting)
     names = [*chosen.names, *besides.names(extras, granting)] if chosen else []
     grant = grant_of(answer, granting, capabilities)
@@ -88,6 +88,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "extras": extras,
         "capabilities": {
             "asked": environment.get(words.VOCABULARY.capabilities_env),
+            "rule": rule_of(answer.asked, granting),
             "effective": sorted(capabilities) if names else [],
             "left_out": parts.left_out(grant, granting, capabilities),
         },
@@ -101,7 +102,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "memory": memory,
         "isolation": shares.isolated(answer.asked, gpus, replicas, memory, reserved),
         "route": outcome.route(answer),
-        "ignored": ignored.of(answer.asked, devices),
+        "ignored": ignored.of(answer.asked, devices, granting.settings),
         "warnings": [parts.fault_of(warning) for warning in answer.warnings],
         "fault": parts.fault_of(answer.fault) if answer.fault else None,
     }

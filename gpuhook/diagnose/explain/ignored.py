@@ -5,22 +5,63 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.grant import request
+from gpuhook.grant import mounted, request
 from gpuhook.vendors.nvidia import words
 from gpuhook.vendors.nvidia.requirements import CUDA_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gpuhook.settings import Settings
 
 
-def of(spec: dict[str, Any], devices: Iterable[dict[str, Any]]) -> list[str]:
+def of(spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings) -> list[str]:
     """Return a sentence for each thing that is ignored; `devices` are parts.of_names()."""
-    return [*_of_variables(spec), *_of_names(devices)]
-
-
-def _of_variables(spec: dict[str, Any]) -> Iterator[str]:
     environment = request.environment(spec)
+    return [
+        *_of_resources(environment, settings),
+        *_of_variables(spec, environment),
+        *_of_old(environment, settings),
+        *_of_mounts(spec, settings),
+        *_of_names(devices),
+    ]
+
+
+def _of_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Yield what variables of request.swarmResources put out of use, and that they are empty."""
+    there = [name for name in settings.swarm_resources if name in environment]
+    name = words.VOCABULARY.devices_env
+    if there and name in environment:
+        yield (
+            f"{name}={environment[name]} does not count: {', '.join(there)} of"
+            " request.swarmResources takes its place"
+        )
+    if there and not any(environment[one].strip(" ,") for one in there):
+        yield f"{', '.join(there)} of request.swarmResources is empty, which asks for nothing"
+
+
+def _of_old(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Yield why an image of old gets nothing."""
+    name = words.VOCABULARY.devices_env
+    if name in environment or not request.is_of_old(environment, words.VOCABULARY):
+        return
+    if not settings.legacy_images:
+        yield (
+            f"{CUDA_VERSION} without {name}: an image of old, which would get all GPUs were"
+            " request.legacyImages on"
+        )
+
+
+def _of_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
+    vocabulary = words.VOCABULARY
+    mounts, prefix = spec.get("mounts"), vocabulary.mount_prefix
+    for path in mounted.names(mounts, prefix, vocabulary.extra_mounts)[1]:
+        if settings.accept_volume_mounts:
+            yield f"the mount at {path} names no device: cdi/VENDOR/CLASS/NAME is how one is named"
+
+
+def _of_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     name = words.VOCABULARY.devices_env
     value = environment.get(name)
     held = _entries(spec, name)
@@ -38,11 +79,6 @@ def _of_variables(spec: dict[str, Any]) -> Iterator[str]:
         )
     elif "all" in parts and len(parts) > 1:
         yield f"of {name}={value}, all is what counts"
-    if value is None and CUDA_VERSION in environment and "NVIDIA_REQUIRE_CUDA" not in environment:
-        yield (
-            f"{CUDA_VERSION} without {name}: NVIDIA's runtime takes such an image of old to ask for"
-            " all GPUs, gpuhook takes it to ask for none"
-        )
 
 
 def _entries(spec: dict[str, Any], name: str) -> list[str]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.errors import GpuhookError
+from gpuhook.grant import request
 from gpuhook.grant.resolve import Grant
-from gpuhook.programs import granting as granted
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -16,12 +16,37 @@ if TYPE_CHECKING:
     from gpuhook.programs.granting import Granting
 
 
-def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:
-    """Return the driver capabilities of a container; the default where one is unknown."""
+_BY_DEFAULT = "the default"
+_OF_OLD = (
+    f"an image of old ({words.VOCABULARY.image_version_env} without "
+    f"{words.VOCABULARY.image_requirement_env}) gets all"
+)
+
+
+def capabilities_of(spec: dict[str, Any], granting: Granting) -> frozenset[str]:
+    """Return the driver capabilities of a container; the default where it asks for wrong ones."""
     try:
-        return granted.capabilities_of(spec)
+        return granting.capabilities(spec)
     except GpuhookError:
-        return words.parse_capabilities(None)
+        return granting.parsed_capabilities(None)
+
+
+def rule_of(spec: dict[str, Any], granting: Granting) -> str:
+    """Return by which rule a container has its driver capabilities, and what limits them."""
+    environment = request.environment(spec)
+    text = environment.get(words.VOCABULARY.capabilities_env)
+    is_of_old = request.is_of_old(environment, words.VOCABULARY)
+    if text is None and is_of_old and granting.settings.legacy_images:
+        rule = _OF_OLD
+    elif text and text.strip(" ,"):
+        rule = f"{words.VOCABULARY.capabilities_env}={text}"
+    else:
+        state = "not set" if text is None else "empty"
+        rule = f"{words.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT}"
+    allowed = granting.settings.driver_capabilities
+    if allowed:
+        rule += f", of what request.driverCapabilities allows ({', '.join(allowed)})"
+    return rule
 
 
 def grant_of(answer: Answer, granting: Granting, capabilities: frozenset[str]) -> Grant:

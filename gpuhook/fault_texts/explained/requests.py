@@ -175,6 +175,65 @@ NVIDIA_GPU_MEMORY_LIMIT=4        # GH1025: 4 MiB
 NVIDIA_GPU_MEMORY_LIMIT=4096     # 4 GiB
 """,
     ),
+    "GH1026": (
+        (
+            "The request was found, the node's settings do not let it count, and "
+            "request.onRefusal is `fail`: such a container does not start. With `ignore`, the "
+            "default, it would start without these GPUs (GH1007). An image's own "
+            "NVIDIA_VISIBLE_DEVICES=all is a request too, and so is an image of old that has "
+            "CUDA_VERSION and no NVIDIA_REQUIRE_CUDA."
+        ),
+        (
+            "In Kubernetes, let the pod ask for nvidia.com/gpu. A container that needs no GPU "
+            "says so with NVIDIA_VISIBLE_DEVICES=void. Where containers are meant to choose by "
+            "themselves, change the setting that the message names; where they are to start "
+            "without, request.onRefusal."
+        ),
+        """
+# /etc/gpuhook/config.yaml
+request:
+  acceptEnvWhenUnprivileged: false
+  onRefusal: fail
+
+$ docker run -e NVIDIA_VISIBLE_DEVICES=0 ...       # GH1026
+$ docker run -e NVIDIA_VISIBLE_DEVICES=void ...    # starts
+""",
+    ),
+    "GH1027": (
+        (
+            "The container (or --driver-capabilities of `gpuhook attach`) names a part of the "
+            "driver that the setting request.driverCapabilities of this node leaves out. What a "
+            "container names it needs, so it is refused; the default (compute and utility) and "
+            "`all` mean those parts of them that are allowed."
+        ),
+        (
+            "Leave the word out of NVIDIA_DRIVER_CAPABILITIES, or add it to the setting and run "
+            "`gpuhook generate-cdi` anew, whose specs hold what the setting allows."
+        ),
+        """
+# /etc/gpuhook/config.yaml
+request:
+  driverCapabilities: [compute, utility]
+
+NVIDIA_DRIVER_CAPABILITIES=compute,graphics     # GH1027
+NVIDIA_DRIVER_CAPABILITIES=all                  # compute and utility
+""",
+    ),
+    "GH1028": (
+        (
+            "A mount of /dev/null below /var/run/nvidia-container-devices/cdi is not at a path "
+            "that names a CDI device. It is passed over; the devices of other mounts are given."
+        ),
+        (
+            "Mount at cdi/<vendor>/<class>/<name>, or cdi/<vendor>/<class>=<name>; a GPU's index "
+            "or UUID needs no cdi/ at all."
+        ),
+        """
+-v /dev/null:/var/run/nvidia-container-devices/cdi/gpu0              # GH1028
+-v /dev/null:/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/0  # right
+-v /dev/null:/var/run/nvidia-container-devices/0                     # right
+""",
+    ),
     "GH1036": (
         (
             "NVIDIA_IMEX_CHANNELS, or a mount below "

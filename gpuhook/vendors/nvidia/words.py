@@ -11,7 +11,7 @@ from gpuhook.grant.request import Vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -37,6 +37,8 @@ VOCABULARY = Vocabulary(
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
     replicas_env="GPUHOOK_REPLICAS",
     mount_prefix="/var/run/nvidia-container-devices",
+    image_version_env="CUDA_VERSION",
+    image_requirement_env="NVIDIA_REQUIRE_CUDA",
     default_kind=VENDOR + "/gpu",
     memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
     memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
@@ -57,6 +59,7 @@ VOCABULARY = Vocabulary(
 # A config.json without any of these asks for nothing of ours.
 MARKS = (
     b"NVIDIA_VISIBLE_DEVICES",
+    b'"CUDA_VERSION=',
     b"nvidia-container-devices",
     b"gpuhook-hook",
     b"gpuhook/memory/",
@@ -158,22 +161,28 @@ _MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-ca
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
-def parse_capabilities(value: str | None) -> frozenset[str]:
+def parse_capabilities(value: str | None, allowed: Sequence[str] = ()) -> frozenset[str]:
     """Return the capabilities that NVIDIA_DRIVER_CAPABILITIES names, with those they imply.
 
-    None or "" means utility and compute. Raises GH1020 for a word that is no capability.
+    None or "" means utility and compute. Of `allowed` there are no others; [] allows all. Raises
+    GH1020 for a word that is no capability, GH1027 for one that is named and not allowed.
     """
+    may = frozenset(allowed) or _EVERY
     words = [word.strip() for word in (value or "").split(",")]
-    words = [word for word in words if word] or list(DEFAULT_CAPABILITIES)
+    words = [word for word in words if word]
+    if not words:
+        return may.intersection(DEFAULT_CAPABILITIES)
     if "all" in words:
-        return _EVERY
+        return may
     named = set()
     for word in words:
         if word not in _EVERY:
             raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
+        if word not in may:
+            raise fault("GH1027", word=word, allowed=", ".join(allowed))
         named.add(word)
         named.update(_IMPLIED.get(word, ()))
-    return frozenset(named)
+    return may.intersection(named)
 
 
 def capabilities_of(path: str) -> frozenset[str]:
@@ -193,9 +202,11 @@ def capabilities_of(path: str) -> frozenset[str]:
 def wanted(path: str, capabilities: frozenset[str]) -> bool:
     """Return whether a container with `capabilities` gets the file or node at `path`.
 
-    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability.
+    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability, and are given
+    also where a container may have none of those that it asks for.
     """
-    return not capabilities.isdisjoint(capabilities_of(path))
+    needed = capabilities_of(path)
+    return needed is _EVERY or not capabilities.isdisjoint(needed)
 
 
 def requires(environment: Mapping[str, str]) -> bool:

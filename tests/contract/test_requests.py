@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may have which GPUs and parts of the driver, in containers of real runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.contract import bundles
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.live import prestart, sleeping, started
+from tests.contract.product import ALL_CONTROL, CONTROL, Product, asks, product
+from tests.contract.runtimes import run
+from tests.contract.test_mig import CAP, mig
+from tests.contract.test_user_namespace import let_through, mapped
+from tests.contract.views import View, questions
+
+__all__ = ["mig"]
+
+BELOW = "/var/run/nvidia-container-devices/"
+OLD = "CUDA_VERSION=8.0"
+MODESET = "/dev/nvidia-modeset"
+DOORS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
+OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
+
+Roots = Callable[[str], Path]
+
+
+def never() -> NoReturn:
+    raise AssertionError
+
+
+def through(
+    door: str, node: Product, place: Path, root: Path, env: list[str], args: tuple[str, ...] = ()
+) -> Any:
+    """Run a container with these variables through a door, none of which names devices for it."""
+    doors = Doors(node, place, never)
+    words = ["/probe", *args]
+    if door == "runc-prestart":
+        return doors.by_hook(door, root, words, env)
+    if door == "podman-runtime":
+        options = [word for entry in env for word in ("--env", entry)]
+        return doors.by_podman(root, words, options)
+    return doors.by_runtime(door, root, words, env)
+
+
+def gpus(view: View) -> set[str]:
+    """Return the GPUs' own nodes in a container."""
+    return {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_image_of_old(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+    """It has all GPUs and every part of the driver, as when its variables meant that."""
+    view = through(door, node8, tmp_path, root_of("debian"), [OLD]).view
+    assert gpus(view) == {node8.device(n) for n in range(8)}
+    assert set(view.gpus()) >= ALL_CONTROL
+
+
+def test_an_image_of_old_elsewhere(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+) -> None:
+    """Without a driver it starts without; where the setting is off it is as any other image."""
+    bundle = bundle_of(root_of("distroless"), ["/probe"], [OLD])
+    before = bundle.file.read_bytes()
+    started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})
+    assert (started_without.rc, "GH1008" in started_without.stderr) == (0, True)
+    young = node8.apart(tmp_path / "node", request={"legacyImages": False})
+    silent = young.edit(bundle)
+    assert (silent.rc, silent.stderr) == (0, "")
+    assert bundle.file.read_bytes() == before
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_resources_of_a_swarm(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+    """The variable that Docker sets for a service counts, and not what its image says."""
+    node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
+    env = ["NVIDIA_VISIBLE_DEVICES=all", f"DOCKER_RESOURCE_GPU={node8.gpu(5).uuid}"]
+    done = through(door, node, tmp_path, root_of("debian"), env)
+    assert gpus(done.view) == {node.device(5)}
+
+
+def test_a_swarms_grant_without_a_driver(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+) -> None:
+    """It is meant for this very container, which does not start without."""
+    node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
+    bundle = bundle_of(root_of("distroless"), ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
+    before = bundle.file.read_bytes()
+    refused = node.edit(bundle)
+    assert (refused.rc, "GH1102" in refused.log) == (1, True)
+    assert bundle.file.read_bytes() == before
+
+
+@pytest.mark.parametrize("door", [*DOORS, "podman-cdi"])
+def test_capabilities_that_are_allowed(
+    door: str, node8: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """What the setting leaves out is in no container, whoever gives it its GPUs."""
+    node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
+    env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
+    doors = Doors(node, tmp_path, never)
+    view = doors.through(door, root_of("debian"), ["/probe"], "1", env).view
+    assert set(view.gpus()) == {"/dev/nvidiactl", node.device(1)}
+
+
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_capabilities_that_are_not_allowed(
+    door: str, node8: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """Who names them needs them, and does not start."""
+    node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
+    done = through(door, node, tmp_path, root_of("debian"), asks("1", "utility,compute"))
+    assert done.rc != 0
+    assert "GH1027" in done.stderr + done.log
+
+
+def test_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
+    """`gpuhook attach` gives no more than a container may have, and refuses to be told to."""
+    node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
+    made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
+    with started(made, node, "runc", "host") as live:
+        words = ("--device", "0", "--driver-capabilities")
+        assert "compute" in live.refused("GH1027", "attach", *words, "utility,compute")
+        live.attach("1")
+        assert set(live.view().gpus()) == {"/dev/nvidiactl", node.device(1)}
+        live.report("attach", *words, "all")
+        assert set(live.view().gpus()) == {
+            "/dev/nvidiactl", MODESET, node.device(0), node.device(1),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_a_refusal_that_fails(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+    """The container does not start, and is told what of it is refused, and why."""
+    closed = {"acceptEnvWhenUnprivileged": False, "onRefusal": "fail"}
+    node = node8.apart(tmp_path / "node", request=closed)
+    done = through(door, node, tmp_path, root_of("debian"), asks("1"))
+    told = done.stderr + done.log
+    assert done.rc != 0
+    for word in ("GH1026", "NVIDIA_VISIBLE_DEVICES", "request.acceptEnvWhenUnprivileged"):
+        assert word in told
+    root = root_of("distroless")
+    assert through(door, node, tmp_path / "void", root, asks("void")).rc == 0
+
+
+SOURCES = ("variable", "annotation", "mount", "CDI mount")
+
+
+def with_source(made: Bundle, source: str, name: str) -> Bundle:
+    """Let a bundle ask for `name` by one source."""
+    config = made.config()
+    mount = {"source": "/dev/null", "type": "bind", "options": ["bind", "ro"]}
+    if source == "variable":
+        config["process"]["env"] += asks(name)
+    elif source == "annotation":
+        config["annotations"] = {"cdi.k8s.io/x": f"nvidia.com/gpu={name}"}
+    elif source == "mount":
+        config["mounts"].append({**mount, "destination": BELOW + name})
+    else:
+        config["mounts"].append({**mount, "destination": f"{BELOW}cdi/nvidia.com/gpu/{name}"})
+    made.write(config)
+    return made
+
+
+@pytest.mark.parametrize("route", ["wrapper", "prestart"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_old_form_of_an_instance(
+    source: str, route: str, mig: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """MIG-GPU-<uuid>/<gi>/<ci> is known from every source, and without generate-cdi's notes."""
+    node = mig.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
+    (node.state / "node.json").unlink()
+    name = f"MIG-{mig.gpu(0).uuid}/8/0"
+    if route == "wrapper":
+        made = bundles.bundle(tmp_path / "bundle", root_of("debian"), ["/probe"], [])
+        view = run(with_source(made, source, name), [node.runtime], env=node.on("runc")).view
+    else:
+        hooks = prestart(node)
+        root = root_of("debian")
+        made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], [], hooks=hooks)
+        view = run(with_source(made, source, name), ["runc"]).view
+    assert set(view.gpus()) == CONTROL | OLD_FORM
+
+
+def test_names_for_attach_without_notes(mig: Product, tmp_path: Path) -> None:
+    """The old form, another spelling and a bus id lead to their devices."""
+    node = mig.apart(tmp_path / "node")
+    (node.state / "node.json").unlink()
+    made = sleeping(tmp_path)
+    with started(made, node, "runc", "host") as live:
+        live.attach(f"MIG-{mig.gpu(0).uuid}/8/0")
+        assert set(live.view().gpus()) == CONTROL | OLD_FORM
+        live.attach(str(mig.gpu(2).pci_bus_id))
+        assert node.device(2) in live.view().gpus()
+
+
+def test_a_mount_that_names_nothing(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+) -> None:
+    """It is told of, and what other mounts name is given."""
+    node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
+    bundle = bundle_of(root_of("distroless"), ["/probe"], [])
+    with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")
+    done = node.edit(bundle)
+    assert (done.rc, "GH1028" in done.stderr) == (0, True)
+    assert done.log.count("cdi/gpu0") == 1
+    paths = [device["path"] for device in bundle.config()["linux"]["devices"]]
+    assert node.device(3) in paths
+
+
+def mapping(node: Product, tmp_path: Path) -> str:
+    """Let the node's spec mount a file of root's with idmap; returns its path in containers."""
+    let_through(tmp_path / "any")
+    own = tmp_path / "owned"
+    own.write_text("root's\n", encoding="utf-8")
+    text = node.spec.read_text(encoding="utf-8")
+    entry = "\n".join((
+        "  mounts:",
+        f"  - hostPath: {own}",
+        "    containerPath: /owned",
+        "    options: [ro, nosuid, nodev, bind, idmap]",
+        "",
+    ))  # fmt: skip
+    assert text.count("\n  mounts:\n") == 1
+    node.spec.write_text(text.replace("\n  mounts:\n", "\n" + entry, 1), encoding="utf-8")
+    return "/owned"
+
+
+# runc 1.1 cannot map mounts: there it must never hear of it.
+MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", False), ("runc", False)]
+
+
+@pytest.mark.parametrize(("door", "has_namespace"), MAPPED)
+def test_mapped_mounts(
+    door: str, has_namespace: bool, node8: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """A host's file of root's is root's in the container too, with a user namespace or without."""
+    node = product(tmp_path / "own", "t4", node8.bindir)
+    let_through(Path(node.node.driver_root) / "any")
+    path = mapping(node, tmp_path)
+    hooks = prestart(node) if door == "prestart" else {}
+    args = ["/probe", *questions(path)]
+    made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
+    if has_namespace:
+        mapped(made)
+    if door == "prestart":
+        done = run(made, ["runc"])
+    else:
+        done = run(made, [node.runtime], door, env=node.on(door))
+    assert done.view.paths[path].uid == 0

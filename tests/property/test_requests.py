@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds of every request: no shape of it is a traceback, and no source counts unseen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from gpuhook.diagnose.node.described import Heard
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import mounted
+from gpuhook.programs import runtime
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import words
+
+BELOW = "/var/run/nvidia-container-devices/"
+SWARM = "DOCKER_RESOURCE_GPU"
+VARIABLES = (
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "CUDA_VERSION",
+    SWARM, "PATH",
+)  # fmt: skip
+VALUES = st.sampled_from(
+    ["", "all", "none", "void", "0", "0,1", "GPU-1", "a.b/c=0", "compute", " , ", "8.0", "video"]
+) | st.text(max_size=12)
+ENV = st.lists(st.tuples(st.sampled_from(VARIABLES), VALUES).map("=".join), max_size=6)
+PATHS = st.sampled_from(["0", "GPU-1", "cdi/a.b/c/0", "cdi/x", "imex/0", ".."]) | st.text(
+    max_size=9
+)
+MOUNT = st.fixed_dictionaries(
+    {"source": st.sampled_from(["/dev/null", "/tmp"]), "destination": PATHS.map(BELOW.__add__)}
+)
+JSON = st.recursive(st.none() | st.integers() | st.text(max_size=4), st.lists, max_leaves=4)
+MOUNTS = st.lists(MOUNT, max_size=4) | JSON
+CAPABILITIES = st.lists(st.sampled_from(words.CAPABILITIES), unique=True)
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> Settings:
+    made = Settings()
+    made.accept_env_when_unprivileged = draw(st.booleans())
+    made.accept_volume_mounts = draw(st.booleans())
+    made.legacy_images = draw(st.booleans())
+    made.driver_capabilities = draw(CAPABILITIES)
+    made.swarm_resources = draw(st.sampled_from([[], [SWARM]]))
+    return made
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    process = {"env": draw(ENV), "capabilities": {"bounding": draw(st.sampled_from([[], None]))}}
+    return {"process": process, "mounts": draw(MOUNTS)}
+
+
+@given(spec=specs(), chosen=settings())
+def test_policy_holds(spec: dict[str, Any], chosen: Settings) -> None:
+    """An unprivileged container has no GPU by what the settings do not let count."""
+    grants = Granting(chosen, Heard(), lambda path: None)
+    try:
+        source = grants.source(spec)
+    except GpuhookError as error:
+        event(error.code)
+        return
+    if source is None:
+        return
+    if source.kind == "mounts":
+        assert chosen.accept_volume_mounts
+    else:
+        assert chosen.accept_env_when_unprivileged
+    assert source.names
+    assert "void" not in source.names
+    assert source.kind != "image" or chosen.legacy_images
+
+
+@given(spec=specs(), chosen=settings())
+def test_nobody_has_a_capability_that_is_not_allowed(
+    spec: dict[str, Any], chosen: Settings
+) -> None:
+    grants = Granting(chosen, Heard(), lambda path: None)
+    try:
+        capabilities = grants.capabilities(spec)
+    except GpuhookError as error:
+        event(error.code)
+        return
+    assert capabilities <= frozenset(chosen.driver_capabilities or words.CAPABILITIES)
+
+
+@given(env=ENV, chosen=settings())
+def test_who_asks_has_a_mark(env: list[str], chosen: Settings) -> None:
+    """The wrapper parses a config.json only for its marks: each request has one."""
+    grants = Granting(chosen, Heard(), lambda path: None)
+    try:
+        asks = grants.verdict({"process": {"env": env}}).chosen is not None
+    except GpuhookError:
+        asks = True
+    raw = ",".join(f'"{entry}"' for entry in env).encode("utf-8", "surrogateescape")
+    assert runtime.may_ask(raw, runtime.own_marks(chosen)) or not asks
+
+
+@given(mounts=MOUNTS, prefix=st.sampled_from([BELOW, BELOW.rstrip("/")]))
+def test_each_mount_is_a_name_or_malformed(mounts: Any, prefix: str) -> None:
+    names, malformed = mounted.names(mounts, prefix, ("imex",))
+    assert all(names)
+    assert all(path.startswith(BELOW + "cdi") for path in malformed)

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several sources counts: annotations, mounts, variables, and the age of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpuhook.diagnose.node.described import Heard
+from gpuhook.errors import GpuhookError
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+
+BELOW = "/var/run/nvidia-container-devices/"
+OLD_MIG = "MIG-GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/7/0"
+# Settings, in short.
+MOUNTS = {"accept_volume_mounts": True}
+CLOSED = {"accept_env_when_unprivileged": False}
+BOTH = {**MOUNTS, **CLOSED}
+YOUNG = {"legacy_images": False}
+SWARM = {"swarm_resources": ["DOCKER_RESOURCE_GPU"]}
+TWO = {"swarm_resources": ["DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_NVIDIA-GPU"]}
+V, R, C = "NVIDIA_VISIBLE_DEVICES=", "DOCKER_RESOURCE_GPU=", "CUDA_VERSION=8.0"
+N = "DOCKER_RESOURCE_NVIDIA-GPU="
+Q = "NVIDIA_REQUIRE_CUDA=cuda>=9.0"
+
+# What is asked, under which settings -> the kind and the names of the source that counts.
+#   env; mounts below the directory; annotation; privileged; settings
+CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]]] = [
+    # the variable alone
+    ([], [], "", False, {}, None, []),
+    ([V], [], "", False, {}, None, []),
+    ([V + "void"], [], "", False, {}, None, []),
+    ([V + "0,void"], [], "", False, {}, None, []),
+    ([V + "none"], [], "", False, {}, "env", ["none"]),
+    ([V + "all"], [], "", False, {}, "env", ["all"]),
+    ([V + "gpu0,gpu1"], [], "", False, {}, "env", ["gpu0", "gpu1"]),
+    ([V + "0, 1,,0"], [], "", False, {}, "env", ["0", "1"]),
+    ([V + "0,all"], [], "", False, {}, "env", ["all"]),
+    ([V + "all,none"], [], "", False, {}, "env", ["all"]),
+    ([V + "0:1"], [], "", False, {}, "env", ["0:1"]),
+    ([V + OLD_MIG], [], "", False, {}, "env", [OLD_MIG]),
+    ([V + "nvidia.com/gpu=0"], [], "", False, {}, "env", ["nvidia.com/gpu=0"]),
+    ([V + "0", V + "1"], [], "", False, {}, "env", ["1"]),
+    # who may use it
+    ([V + "all"], [], "", False, CLOSED, None, []),
+    ([V + "0"], [], "", False, CLOSED, None, []),
+    ([V + "0"], [], "", True, CLOSED, "env", ["0"]),
+    ([V + "all"], [], "", True, CLOSED, "env", ["all"]),
+    ([V + "void"], [], "", True, CLOSED, None, []),
+    # an image of old
+    ([C], [], "", False, {}, "image", ["all"]),
+    ([C, V], [], "", False, {}, None, []),
+    ([C, V + "void"], [], "", False, {}, None, []),
+    ([C, V + "none"], [], "", False, {}, "env", ["none"]),
+    ([C, V + "0"], [], "", False, {}, "env", ["0"]),
+    ([C, Q], [], "", False, {}, None, []),
+    ([C, Q, V + "0"], [], "", False, {}, "env", ["0"]),
+    ([C, "NVIDIA_REQUIRE_CUDA="], [], "", False, {}, "image", ["all"]),
+    (["CUDA_VERSION="], [], "", False, {}, None, []),
+    ([C], [], "", False, YOUNG, None, []),
+    ([C, V + "all"], [], "", False, YOUNG, "env", ["all"]),
+    ([C], [], "", False, CLOSED, None, []),
+    ([C], [], "", True, CLOSED, "image", ["all"]),
+    # variables of a swarm's resources
+    ([R + "GPU-1"], [], "", False, {}, None, []),
+    ([R + "GPU-1"], [], "", False, SWARM, "resources", ["GPU-1"]),
+    ([R + "GPU-1,GPU-2"], [], "", False, SWARM, "resources", ["GPU-1", "GPU-2"]),
+    ([R + "GPU-1", V + "all"], [], "", False, SWARM, "resources", ["GPU-1"]),
+    ([V + "all", R + "GPU-1", V + "void"], [], "", False, SWARM, "resources", ["GPU-1"]),
+    ([R, V + "all"], [], "", False, SWARM, None, []),
+    ([R + "void", V + "all"], [], "", False, SWARM, None, []),
+    ([R + "all"], [], "", False, SWARM, "resources", ["all"]),
+    ([V + "all"], [], "", False, SWARM, "env", ["all"]),
+    ([R + "GPU-1", C], [], "", False, SWARM, "resources", ["GPU-1"]),
+    ([R, C], [], "", False, SWARM, None, []),
+    ([C], [], "", False, SWARM, "image", ["all"]),
+    ([R + "GPU-1", N + "GPU-2"], [], "", False, TWO, "resources", ["GPU-1", "GPU-2"]),
+    ([N + "GPU-2,GPU-1", R + "GPU-1"], [], "", False, TWO, "resources", ["GPU-1", "GPU-2"]),
+    ([N + "GPU-2", V + "0"], [], "", False, TWO, "resources", ["GPU-2"]),
+    ([N + "all", R + "GPU-1"], [], "", False, TWO, "resources", ["all"]),
+    ([R + "GPU-1"], [], "", False, {**SWARM, **CLOSED}, None, []),
+    ([R + "GPU-1"], [], "", True, {**SWARM, **CLOSED}, "resources", ["GPU-1"]),
+    # mounts
+    ([], ["GPU-1"], "", False, {}, None, []),
+    ([], ["GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([], ["GPU-2", "GPU-1", "GPU-2"], "", False, MOUNTS, "mounts", ["GPU-2", "GPU-1"]),
+    ([], ["GPU-1/", "//GPU-1", "x/../GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([], ["all", "0"], "", False, MOUNTS, "mounts", ["all"]),
+    ([], ["none"], "", False, MOUNTS, "mounts", ["none"]),
+    ([], ["void", "0"], "", False, MOUNTS, None, []),
+    ([], ["0,1"], "", False, MOUNTS, "mounts", ["0,1"]),
+    ([], [""], "", False, MOUNTS, None, []),
+    ([], [OLD_MIG], "", False, MOUNTS, "mounts", [OLD_MIG]),
+    ([], ["cdi/nvidia.com/gpu/0"], "", False, MOUNTS, "mounts", ["nvidia.com/gpu=0"]),
+    ([], ["cdi/nvidia.com/gpu=0"], "", False, MOUNTS, "mounts", ["nvidia.com/gpu=0"]),
+    ([], ["cdi/a.b/c/" + OLD_MIG], "", False, MOUNTS, "mounts", ["a.b/c=" + OLD_MIG]),
+    ([], ["cdi/a.b/c=" + OLD_MIG], "", False, MOUNTS, "mounts", ["a.b/c=" + OLD_MIG]),
+    ([], ["cdi/gpu0"], "", False, MOUNTS, None, []),
+    ([], ["cdi", "cdi/a.b", "cdi/a.b/c", "cdi/a.b/c=", "cdi/-/c/0"], "", False, MOUNTS, None, []),
+    ([], ["cdi/a.b/c", "GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([], ["imex/0"], "", False, MOUNTS, None, []),
+    ([V + "0"], ["imex/0"], "", False, MOUNTS, "env", ["0"]),
+    # mounts and variables
+    ([V + "0"], ["GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([V + "void"], ["GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([V + "0"], ["GPU-1"], "", False, {}, "env", ["0"]),
+    ([V + "0"], ["GPU-1"], "", True, {}, "env", ["0"]),
+    ([V + "0"], ["GPU-1"], "", False, CLOSED, None, []),
+    ([V + "0"], ["GPU-1"], "", False, BOTH, "mounts", ["GPU-1"]),
+    ([V + "0"], ["GPU-1"], "", True, BOTH, "mounts", ["GPU-1"]),
+    ([V + "0"], ["cdi/gpu0"], "", False, MOUNTS, "env", ["0"]),
+    ([C], ["GPU-1"], "", False, MOUNTS, "mounts", ["GPU-1"]),
+    ([R + "GPU-2"], ["GPU-1"], "", False, {**SWARM, **MOUNTS}, "mounts", ["GPU-1"]),
+    # annotations
+    ([], [], "nvidia.com/gpu=0", False, {}, "annotations", ["nvidia.com/gpu=0"]),
+    ([V + "1"], [], "nvidia.com/gpu=0", False, {}, "annotations", ["nvidia.com/gpu=0"]),
+    ([V + "1"], ["2"], "a.b/c=0", False, MOUNTS, "annotations", ["a.b/c=0"]),
+    ([V + "1"], ["2"], "a.b/c=0", False, CLOSED, "annotations", ["a.b/c=0"]),
+    ([R + "1", C], [], "a.b/c=0", False, SWARM, "annotations", ["a.b/c=0"]),
+    ([V + "1"], [], " , ", False, {}, "env", ["1"]),
+    ([V + "void"], [], "a.b/c=" + OLD_MIG, False, {}, "annotations", ["a.b/c=" + OLD_MIG]),
+]
+
+
+def granting(**chosen: Any) -> tuple[Granting, Heard]:
+    """Return how a node with these settings grants, and its log."""
+    settings, heard = Settings(), Heard()
+    for name, value in chosen.items():
+        assert hasattr(settings, name)
+        setattr(settings, name, value)
+    return Granting(settings, heard, lambda path: None), heard
+
+
+def config(
+    env: Sequence[str],
+    mounts: Sequence[str] = (),
+    annotation: str = "",
+    *,
+    privileged: bool = False,
+) -> dict[str, Any]:
+    return {
+        "process": {
+            "env": list(env),
+            "capabilities": {"bounding": ["CAP_SYS_ADMIN"] if privileged else ["CAP_MKNOD"]},
+        },
+        "mounts": [{"source": "/dev/null", "destination": BELOW + path} for path in mounts],
+        "annotations": {"cdi.k8s.io/x": annotation} if annotation else {},
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=[str(number) for number in range(len(CASES))])
+def test_what_counts(
+    case: tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]],
+) -> None:
+    env, mounts, annotation, privileged, chosen, kind, names = case
+    grants, _ = granting(**chosen)
+    source = grants.source(config(env, mounts, annotation, privileged=privileged))
+    found = (source.kind, source.names) if source else (None, [])
+    assert found == (kind, names)
+
+
+@pytest.mark.parametrize(
+    ("env", "chosen", "is_grant"),
+    [
+        ([V + "all"], {}, False),
+        ([V + "none"], {}, False),
+        ([V + "0"], {}, True),
+        ([C], {}, False),
+        ([R + "all"], SWARM, True),
+        ([R + "GPU-1"], SWARM, True),
+    ],
+)
+def test_what_is_meant_for_this_container(
+    env: list[str], chosen: dict[str, Any], is_grant: bool
+) -> None:
+    """What an image says runs on nodes without a GPU too; what a swarm says is of this node."""
+    source = granting(**chosen)[0].source(config(env))
+    assert source is not None
+    assert source.is_grant is is_grant
+
+
+def test_an_image_of_old_that_was_given_devices_gets_no_others() -> None:
+    """An engine, or a device plugin, has given it those that it is to have."""
+    spec = config([C])
+    spec["linux"] = {"devices": [{"path": "/dev/nvidia3"}]}
+    assert granting()[0].source(spec) is None
+    privileged = {**config([C], privileged=True), "linux": spec["linux"]}
+    assert granting()[0].source(privileged) is not None  # it has every device of the host
+    spec["linux"] = {"devices": [{"path": "/dev/fuse"}]}
+    assert granting()[0].source(spec) is not None
+
+
+def test_where_a_request_comes_from() -> None:
+    """It is the sentence of the ledger and of faults."""
+    old, swarm = granting()[0].source(config([C])), granting(**TWO)[0]
+    named = swarm.source(config([N + "GPU-1", R + "GPU-2"]))
+    assert old is not None
+    assert named is not None
+    assert old.where == "CUDA_VERSION without NVIDIA_REQUIRE_CUDA"
+    assert named.where == "DOCKER_RESOURCE_GPU, DOCKER_RESOURCE_NVIDIA-GPU"
+
+
+def test_a_variable_of_a_swarm_names_devices_of_its_own_vendor() -> None:
+    """An image can set it as well."""
+    grants, _ = granting(**SWARM)
+    spec = config([R + "evil.com/disk=all"])
+    source = grants.source(spec)
+    assert source is not None
+    with pytest.raises(GpuhookError) as caught:
+        grants.of(spec, source)
+    assert caught.value.code == "GH1009"
+
+
+@pytest.mark.parametrize(
+    ("env", "mounts", "chosen", "where"),
+    [
+        ([V + "0"], [], CLOSED, "NVIDIA_VISIBLE_DEVICES"),
+        ([R + "GPU-1"], [], {**SWARM, **CLOSED}, "DOCKER_RESOURCE_GPU"),
+        ([C], [], CLOSED, "CUDA_VERSION without NVIDIA_REQUIRE_CUDA"),
+        ([], ["GPU-1"], {}, BELOW),
+        ([V + "0"], ["GPU-1"], {}, BELOW),
+    ],
+)
+def test_what_is_refused_is_logged_or_fails(
+    env: list[str], mounts: list[str], chosen: dict[str, Any], where: str
+) -> None:
+    """By default the container starts without, and with a warning; on demand it does not start."""
+    ignoring, heard = granting(**chosen)
+    ignoring.source(config(env, mounts))
+    (warning,) = heard.warnings
+    assert (warning.code, f"of {where}:" in warning.message) == ("GH1007", True)
+    failing, unheard = granting(on_refusal="fail", **chosen)
+    with pytest.raises(GpuhookError) as caught:
+        failing.source(config(env, mounts))
+    assert caught.value.code == "GH1026"
+    assert f"of {where}: " in caught.value.message
+    assert "request.accept" in caught.value.message
+    assert unheard.warnings == []
+
+
+def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
+    """Kubernetes names devices by annotations; what its image says besides does not matter."""
+    failing, heard = granting(on_refusal="fail", **CLOSED)
+    source = failing.source(config([V + "all"], ["0"], "nvidia.com/gpu=0"))
+    assert source is not None
+    assert source.kind == "annotations"
+    assert heard.warnings == []
+
+
+def test_a_mount_that_names_nothing_is_told_of() -> None:
+    """Its device is missing in the container, and nobody else would say why."""
+    grants, heard = granting(**MOUNTS)
+    source = grants.source(config([], ["cdi/gpu0", "GPU-1", "cdi/a.b/c/", "imex/3"]))
+    assert source is not None
+    assert source.names == ["GPU-1"]
+    assert [one.code for one in heard.warnings] == ["GH1028", "GH1028"]
+    assert [BELOW + path in one.message for path, one in zip(
+        ("cdi/gpu0:", "cdi/a.b/c:"), heard.warnings, strict=True
+    )] == [True, True]  # fmt: skip
+    unasked, silence = granting()
+    unasked.source(config([V + "0"], ["cdi/gpu0"]))
+    assert silence.warnings == []
+
+
+@pytest.mark.parametrize("name", ["a\x1bb", "x" * 256])
+def test_a_mount_with_a_hostile_name(name: str) -> None:
+    with pytest.raises(GpuhookError) as caught:
+        granting(**MOUNTS)[0].source(config([], [name]))
+    assert caught.value.code == "GH1004"
+
+
+@pytest.mark.parametrize(
+    "mounts",
+    [None, 7, [None, {}, {"source": 1, "destination": BELOW + "0"}, {"source": "/dev/null"}]],
+)
+def test_mounts_of_any_shape(mounts: object) -> None:
+    assert granting(**MOUNTS)[0].source({"mounts": mounts}) is None
+
+
+EVERY = {"compute", "compat32", "graphics", "utility", "video", "display", "ngx"}
+D = "NVIDIA_DRIVER_CAPABILITIES="
+
+
+@pytest.mark.parametrize(
+    ("env", "allowed", "expected"),
+    [
+        ([], [], {"utility", "compute"}),
+        ([D], [], {"utility", "compute"}),
+        ([D + " , "], [], {"utility", "compute"}),
+        ([D + "all"], [], EVERY),
+        ([D + "compute,all"], [], EVERY),
+        ([D + "utility"], [], {"utility"}),
+        ([D + "video"], [], {"video", "compute"}),
+        ([D + "display"], [], {"display", "graphics"}),
+        ([], ["utility"], {"utility"}),
+        ([D], ["compute", "graphics"], {"compute"}),
+        ([], ["graphics"], set()),
+        ([D + "all"], ["compute", "graphics"], {"compute", "graphics"}),
+        ([D + "compute"], ["compute", "graphics"], {"compute"}),
+        ([D + "video"], ["video"], {"video"}),
+        ([D + "compute,utility"], ["compute"], "GH1027"),
+        ([D + "graphics"], ["compute", "utility"], "GH1027"),
+        ([D + "nothing"], ["compute"], "GH1020"),
+        ([C], [], EVERY),
+        ([C], ["compute", "video"], {"compute", "video"}),
+        ([C, D], [], {"utility", "compute"}),
+        ([C, D + "video"], [], {"video", "compute"}),
+        ([C, V + "0"], [], EVERY),
+        ([C, Q], [], {"utility", "compute"}),
+    ],
+)
+def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | str) -> None:
+    """The default and `all` mean what is allowed; what is named and not allowed is refused."""
+    grants, _ = granting(driver_capabilities=allowed)
+    if isinstance(expected, set):
+        assert grants.capabilities(config(env)) == expected
+        return
+    with pytest.raises(GpuhookError) as caught:
+        grants.capabilities(config(env))
+    assert caught.value.code == expected
+    if expected == "GH1027":
+        assert "request.driverCapabilities" in caught.value.hint
+
+
+def test_capabilities_where_images_of_old_are_as_any_other() -> None:
+    grants, _ = granting(**YOUNG)
+    assert grants.capabilities(config([C])) == {"utility", "compute"}
