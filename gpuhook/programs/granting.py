@@ -70,15 +70,15 @@ class Granting:
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the device nodes of each device of the node's own kind.
 
-        Without those that all of a spec's devices share. Devices go by their qualified names.
+        Without those that all of a spec's devices share, and those for graphics, which a container
+        has by its capabilities. Devices go by their qualified names.
         """
         found = self.registry()
         kind = self.default_kind()
         nodes = {}
         for name in found.names(kind):
             _, edits = found.device(f"{kind}={name}")
-            paths = (node["path"] for node in edits.get("deviceNodes") or ())
-            nodes[f"{kind}={name}"] = frozenset(paths)
+            nodes[f"{kind}={name}"] = _own_nodes(edits)
         return nodes
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
@@ -94,7 +94,7 @@ class Granting:
             except GpuhookError:
                 continue  # no spec of this kind, or two that contradict each other
             for name, (_, edits) in described:
-                paths = {node["path"] for node in edits.get("deviceNodes") or ()}
+                paths = _own_nodes(edits)
                 if paths and paths.issubset(nodes):
                     held.add(name)
         return frozenset(held)
@@ -146,6 +146,12 @@ class Granting:
     def default_kind(self) -> str:
         """Return the kind that names without one are of."""
         return self.settings.default_kind or words.VOCABULARY.default_kind
+
+
+def _own_nodes(edits: ContainerEdits) -> frozenset[str]:
+    """Return the paths of the nodes that tell a device: without those for graphics."""
+    paths = (node["path"] for node in edits.get("deviceNodes") or ())
+    return frozenset(path for path in paths if not words.is_graphics_node(path))
 
 
 def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:

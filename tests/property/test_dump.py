@@ -71,6 +71,7 @@ gpus = st.builds(
     time_slice=st.none() | st.sampled_from(TIME_SLICES),
     lost=st.none() | words,
     instances=st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple),
+    drm=st.lists(st.integers(0, 255).map("renderD{}".format), max_size=2).map(tuple),
 )
 
 

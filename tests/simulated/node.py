@@ -180,8 +180,12 @@ def write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
     devices = []
     for device in facts.device_nodes:
         path = Path(f"{dev_root}{device.path}")
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
+        if device.host_path != device.path and device.path.startswith("/dev/dri/by-path/"):
+            path.symlink_to(f"../{os.path.basename(device.host_path)}")
+            devices.append(replace(device, host_path=f"{dev_root}{device.host_path}"))
+            continue
         os.mknod(path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chown(path, device.uid, device.gid)
         path.chmod(device.mode)
@@ -218,6 +222,9 @@ def proc_and_sys(facts: Node) -> dict[str, str]:
         texts[f"{driver}/gpus/{bus}/information"] = _information(gpu, bus)
         numa = _NUMA_NONE if gpu.numa_node is None else gpu.numa_node
         texts[f"sys/bus/pci/devices/{bus}/numa_node"] = f"{numa}\n"
+        for name in gpu.drm:
+            number = name.removeprefix("card").removeprefix("renderD")
+            texts[f"sys/bus/pci/devices/{bus}/drm/{name}/dev"] = f"226:{number}\n"
     return texts | {path.lstrip("/"): text for path, text in mig_node.files(facts).items()}
 
 

@@ -27,6 +27,9 @@ class Choices:
     hook_path: str = DEFAULT_HOOK_PATH
     capabilities: frozenset[str] | None = None
     host_root: str = "/"
+    explicit_libraries: bool = False
+    ipc: bool = True
+    additional_gids: bool = True
 
     @property
     def kind(self) -> str:

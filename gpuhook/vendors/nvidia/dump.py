@@ -76,7 +76,9 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     for name in ("compute_mode", "time_slice", "lost"):  # settings, and what is unusual
         if dumped[name] == UNKNOWN:
             del dumped[name]
-    del dumped["instances"]
+    del dumped["instances"], dumped["drm"]
+    if gpu.drm:
+        dumped["drm"] = list(gpu.drm)
     if gpu.instances:
         dumped["instances"] = [_instance(instance) for instance in gpu.instances]
     return dumped
@@ -93,6 +95,7 @@ def _read_gpu(dumped: dict[str, Any]) -> Gpu:
     instances = dumped.get("instances", ())
     facts = _facts(dumped)
     facts["instances"] = tuple(MigInstance(**_facts(instance)) for instance in instances)
+    facts["drm"] = tuple(dumped.get("drm", ()))
     return Gpu(**facts)
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia import drm, mig_nodes, nodes, nvml, nvml_library
 from gpuhook.vendors.nvidia.freshness import fingerprint, mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
@@ -61,10 +61,11 @@ def node(
     numbers = nodes.majors(where.host)
     devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
     mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
+    graphics = drm.find(where.host, where.dev, gpus)
     return Node(
         driver=replace(driver, version=found.version or driver.version),
         gpus=mig.gpus,
-        device_nodes=devices.nodes + mig.nodes,
+        device_nodes=devices.nodes + mig.nodes + graphics.nodes,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
@@ -74,7 +75,7 @@ def node(
         masks_params=nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda, state),
         files_trouble=trouble.message if trouble else "",
-        warnings=(*warnings, *found.warnings, *devices.warnings),
+        warnings=(*warnings, *found.warnings, *devices.warnings, *graphics.warnings),
     )
 
 
@@ -121,7 +122,7 @@ def _ask_nvml(
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """Add what only the kernel tells: minors that an old NVML has no name for, and NUMA nodes."""
+    """Add what only the kernel tells: NUMA nodes, DRM nodes, minors that an old NVML does not."""
     by_bus = {gpu.pci_bus_id: gpu for gpu in nodes.proc_gpus(host_root)}
     unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
     nameless = [gpu for gpu in gpus if gpu.pci_bus_id is None]
@@ -138,6 +139,8 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
                 uuid=gpu.uuid or known.uuid,
                 name=gpu.name or known.model,
             )
-        whole.append(replace(gpu, numa_node=nodes.numa_node(host_root, gpu.pci_bus_id)))
+        bus = gpu.pci_bus_id
+        numa_node, drm_names = nodes.numa_node(host_root, bus), drm.names(host_root, bus)
+        whole.append(replace(gpu, numa_node=numa_node, drm=drm_names))
     warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
     return tuple(whole), warnings

@@ -67,6 +67,7 @@ class Gpu:
     time_slice: str | None = None  # "default", "short", ...; only `gpuhook inventory` asks
     lost: str | None = None
     instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
+    drm: tuple[str, ...] = ()  # what the kernel calls its nodes in /dev/dri: "card1", "renderD128"
 
     @property
     def loss(self) -> str:

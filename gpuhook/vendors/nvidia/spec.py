@@ -10,9 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.cdi import versions
-from gpuhook.vendors.nvidia import hookless, nodes, selection, words
+from gpuhook.vendors.nvidia import drm, hookless, nodes, selection, words
 from gpuhook.vendors.nvidia.choices import Choices, Described
-from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.inventory import (
+    DeviceNode,
+    DriverFile,
+    Gpu,
+    Link,
+    MigInstance,
+    Node,
+)
 from gpuhook.vendors.nvidia.jobs import Jobs
 
 TYPE_CHECKING = False
@@ -27,6 +34,7 @@ _LOWEST_VERSION = "0.5.0"
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 _WORLD = 0o006
+_EVERYBODY = 0o666
 
 
 def describe(node: Node, choices: Choices) -> Described:
@@ -66,13 +74,14 @@ def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
 
 def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
     nodes = {device.path: device for device in node.device_nodes}
+    gids = choices.additional_gids
     own = [
-        (gpu, instance, [nodes[path] for path in selection.node_paths(gpu, instance)])
+        (gpu, instance, [nodes[path] for path in _paths(gpu, instance) if path in nodes])
         for gpu in gpus
         for instance in selection.offered(gpu)
     ]
     devices: list[Device] = [
-        {"name": name, "containerEdits": node_edits(mine)}
+        {"name": name, "containerEdits": node_edits(mine, additional_gids=gids)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, instance, mine in own
         for name in selection.names(gpu, (strategy,), instance)
@@ -80,14 +89,22 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
     if choices.with_all:
         # Instances of one GPU have its node in common.
         every = {device.path: device for *_, mine in own for device in mine}
-        devices.append({"name": selection.EVERY, "containerEdits": node_edits([*every.values()])})
+        whole = node_edits([*every.values()], additional_gids=gids)
+        devices.append({"name": selection.EVERY, "containerEdits": whole})
     return devices
 
 
-def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
+def _paths(gpu: Gpu, instance: MigInstance | None) -> list[str]:
+    return selection.node_paths(gpu, instance) + selection.drm_paths(gpu, instance)
+
+
+def node_edits(nodes: list[DeviceNode], *, additional_gids: bool = True) -> ContainerEdits:
     """Return the edits that give a container `nodes`, and the groups without which it can't open.
 
-    A node that everybody may open needs no group, and its spec no version newer than 0.5.0.
+    A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So
+    those of /dev/dri, which the host keeps for the groups video and render, may be opened by
+    everybody in the container that is given them, as the driver's own nodes may.
+    Without `additional_gids` no group is added, and every node has the host's mode.
     """
     found: ContainerEdits = {"deviceNodes": []}
     gids = []
@@ -95,11 +112,13 @@ def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
         entry: DeviceNodeEdit = {"path": node.path}
         if node.host_path != node.path:
             entry["hostPath"] = node.host_path
-        entry["fileMode"] = node.mode
+        is_graphics = node.path.startswith(drm.DIRECTORY)
+        mode = node.mode | _EVERYBODY if is_graphics and additional_gids else node.mode
+        entry["fileMode"] = mode
         entry["permissions"] = "rw"
         if node.gid:
             entry["gid"] = node.gid
-            if node.mode & _WORLD != _WORLD and node.gid not in gids:
+            if additional_gids and mode & _WORLD != _WORLD and node.gid not in gids:
                 gids.append(node.gid)
         found["deviceNodes"].append(entry)
     if gids:
@@ -112,7 +131,7 @@ def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
     if control:
-        found.update(node_edits(control))
+        found.update(node_edits(control, additional_gids=choices.additional_gids))
     missing = []
     if choices.hooks == "none":
         found["env"].append(hookless.ENV)

@@ -170,6 +170,11 @@ def is_node(path: str) -> bool:
     return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
 
 
+def is_graphics_node(path: str) -> bool:
+    """Return whether `path` is that of a node for graphics, whosever driver made it."""
+    return path.startswith("/dev/dri/")
+
+
 def is_uuid(name: str) -> bool:
     """Return whether `name` is the UUID of a GPU or of a MIG instance."""
     return name.startswith(("GPU-", "MIG-"))
