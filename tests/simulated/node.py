@@ -19,10 +19,11 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuhook.loader.narrow import is_narrow
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.freshness import fingerprint
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
-from tests.simulated import build, elf_maker, layouts, mig_node, nvml_profile
+from tests.simulated import build, elf_maker, elf_maker_32, layouts, mig_node, nvml_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def _library_dirs(files: tuple[DriverFile, ...]) -> tuple[str, ...]:
 def _write_file(file: DriverFile) -> None:
     path = Path(file.host_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if file.kind in ("library", "plugin"):
+    if file.kind in ("library", "plugin") and is_narrow(file.container_path):
+        elf_maker_32.write(path, file.soname)
+    elif file.kind in ("library", "plugin"):
         elf_maker.write(path, file.soname)
     elif file.kind == "socket":
         _write_socket(path)

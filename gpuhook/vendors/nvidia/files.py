@@ -47,7 +47,7 @@ def find(
         raise fault("GH1235", root=driver_root)
     root = Root(os.path.abspath(driver_root))
     located = libcuda.locate(root, version, library_search_paths)
-    found = libraries.libraries(root, located)
+    found = _libraries(root, located)
     for path in config_search_paths:
         if not path.startswith("/"):
             raise fault("GH1236", path=path)
@@ -65,6 +65,20 @@ def find(
         version=located.version,
         warnings=(*found.warnings, *_missing_ml(found, located)),
     )
+
+
+def _libraries(root: Root, located: libcuda.Libcuda) -> libraries.Libraries:
+    """Return the 64-bit libraries and, behind them, those of 32 bits."""
+    found = libraries.libraries(root, located)
+    narrow = libcuda.narrow(root, located)
+    if narrow is not None:
+        more = libraries.libraries(root, narrow)
+        found.files += more.files
+        found.links += more.links
+        found.directories += more.directories
+        # /usr/lib may be a directory of both.
+        found.warnings += [warning for warning in more.warnings if warning not in found.warnings]
+    return found
 
 
 def _missing_ml(found: libraries.Libraries, located: libcuda.Libcuda) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpuhook.errors import fault
 from gpuhook.grant.request import Vocabulary
+from gpuhook.loader.narrow import is_narrow
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -71,6 +72,14 @@ _LIBRARIES = {
     "nvidia-encode": _VIDEO,
     "nvidia-opticalflow": _VIDEO,
     "vdpau_nvidia": _VIDEO,
+    "EGL": _GRAPHICS,
+    "GL": _GRAPHICS,
+    "GLESv1_CM": _GRAPHICS,
+    "GLESv2": _GRAPHICS,
+    "GLX": _GRAPHICS,
+    "GLdispatch": _GRAPHICS,
+    "OpenGL": _GRAPHICS,
+    "nvidia-api": _GRAPHICS,
     "EGL_nvidia": _GRAPHICS,
     "GLESv1_CM_nvidia": _GRAPHICS,
     "GLESv2_nvidia": _GRAPHICS,
@@ -110,6 +119,7 @@ _FILES = {
     "nvidia-imex-ctl": _UTILITY,
     "nvidia-cuda-mps-control": _COMPUTE,
     "nvidia-cuda-mps-server": _COMPUTE,
+    "nvidia-mps": _COMPUTE,
     "nvidia-ngx-updater": _NGX,
     "nvidia-xconfig": _GRAPHICS,
     "nvidia.icd": _COMPUTE,
@@ -122,6 +132,9 @@ _FILES = {
     "nvidia-uvm-tools": _COMPUTE,
     "nvidia-modeset": _GRAPHICS,
 }
+# Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
+_NARROW_HOOKLESS = "/usr/local/nvidia/lib/"
+_NARROW_ICD = "/nvidia_icd.i686.json"
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
@@ -160,9 +173,17 @@ def capabilities_of(path: str) -> frozenset[str]:
 def wanted(path: str, capabilities: frozenset[str]) -> bool:
     """Return whether a container with `capabilities` gets the file or node at `path`.
 
-    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability.
+    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability. A file for
+    32-bit programs needs compat32 besides a capability of its own.
     """
+    if is_32_bit(path) and "compat32" not in capabilities:
+        return False
     return not capabilities.isdisjoint(capabilities_of(path))
+
+
+def is_32_bit(path: str) -> bool:
+    """Return whether `path` is that of a library, or an ICD, for 32-bit programs."""
+    return is_narrow(path) or path.startswith(_NARROW_HOOKLESS) or path.endswith(_NARROW_ICD)
 
 
 def is_node(path: str) -> bool:
@@ -181,8 +202,9 @@ def is_uuid(name: str) -> bool:
 
 
 def is_nvml(path: str) -> bool:
-    """Return whether `path` is that of the driver's NVML library."""
-    return path.rpartition("/")[2].startswith("libnvidia-ml.so")
+    """Return whether `path` is that of the driver's NVML library, which is a 64-bit one."""
+    name = path.rpartition("/")[2]
+    return name.startswith("libnvidia-ml.so") and not is_32_bit(path)
 
 
 def is_gpu_node(path: str) -> bool:
