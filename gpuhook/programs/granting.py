@@ -17,7 +17,7 @@ from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
     from gpuhook.cdi.cache import Compiled
@@ -179,7 +179,33 @@ def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.J
     edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
     found = [jobs.of_hook(hook) for hook in ours]
     for job in found:
-        job.keep(lambda path: words.wanted(path, capabilities))
+        job.keep(wanted(job.needs, capabilities))
+    return found
+
+
+def wanted(
+    needs: Mapping[str, frozenset[str]], capabilities: frozenset[str]
+) -> Callable[[str], bool]:
+    """Return what tells of a path whether a container with `capabilities` gets what is there.
+
+    `needs` are the capabilities of files whose names do not tell them.
+    """
+
+    def is_wanted(path: str) -> bool:
+        own = needs.get(path) if needs else None
+        if own is not None:
+            return not capabilities.isdisjoint(own)
+        return words.wanted(path, capabilities)
+
+    return is_wanted
+
+
+def _needs(edits: ContainerEdits) -> dict[str, frozenset[str]]:
+    """Return the capabilities that the hooks among `edits` tell of files."""
+    found: dict[str, frozenset[str]] = {}
+    for hook in edits.get("hooks") or ():
+        if jobs.NEEDS in (hook.get("args") or ()) and jobs.is_ours(hook):
+            found.update(jobs.of_hook(hook).needs)
     return found
 
 
@@ -190,12 +216,9 @@ def filtered(
     if compiled.kind.partition("/")[0] not in (words.VENDOR, words.PLUGIN_VENDOR):
         return edits
     kept = edits.copy()
+    is_wanted = wanted(_needs(edits), capabilities)
     if "deviceNodes" in edits:
-        kept["deviceNodes"] = [
-            node for node in edits["deviceNodes"] if words.wanted(node["path"], capabilities)
-        ]
+        kept["deviceNodes"] = [node for node in edits["deviceNodes"] if is_wanted(node["path"])]
     if "mounts" in edits:
-        kept["mounts"] = [
-            m for m in edits["mounts"] if words.wanted(m["containerPath"], capabilities)
-        ]
+        kept["mounts"] = [m for m in edits["mounts"] if is_wanted(m["containerPath"])]
     return kept

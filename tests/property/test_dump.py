@@ -110,6 +110,7 @@ nodes = st.builds(
             host_path=paths,
             container_path=paths,
             soname=st.none() | words,
+            capabilities=st.sampled_from([(), ("compute",), ("graphics", "video")]),
         ),
         max_size=3,
     ).map(tuple),

@@ -8,7 +8,7 @@ from typing import Any
 from gpuhook.diagnose.explain import spec_lines
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import replicas
-from gpuhook.programs.granting import filtered
+from gpuhook.programs.granting import filtered, wanted
 from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ def left_out(
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         for what, path in _missing(spec, whole, capabilities):
-            needed_by = sorted(words.capabilities_of(path))
+            needed_by = sorted(_needs(whole).get(path) or words.capabilities_of(path))
             found[what, path] = {"what": what, "path": path, "needed_by": needed_by}
     return list(found.values())
 
@@ -159,10 +159,17 @@ def _missing(
     found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
     for one in whole.get("hooks") or ():
         if jobs.is_ours(one):
-            found += _of_jobs(jobs.of_hook(one), lambda path: words.wanted(path, capabilities))
+            job = jobs.of_hook(one)
+            found += _of_jobs(job, wanted(job.needs, capabilities))
     return found
 
 
-def _of_jobs(job: jobs.Jobs, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
-    libraries = [("library", path) for path, _ in job.libraries if not wanted(path)]
-    return libraries + [("link", path) for _, path in job.links if not wanted(path)]
+def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
+    """Return the capabilities that our hooks tell of files whose names do not."""
+    ours = [jobs.of_hook(one) for one in whole.get("hooks") or () if jobs.is_ours(one)]
+    return {path: needs for job in ours for path, needs in job.needs.items()}
+
+
+def _of_jobs(job: jobs.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
+    return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]

@@ -50,7 +50,7 @@ def from_dict(dump: dict[str, Any]) -> Node:
         driver=Driver(**_facts(dump["driver"])),
         gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),
         device_nodes=tuple(_read_device_node(device) for device in dump["device_nodes"]),
-        files=tuple(DriverFile(**_with_host_path(f, "container_path")) for f in dump["files"]),
+        files=tuple(_read_file(file) for file in dump["files"]),
         links=tuple(Link(**link) for link in dump["links"]),
         library_dirs=tuple(dump["library_dirs"]),
         majors=dict(dump["majors"]),
@@ -118,12 +118,20 @@ def _read_device_node(dumped: dict[str, Any]) -> DeviceNode:
 
 
 def _file(file: DriverFile) -> dict[str, Any]:
-    dumped = {"kind": file.kind, "container_path": file.container_path}
+    dumped: dict[str, Any] = {"kind": file.kind, "container_path": file.container_path}
     if file.soname is not None:
         dumped["soname"] = file.soname
     if file.host_path != file.container_path:
         dumped["host_path"] = file.host_path
+    if file.capabilities:
+        dumped["capabilities"] = list(file.capabilities)
     return dumped
+
+
+def _read_file(dumped: dict[str, Any]) -> DriverFile:
+    whole = _with_host_path(dumped, "container_path")
+    whole["capabilities"] = tuple(dumped.get("capabilities", ()))
+    return DriverFile(**whole)
 
 
 def _with_host_path(dumped: dict[str, Any], same_as: str) -> dict[str, Any]:

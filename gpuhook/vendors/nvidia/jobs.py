@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
+NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -37,12 +38,14 @@ class Jobs:
         "libcuda",
         "libraries",
         "links",
+        "needs",
     )
 
     def __init__(self, hook_path: str) -> None:
         self.hook_path = hook_path
         self.libraries: list[tuple[str, str]] = []  # (container path, SONAME)
         self.links: list[tuple[str, str]] = []  # (target, container path)
+        self.needs: dict[str, frozenset[str]] = {}  # container path: any of these capabilities
         self.cuda_compat = ""
         self.driver_version = ""
         self.driver_params = False
@@ -69,6 +72,8 @@ class Jobs:
             args += ["--library", f"{path}={soname}"]
         for target, path in self.links:
             args += ["--link", f"{target}::{path}"]
+        for path, capabilities in sorted(self.needs.items()):
+            args += [NEEDS, f"{','.join(sorted(capabilities))}={path}"]
         for option, attribute in _TEXT.items():
             value = getattr(self, attribute)
             if value and value != _DEFAULTS.get(option):
@@ -139,6 +144,10 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
         if not found or not target:
             raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
         jobs.links.append((target, path))
+    elif option == NEEDS:
+        capabilities, _, path = value.partition("=")
+        _absolute(option, path)
+        jobs.needs[path] = frozenset(capabilities.split(","))
     elif option in _TEXT:
         setattr(jobs, _TEXT[option], value)
     else:

@@ -33,6 +33,12 @@ _LOWEST_VERSION = "0.5.0"
 # Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
+_OPTIONS = {
+    "socket": _SOCKET_OPTIONS,
+    "pipes": _SOCKET_OPTIONS,
+    "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+}
+_IPC = ("socket", "pipes")  # by which containers talk to daemons of the host
 _WORLD = 0o006
 _EVERYBODY = 0o666
 
@@ -40,7 +46,7 @@ _EVERYBODY = 0o666
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
-    node = _limited(node, choices.capabilities)
+    node = _limited(node, choices)
     common, missing = _common(node, choices)
     spec = of_parts(choices.kind, _devices(node, gpus, choices), common)
     nameless = selection.nameless(gpus, choices.strategies)
@@ -60,16 +66,25 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     return spec
 
 
-def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
-    """Return `node` with only those nodes, files and links that `capabilities` need."""
+def _limited(node: Node, choices: Choices) -> Node:
+    """Return `node` with only those nodes, files and links that are to be given."""
+    capabilities = choices.capabilities
+    if not choices.ipc:
+        node = replace(node, files=tuple(f for f in node.files if f.kind not in _IPC))
     if capabilities is None:
         return node
     return replace(
         node,
         device_nodes=tuple(d for d in node.device_nodes if words.wanted(d.path, capabilities)),
-        files=tuple(f for f in node.files if words.wanted(f.container_path, capabilities)),
+        files=tuple(f for f in node.files if _is_wanted(f, capabilities)),
         links=tuple(link for link in node.links if words.wanted(link.path, capabilities)),
     )
+
+
+def _is_wanted(file: DriverFile, capabilities: frozenset[str]) -> bool:
+    if file.capabilities:
+        return not capabilities.isdisjoint(file.capabilities)
+    return words.wanted(file.container_path, capabilities)
 
 
 def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
@@ -144,19 +159,19 @@ def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
             )
     else:
         bindings = [(file.host_path, file.container_path) for file in node.files]
-    sockets = {file.host_path for file in node.files if file.kind == "socket"}
-    found["mounts"] = _mounts(bindings, sockets)
+    options = {file.host_path: _OPTIONS.get(file.kind, _FILE_OPTIONS) for file in node.files}
+    found["mounts"] = _mounts(bindings, options)
     if choices.hooks != "none":
         found["hooks"] = [_jobs(node, choices).hook()]
     return found, missing
 
 
-def _mounts(bindings: list[tuple[str, str]], sockets: set[str]) -> list[Mount]:
+def _mounts(bindings: list[tuple[str, str]], options: dict[str, list[str]]) -> list[Mount]:
     return [
         {
             "hostPath": source,
             "containerPath": place,
-            "options": list(_SOCKET_OPTIONS if source in sockets else _FILE_OPTIONS),
+            "options": list(options.get(source, _FILE_OPTIONS)),
         }
         for source, place in sorted(set(bindings), key=lambda pair: _order(pair[1]))
     ]
@@ -169,8 +184,9 @@ def _jobs(node: Node, choices: Choices) -> Jobs:
     jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
     own = {_soname_link(file) for file in libraries}
     jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
+    jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
     jobs.driver_version = node.driver.version or ""
-    libcuda = [f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
+    libcuda = [file for file in libraries if _is_libcuda(file)]
     if libcuda:
         jobs.cuda_compat = COMPAT_DIRECTORY
         jobs.libcuda = libcuda[0].host_path
@@ -178,6 +194,10 @@ def _jobs(node: Node, choices: Choices) -> Jobs:
     jobs.fingerprint = node.fingerprint
     jobs.host_root = choices.host_root
     return jobs
+
+
+def _is_libcuda(file: DriverFile) -> bool:
+    return file.soname == "libcuda.so.1" and not words.is_32_bit(file.container_path)
 
 
 def _soname_link(file: DriverFile) -> Link:
