@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import drm, mig_nodes, nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia import drm, mig_nodes, nodes, nvml, nvml_library, site_rules
 from gpuhook.vendors.nvidia.freshness import fingerprint, mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
@@ -43,6 +44,8 @@ def node(
     require_nodes: bool = True,
     require_files: bool = True,
     create_nodes: bool = False,
+    explicit_libraries: bool = False,
+    files_dir: str = site_rules.DIRECTORY,
 ) -> Node:
     """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
 
@@ -50,12 +53,18 @@ def node(
     node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
     incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
     nodes that MIG instances lack are made; without, or where that fails, such an instance has a
-    trouble.
+    trouble. `explicit_libraries` are those of glvnd and the like, `files_dir` has the site's rules.
     """
     driver, gpus, state = _ask_nvml(where, nvml_library_path, library_search_paths)
     gpus, warnings = _completed(gpus, where.host)
-    search_paths = (library_search_paths, config_search_paths)
-    found, trouble = _files(where, driver.version, search_paths)
+    found, trouble = _files(
+        where,
+        driver.version,
+        library_search_paths=library_search_paths,
+        config_search_paths=config_search_paths,
+        with_explicit_libraries=explicit_libraries,
+        files_dir=files_dir,
+    )
     if trouble is not None and require_files:
         raise trouble
     numbers = nodes.majors(where.host)
@@ -79,23 +88,15 @@ def node(
     )
 
 
-def _files(
-    where: Roots, version: str | None, search_paths: tuple[tuple[str, ...], tuple[str, ...]]
-) -> tuple[Found, GpuhookError | None]:
+def _files(where: Roots, version: str | None, **choices: Any) -> tuple[Found, GpuhookError | None]:
     """Return the driver's files, or none of them and what is wrong with them.
 
-    `search_paths` are those of libraries and those of configuration files.
+    `choices` are those of files.find.
     """
     from gpuhook.vendors.nvidia import files
 
     try:
-        found = files.find(
-            where.driver,
-            version,
-            library_search_paths=search_paths[0],
-            config_search_paths=search_paths[1],
-            host_root=where.host,
-        )
+        found = files.find(where.driver, version, host_root=where.host, **choices)
         if version is not None and found.version != version:
             raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
     except GpuhookError as trouble:
