@@ -202,6 +202,9 @@ def write_proc_and_sys(root: Path, facts: Node) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for name in (name for gpu in facts.gpus for name in gpu.drm):
+        number = name.removeprefix("card").removeprefix("renderD")
+        _link(root / f"sys/dev/char/226:{number}/device/driver", "/sys/bus/pci/drivers/nvidia")
 
 
 def proc_and_sys(facts: Node) -> dict[str, str]:
