@@ -11,6 +11,7 @@ import pytest
 
 from gpuhook.container.provide import Provision, provide
 from gpuhook.container.rootfs import Root
+from gpuhook.diagnose.explain import parts
 from gpuhook.loader import cache, narrow
 from gpuhook.vendors.nvidia import dump_file, files, hookless, jobs, words
 from gpuhook.vendors.nvidia.choices import Choices
@@ -98,6 +99,9 @@ def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
     assert not words.wanted(path, frozenset({"compat32"}))
     assert not words.wanted(path, frozenset({"compat32", "ngx"}))
     assert words.wanted(path, frozenset({"compat32", needs}))
+    assert parts.needed_by(path, others, {}) == ["compat32"]
+    assert needs in parts.needed_by(path, frozenset({"compat32"}), {})
+    assert parts.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]
 
 
 def test_a_spec_has_its_driver_s_64_bit_facts() -> None:

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
@@ -70,9 +70,24 @@ def left_out(
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         for what, path in _missing(spec, whole, capabilities):
-            needed_by = sorted(_needs(whole).get(path) or words.capabilities_of(path))
-            found[what, path] = {"what": what, "path": path, "needed_by": needed_by}
+            needed = needed_by(path, capabilities, _needs(whole))
+            found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
+
+
+def needed_by(
+    path: str, capabilities: frozenset[str], told: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """Return what a container lacks for the file at `path`: any one of these capabilities.
+
+    `told` are the capabilities of files whose names do not tell them. For 32-bit programs it is
+    compat32 that is lacking first.
+    """
+    if path in told:
+        return sorted(told[path])
+    if words.is_32_bit(path) and "compat32" not in capabilities:
+        return ["compat32"]
+    return sorted(words.capabilities_of(path))
 
 
 def edits(given: ContainerEdits) -> dict[str, Any]:
