@@ -176,9 +176,9 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability. A file for
     32-bit programs needs compat32 besides a capability of its own.
     """
-    if is_32_bit(path) and "compat32" not in capabilities:
+    if capabilities.isdisjoint(capabilities_of(path)):
         return False
-    return not capabilities.isdisjoint(capabilities_of(path))
+    return "compat32" in capabilities or not is_32_bit(path)
 
 
 def is_32_bit(path: str) -> bool:
