@@ -12,7 +12,14 @@ import click
 
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
-from gpuhook.cli import node_options, parameters, printing, progress, spec_writing
+from gpuhook.cli import (
+    generate_section,
+    node_options,
+    parameters,
+    printing,
+    progress,
+    spec_writing,
+)
 from gpuhook.cli.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules
@@ -42,7 +49,7 @@ def _strategies(
     return found
 
 
-@click.command(name="generate-cdi")
+@click.command(name="generate-cdi", cls=generate_section.Configured)
 @node_options.node_options
 @click.option(
     "--mode",
@@ -73,7 +80,7 @@ def _strategies(
     metavar="FILE",
     show_envvar=True,
     help="Write FILE (*.yaml or *.json), atomically, and prepare it for the runtime wrapper. "
-    "Default: standard output.",
+    "Default, and -: standard output.",
 )
 @click.option(
     "--format",
@@ -161,6 +168,7 @@ def generate_cdi(
     Every container engine that reads CDI can then give its containers these GPUs, as can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
     """
+    output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
     if inventory is not None and (

@@ -22,6 +22,7 @@ HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
 NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
+HOST_OPTIONS = frozenset(("--host-root", "--libcuda"))  # their values are paths of the host
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
