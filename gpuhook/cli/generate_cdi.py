@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,7 +24,7 @@ from gpuhook.cli import (
 from gpuhook.cli.node_options import load_node
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather, jobs, selection
+from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules
 from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices, Described
 from gpuhook.vendors.nvidia.modes import table
 from gpuhook.vendors.nvidia.modes.place import Place
@@ -68,6 +69,13 @@ def _strategies(
     show_envvar=True,
     help="A directory below the driver root to look for the driver's configuration files (ICDs) "
     "in, instead of /etc and the data directories; repeatable.",
+)
+@click.option(
+    "--files-dir",
+    type=click.Path(exists=True, file_okay=False),
+    show_envvar=True,
+    help="Where *.yaml files of this site add driver files and drop some. "
+    f"Default: {site_rules.DIRECTORY}, if it is there.",
 )
 @click.option(
     "--output",
@@ -165,11 +173,17 @@ def generate_cdi(
     """
     output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
-    inventory = node_of.pop("inventory")
-    if inventory is not None and (create_device_nodes or mode not in (table.AUTO, table.NVML)):
-        option = "--create-device-nodes" if create_device_nodes else f"--mode {mode}"
+    inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
+    if inventory is not None and (
+        create_device_nodes or files_dir is not None or mode not in (table.AUTO, table.NVML)
+    ):
+        option = "--files-dir" if files_dir is not None else f"--mode {mode}"
+        option = "--create-device-nodes" if create_device_nodes else option
         raise click.UsageError(f"{option} is of no use with --inventory")
-    place = _place(node_of, config_search_path, create_nodes=create_device_nodes)
+    place = replace(
+        _place(node_of, config_search_path, create_nodes=create_device_nodes),
+        files_dir=files_dir or site_rules.DIRECTORY,
+    )
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
     choices = _choices(options, meant, place.roots.host, is_here=is_here)

@@ -47,7 +47,7 @@ def _note(found: Described, choices: Choices, path: str, words: list[str]) -> No
         fingerprint=fingerprint,
         has_node=node is not None,
         identity=generated.identity(path),
-        inputs=generated.inputs(),
+        inputs=generated.inputs(words),
     )
     try:
         generated.remember(made)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.loader import cache, conf, musl
+from gpuhook.loader import cache, conf, musl, narrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,20 +114,20 @@ def _named(error: OSError, path: str) -> OSError:
 def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
+    wide = [where for where in dirs if not narrow.is_narrow(os.fsdecode(where) + "/")]
     names = root.names("/lib")
     architectures = musl.architectures(names)[:_MAX_ARCHITECTURES]
     for architecture in architectures:
         path = musl.path_file(architecture)
-        root.write(path, musl.merged(root.read(path, musl.MAX_BYTES), dirs))
+        root.write(path, musl.merged(root.read(path, musl.MAX_BYTES), wide))
     if architectures and not _has_glibc(root, names):
         return
     recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
     stale = [entry for entry in recorded if entry not in entries]
-    flags = cache.flags_for(machine)
     try:
-        merged = cache.merged(root.read(CACHE, MAX_CACHE), entries, stale, flags=flags)
+        merged = _merged(root.read(CACHE, MAX_CACHE), entries, stale, machine)
     except GpuhookError:
-        merged = cache.merged(None, entries, flags=flags)
+        merged = _merged(None, entries, [], machine)
     root.write(CACHE, merged)
     # Without the drop-in a later ldconfig in the container would drop the driver again.
     root.write(conf.DROP_IN, conf.render(dirs, entries))
@@ -135,6 +135,24 @@ def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
     if not conf.includes_drop_ins(text):
         separator = b"" if text.endswith(b"\n") or not text else b"\n"
         root.write(conf.MAIN, text + separator + conf.INCLUDE)
+
+
+def _merged(
+    data: bytes | None,
+    entries: list[tuple[bytes, bytes]],
+    stale: list[tuple[bytes, bytes]],
+    machine: str,
+) -> bytes:
+    """Return the cache with `entries`; those of 32-bit libraries say so, for the loader's choice.
+
+    Faults GH1600 to GH1602.
+    """
+    narrows = [entry for entry in entries if narrow.is_narrow(os.fsdecode(entry[1]))]
+    wide = [entry for entry in entries if entry not in narrows] if narrows else entries
+    merged = cache.merged(data, wide, stale, flags=cache.flags_for(machine))
+    if narrows:
+        merged = cache.merged(merged, narrows, flags=cache.flags_for(narrow.MACHINE))
+    return merged
 
 
 def _has_glibc(root: Tree, lib_names: list[str]) -> bool:

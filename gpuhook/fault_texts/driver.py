@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, GpuhookError, HostError, RequestError
+from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1200": (
@@ -148,6 +148,24 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "{path}: this NVML makes no event set: {reason}",
         "XIDs go unseen then: run nvidia-smi on the host, and update a very old driver",
+    ),
+    "GH1243": (
+        FileError,
+        "{file}, line {line}, column {column}: {reason}",
+        "correct the YAML there; gpuhook leaves no file of the directory out by itself",
+    ),
+    "GH1244": (
+        FileError,
+        "{file}, line {line}: {where}: {reason}",
+        (
+            "it is a mapping with the lists add (entries with path, containerPath, kind, "
+            "capabilities) and drop (globs): see docs/driver-files.md"
+        ),
+    ),
+    "GH1245": (
+        FileError,
+        "{file}, line {line}: {path} is no place for a file of the driver in a container",
+        "give a containerPath outside of /dev, /proc and /sys, without ..",
     ),
     # GH1250 to GH1259: memory limits.
     "GH1250": (

@@ -21,7 +21,7 @@ from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, TypeVar
 
     from gpuhook.cdi.cache import Compiled
@@ -199,15 +199,15 @@ class Granting:
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the device nodes of each device of the node's own kind.
 
-        Without those that all of a spec's devices share. Devices go by their qualified names.
+        Without those that all of a spec's devices share, and those for graphics, which a container
+        has by its capabilities. Devices go by their qualified names.
         """
         found = self.registry()
         kind = self.default_kind()
         nodes = {}
         for name in found.names(kind):
             _, edits = found.device(f"{kind}={name}")
-            paths = (node["path"] for node in edits.get("deviceNodes") or ())
-            nodes[f"{kind}={name}"] = frozenset(paths)
+            nodes[f"{kind}={name}"] = _own_nodes(edits)
         return nodes
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
@@ -223,7 +223,7 @@ class Granting:
             except GpuhookError:
                 continue  # no spec of this kind, or two that contradict each other
             for name, (_, edits) in described:
-                paths = {node["path"] for node in edits.get("deviceNodes") or ()}
+                paths = _own_nodes(edits)
                 if paths and paths.issubset(nodes):
                     held.add(name)
         return frozenset(held)
@@ -334,6 +334,12 @@ def _beside() -> types.ModuleType:
     return beside
 
 
+def _own_nodes(edits: ContainerEdits) -> frozenset[str]:
+    """Return the paths of the nodes that tell a device: without those for graphics."""
+    paths = (node["path"] for node in edits.get("deviceNodes") or ())
+    return frozenset(path for path in paths if not words.is_graphics_node(path))
+
+
 def _has_been_given(spec: dict[str, Any]) -> bool:
     """Return whether somebody has given a container devices of ours, and meant those.
 
@@ -372,7 +378,33 @@ def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.J
     edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
     found = [jobs.of_hook(hook) for hook in ours]
     for job in found:
-        job.keep(lambda path: words.wanted(path, capabilities))
+        job.keep(wanted(job.needs, capabilities))
+    return found
+
+
+def wanted(
+    needs: Mapping[str, frozenset[str]], capabilities: frozenset[str]
+) -> Callable[[str], bool]:
+    """Return what tells of a path whether a container with `capabilities` gets what is there.
+
+    `needs` are the capabilities of files whose names do not tell them.
+    """
+
+    def is_wanted(path: str) -> bool:
+        own = needs.get(path) if needs else None
+        if own is not None:
+            return not capabilities.isdisjoint(own)
+        return words.wanted(path, capabilities)
+
+    return is_wanted
+
+
+def _needs(edits: ContainerEdits) -> dict[str, frozenset[str]]:
+    """Return the capabilities that the hooks among `edits` tell of files."""
+    found: dict[str, frozenset[str]] = {}
+    for hook in edits.get("hooks") or ():
+        if jobs.NEEDS in (hook.get("args") or ()) and jobs.is_ours(hook):
+            found.update(jobs.of_hook(hook).needs)
     return found
 
 
@@ -383,12 +415,9 @@ def filtered(
     if compiled.kind.partition("/")[0] not in (words.VENDOR, words.PLUGIN_VENDOR):
         return edits
     kept = edits.copy()
+    is_wanted = wanted(_needs(edits), capabilities)
     if "deviceNodes" in edits:
-        kept["deviceNodes"] = [
-            node for node in edits["deviceNodes"] if words.wanted(node["path"], capabilities)
-        ]
+        kept["deviceNodes"] = [node for node in edits["deviceNodes"] if is_wanted(node["path"])]
     if "mounts" in edits:
-        kept["mounts"] = [
-            m for m in edits["mounts"] if words.wanted(m["containerPath"], capabilities)
-        ]
+        kept["mounts"] = [m for m in edits["mounts"] if is_wanted(m["containerPath"])]
     return kept

@@ -71,6 +71,7 @@ gpus = st.builds(
     time_slice=st.none() | st.sampled_from(TIME_SLICES),
     lost=st.none() | words,
     instances=st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple),
+    drm=st.lists(st.integers(0, 255).map("renderD{}".format), max_size=2).map(tuple),
 )
 
 
@@ -109,6 +110,7 @@ nodes = st.builds(
             host_path=paths,
             container_path=paths,
             soname=st.none() | words,
+            capabilities=st.sampled_from([(), ("compute",), ("graphics", "video")]),
         ),
         max_size=3,
     ).map(tuple),

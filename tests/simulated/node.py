@@ -19,10 +19,11 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuhook.loader.narrow import is_narrow
 from gpuhook.vendors.nvidia import dump_file
 from gpuhook.vendors.nvidia.freshness import fingerprint
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
-from tests.simulated import build, elf_maker, layouts, mig_node, nvml_profile
+from tests.simulated import build, elf_maker, elf_maker_32, layouts, mig_node, nvml_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def _library_dirs(files: tuple[DriverFile, ...]) -> tuple[str, ...]:
 def _write_file(file: DriverFile) -> None:
     path = Path(file.host_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if file.kind in ("library", "plugin"):
+    if file.kind in ("library", "plugin") and is_narrow(file.container_path):
+        elf_maker_32.write(path, file.soname)
+    elif file.kind in ("library", "plugin"):
         elf_maker.write(path, file.soname)
     elif file.kind == "socket":
         _write_socket(path)
@@ -180,8 +183,12 @@ def write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
     devices = []
     for device in facts.device_nodes:
         path = Path(f"{dev_root}{device.path}")
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
+        if device.host_path != device.path and device.path.startswith("/dev/dri/by-path/"):
+            path.symlink_to(f"../{os.path.basename(device.host_path)}")
+            devices.append(replace(device, host_path=f"{dev_root}{device.host_path}"))
+            continue
         os.mknod(path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chown(path, device.uid, device.gid)
         path.chmod(device.mode)
@@ -195,6 +202,9 @@ def write_proc_and_sys(root: Path, facts: Node) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for name in (name for gpu in facts.gpus for name in gpu.drm):
+        number = name.removeprefix("card").removeprefix("renderD")
+        _link(root / f"sys/dev/char/226:{number}/device/driver", "/sys/bus/pci/drivers/nvidia")
 
 
 def proc_and_sys(facts: Node) -> dict[str, str]:
@@ -218,6 +228,9 @@ def proc_and_sys(facts: Node) -> dict[str, str]:
         texts[f"{driver}/gpus/{bus}/information"] = _information(gpu, bus)
         numa = _NUMA_NONE if gpu.numa_node is None else gpu.numa_node
         texts[f"sys/bus/pci/devices/{bus}/numa_node"] = f"{numa}\n"
+        for name in gpu.drm:
+            number = name.removeprefix("card").removeprefix("renderD")
+            texts[f"sys/bus/pci/devices/{bus}/drm/{name}/dev"] = f"226:{number}\n"
     return texts | {path.lstrip("/"): text for path, text in mig_node.files(facts).items()}
 
 

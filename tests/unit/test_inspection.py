@@ -20,6 +20,7 @@ def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
     place = tmp_path / directory[1:]
     if place.is_dir():
         place.rmdir()
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.touch()
     before = os.listdir("/proc/self/fd")
     assert inspection.of(live, Found("x"), {}, {})["nodes"] == []

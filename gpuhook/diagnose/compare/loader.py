@@ -13,7 +13,7 @@ from posixpath import dirname, join, normpath
 from gpuhook.container.provide import CACHE, MAX_CACHE
 from gpuhook.diagnose.compare import item, reasons
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, musl
+from gpuhook.loader import cache, musl, narrow
 from gpuhook.vendors.nvidia import provision
 
 TYPE_CHECKING = False
@@ -39,17 +39,22 @@ def items(
     for job in expected.todo:
         made, _ = provision.of(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
-        seen: set[str] = set()
+        seen: set[tuple[str, bool]] = set()
         for raw_name, raw_path in made.entries():
             name, path = os.fsdecode(raw_name), os.fsdecode(raw_path)
             end = _end(path, links)
-            if name not in seen and end not in bad:
+            # The 32-bit library of a name is another one.
+            known = name, narrow.is_narrow(path)
+            is_unheard_of = narrow.is_narrow(path) and side.is_musl
+            if known not in seen and end not in bad and not is_unheard_of:
                 yield side.library(name, path, end)
-            seen.add(name)
+            seen.add(known)
         for path, target in links.items():
             end = _end(path, links)
             if end not in bad and end not in moved and side.identity(end) is not None:
-                yield side.link(path, target, end, is_versioned=path.rpartition("/")[2] in seen)
+                known = path.rpartition("/")[2], narrow.is_narrow(path)
+                is_versioned = known in seen
+                yield side.link(path, target, end, is_versioned=is_versioned)
 
 
 class _Side:
@@ -64,9 +69,16 @@ class _Side:
         mounts = expected.edits.get("mounts") or ()
         self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
 
+    @property
+    def is_musl(self) -> bool:
+        """Whether the container's loader is musl's, which is given no 32-bit libraries."""
+        return self._known.is_musl
+
     def library(self, name: str, path: str, end: str) -> Item:
         """Return the item of a name that the loader knows: gpuhook's is `path`, that of `end`."""
-        there = self._known.place(name)
+        is_32_bit = narrow.is_narrow(path)
+        there = self._known.place(name, is_32_bit=is_32_bit)
+        name += " (32-bit)" if is_32_bit else ""
         if there and self._at(there) == self.identity(end):
             return item.Item(item.LIBRARY, name, item.SAME, there, path)
         told = there or self._known.trouble or _NOT_THERE
@@ -111,27 +123,33 @@ class _Known:
 
     def __init__(self, held: Live) -> None:
         self._root = held.root
-        self._cache: dict[str, str] = {}
+        self._cache: dict[tuple[str, int], str] = {}  # by name and flags
+        self._flags: dict[bool, int] = {}
         self._directories: list[str] = []
         self.trouble = ""
+        self.is_musl = False
         names = self._root.names("/lib")
         for architecture in musl.architectures(names)[:1]:
             text = self._root.read(musl.path_file(architecture), musl.MAX_BYTES)
             text = musl.DEFAULT if text is None else text.partition(b"\0")[0]
             self._directories = os.fsdecode(text).replace("\n", ":").split(":")
+            self.is_musl = True
         try:
             content = self._root.read(CACHE, MAX_CACHE)
-            flags = cache.flags_for(os.uname().machine)
+            machines = {False: os.uname().machine, True: narrow.MACHINE}
+            self._flags = {is_32: cache.flags_for(name) for is_32, name in machines.items()}
             for entry in cache.parse(content) if content else ():
-                if entry.flags == flags and not entry.hwcap:
-                    self._cache.setdefault(os.fsdecode(entry.soname), os.fsdecode(entry.path))
+                if not entry.hwcap:
+                    key = os.fsdecode(entry.soname), entry.flags
+                    self._cache.setdefault(key, os.fsdecode(entry.path))
         except (GpuhookError, OSError) as error:
             self.trouble = f"no cache that can be read: {error}"
 
-    def place(self, name: str) -> str:
+    def place(self, name: str, *, is_32_bit: bool = False) -> str:
         """Return the path that the loader opens for a library's name, "" if it finds none."""
-        if name in self._cache:
-            return self._cache[name]
+        key = name, self._flags.get(is_32_bit, 0)
+        if key in self._cache:
+            return self._cache[key]
         for directory in filter(None, self._directories):
             if self._root.found(f"{directory}/{name}") is not None:
                 return f"{directory}/{name}"

@@ -8,12 +8,12 @@ from typing import Any
 from gpuhook.diagnose.explain import spec_lines
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import replicas
-from gpuhook.programs.granting import filtered
+from gpuhook.programs.granting import filtered, wanted
 from gpuhook.vendors.nvidia import jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
@@ -71,9 +71,24 @@ def left_out(
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         for what, path in _missing(spec, whole, capabilities):
-            needed_by = sorted(words.capabilities_of(path))
-            found[what, path] = {"what": what, "path": path, "needed_by": needed_by}
+            needed = needed_by(path, capabilities, _needs(whole))
+            found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
+
+
+def needed_by(
+    path: str, capabilities: frozenset[str], told: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """Return what a container lacks for the file at `path`: any one of these capabilities.
+
+    `told` are the capabilities of files whose names do not tell them. For 32-bit programs it is
+    compat32 that is lacking first.
+    """
+    if path in told:
+        return sorted(told[path])
+    if words.is_32_bit(path) and "compat32" not in capabilities:
+        return ["compat32"]
+    return sorted(words.capabilities_of(path))
 
 
 def edits(given: ContainerEdits) -> dict[str, Any]:
@@ -160,10 +175,17 @@ def _missing(
     found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
     for one in whole.get("hooks") or ():
         if jobs.is_ours(one):
-            found += _of_jobs(jobs.of_hook(one), lambda path: words.wanted(path, capabilities))
+            job = jobs.of_hook(one)
+            found += _of_jobs(job, wanted(job.needs, capabilities))
     return found
 
 
-def _of_jobs(job: jobs.Jobs, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
-    libraries = [("library", path) for path, _ in job.libraries if not wanted(path)]
-    return libraries + [("link", path) for _, path in job.links if not wanted(path)]
+def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
+    """Return the capabilities that our hooks tell of files whose names do not."""
+    ours = [jobs.of_hook(one) for one in whole.get("hooks") or () if jobs.is_ours(one)]
+    return {path: needs for job in ours for path, needs in job.needs.items()}
+
+
+def _of_jobs(job: jobs.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
+    return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]

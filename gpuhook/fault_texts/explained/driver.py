@@ -278,6 +278,42 @@ $ nvidia-smi && dmesg | grep NVRM
 $ nvidia-smi --query-gpu=driver_version --format=csv
 """,
     ),
+    "GH1243": (
+        (
+            "A file of /etc/gpuhook/files.d, where a site adds driver files and drops some, is not "
+            "YAML. No spec is made without it: a file that was to be dropped would be given."
+        ),
+        "Correct the line that is named, or move the file away.",
+        """
+$ gpuhook generate-cdi --files-dir /etc/gpuhook/files.d > /dev/null
+""",
+    ),
+    "GH1244": (
+        (
+            "A file of /etc/gpuhook/files.d has a key that nobody reads, or a wrong value: a "
+            "path that is not absolute, an unknown kind or capability."
+        ),
+        "Correct the line that is named; add is a list of mappings, drop a list of globs.",
+        """
+add:
+  - path: /usr/lib64/libnvidia-site.so.1
+    capabilities: [compute]
+drop:
+  - "*/libnvidia-gtk3.so.*"
+""",
+    ),
+    "GH1245": (
+        (
+            "A file of /etc/gpuhook/files.d puts a driver file below /dev, /proc or /sys, which a "
+            "container has from the kernel and its runtime, or has .. in a path."
+        ),
+        "Name another containerPath.",
+        """
+add:
+  - path: /run/site/nvidia.conf
+    containerPath: /etc/nvidia/site.conf
+""",
+    ),
     "GH1250": (
         (
             "Memory limits of containers are a call that came to the driver with CUDA 13.4; "

@@ -8,12 +8,11 @@ import posixpath
 import stat
 
 from gpuhook.vendors.nvidia.inventory import DriverFile
+from gpuhook.vendors.nvidia.roots import Root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from gpuhook.vendors.nvidia.roots import Root
 
 BINARIES = (
     "nvidia-smi",
@@ -33,9 +32,14 @@ _BINARY_DIRECTORIES = (
     "/sbin",
     "/bin",
 )
+# NixOS has programs where no container looks for them.
+_NIXOS_BINARIES = "/run/current-system/sw/bin"
 _PREFIX_FIRMWARE = "/firmware"
 _SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
-_CONFIG_DIRECTORIES = ("/etc", "/usr/local/share", "/usr/share")
+_CONFIG_DIRECTORIES = ("/etc", "/usr/local/share", "/usr/share", "/run/opengl-driver/share")
+_NARROW_SHARE = "/run/opengl-driver-32/share"
+_BELOW_ROOT = "vulkan/"
+MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 # where MPS clients look; who owns it is checked
 # Where containers look -> names below the directories that are searched.
 _CONFIGS = {
     "/etc": (
@@ -43,6 +47,7 @@ _CONFIGS = {
         "vulkan/icd.d/nvidia_icd.json",
         "vulkan/icd.d/nvidia_icd.x86_64.json",
         "vulkan/icd.d/nvidia_icd.aarch64.json",
+        "vulkan/icd.d/nvidia_icd.i686.json",
         "vulkan/icd.d/nvidia_layers.json",
         "vulkan/implicit_layer.d/nvidia_layers.json",
     ),
@@ -71,17 +76,19 @@ def companions(
         *_binaries(root),
         *_firmware(root, version, host_root),
         *_sockets(root),
+        *_mps(root, host_root),
         *_configs(root, config_search_paths),
     ]
 
 
 def _binaries(root: Root) -> Iterable[DriverFile]:
     for name in BINARIES:
-        for directory in _BINARY_DIRECTORIES:
+        for directory in (*_BINARY_DIRECTORIES, _NIXOS_BINARIES):
             path = directory + "/" + name
             real = root.real(path)
             if real and _is(root, real, stat.S_ISREG) and os.access(root.host(real), os.X_OK):
-                yield DriverFile("binary", root.host(real), root.container(path))
+                place = f"/usr/bin/{name}" if directory == _NIXOS_BINARIES else path
+                yield DriverFile("binary", root.host(real), root.container(place))
                 break
 
 
@@ -127,18 +134,45 @@ def _sockets(root: Root) -> Iterable[DriverFile]:
                 break
 
 
+def _mps(root: Root, host_root: str) -> Iterable[DriverFile]:
+    """Yield the directory of an MPS daemon's pipes, which clients open by its usual name.
+
+    Its control pipe tells that it is one. Anybody may make a directory in /tmp: only one of root's,
+    or of who describes the node, is believed. The shared memory that clients need as well is the
+    host's whole /dev/shm, which a container has with the host's IPC namespace (--ipc host).
+    """
+    directory = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
+    for where in dict.fromkeys((root.path, os.path.abspath(host_root))):
+        tree = Root(where)
+        real = tree.directory(tree.inside(directory))
+        if real is None or not _is(tree, f"{real}/control", stat.S_ISFIFO):
+            continue
+        if os.lstat(tree.host(real)).st_uid in (0, os.geteuid()):
+            yield DriverFile("pipes", tree.host(real), MPS_DIRECTORY)
+            break
+
+
 def _configs(root: Root, search_paths: Sequence[str]) -> Iterable[DriverFile]:
-    directories = [root.inside(path) for path in search_paths] or list(_CONFIG_DIRECTORIES)
-    if root.is_prefix:
-        directories.append("/")  # GKE has vulkan/icd.d beside lib64
+    directories = [root.inside(path) for path in search_paths] or _config_directories()
     for place, names in _CONFIGS.items():
         for name in names:
-            paths = (posixpath.join(directory, name) for directory in directories)
+            below = ["/"] if root.is_prefix or name.startswith(_BELOW_ROOT) else []
+            paths = (posixpath.join(directory, name) for directory in directories + below)
             real = next(
                 (r for r in map(root.real, paths) if r and _is(root, r, stat.S_ISREG)), None
             )
             if real:
                 yield DriverFile("config", root.host(real), f"{place}/{name}")
+
+
+def _config_directories() -> list[str]:
+    """Return where configuration files are looked for: /etc, then what XDG calls data directories.
+
+    Source: XDG Base Directory Specification, XDG_DATA_DIRS. GKE has vulkan/icd.d beside lib64.
+    """
+    more = [path for path in os.environ.get("XDG_DATA_DIRS", "").split(":") if path[:1] == "/"]
+    first, *rest = _CONFIG_DIRECTORIES
+    return list(dict.fromkeys((first, *more, *rest, _NARROW_SHARE)))
 
 
 def _is(root: Root, real: str, kind: Callable[[int], bool]) -> bool:

@@ -50,7 +50,7 @@ def from_dict(dump: dict[str, Any]) -> Node:
         driver=Driver(**_facts(dump["driver"])),
         gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),
         device_nodes=tuple(_read_device_node(device) for device in dump["device_nodes"]),
-        files=tuple(DriverFile(**_with_host_path(f, "container_path")) for f in dump["files"]),
+        files=tuple(_read_file(file) for file in dump["files"]),
         links=tuple(Link(**link) for link in dump["links"]),
         library_dirs=tuple(dump["library_dirs"]),
         majors=dict(dump["majors"]),
@@ -76,7 +76,9 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     for name in ("compute_mode", "time_slice", "lost"):  # settings, and what is unusual
         if dumped[name] == UNKNOWN:
             del dumped[name]
-    del dumped["instances"]
+    del dumped["instances"], dumped["drm"]
+    if gpu.drm:
+        dumped["drm"] = list(gpu.drm)
     if gpu.instances:
         dumped["instances"] = [_instance(instance) for instance in gpu.instances]
     return dumped
@@ -93,6 +95,7 @@ def _read_gpu(dumped: dict[str, Any]) -> Gpu:
     instances = dumped.get("instances", ())
     facts = _facts(dumped)
     facts["instances"] = tuple(MigInstance(**_facts(instance)) for instance in instances)
+    facts["drm"] = tuple(dumped.get("drm", ()))
     return Gpu(**facts)
 
 
@@ -115,12 +118,20 @@ def _read_device_node(dumped: dict[str, Any]) -> DeviceNode:
 
 
 def _file(file: DriverFile) -> dict[str, Any]:
-    dumped = {"kind": file.kind, "container_path": file.container_path}
+    dumped: dict[str, Any] = {"kind": file.kind, "container_path": file.container_path}
     if file.soname is not None:
         dumped["soname"] = file.soname
     if file.host_path != file.container_path:
         dumped["host_path"] = file.host_path
+    if file.capabilities:
+        dumped["capabilities"] = list(file.capabilities)
     return dumped
+
+
+def _read_file(dumped: dict[str, Any]) -> DriverFile:
+    whole = _with_host_path(dumped, "container_path")
+    whole["capabilities"] = tuple(dumped.get("capabilities", ()))
+    return DriverFile(**whole)
 
 
 def _with_host_path(dumped: dict[str, Any], same_as: str) -> dict[str, Any]:

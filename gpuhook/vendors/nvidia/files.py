@@ -4,10 +4,18 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from dataclasses import dataclass
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import companions, libcuda, libraries
+from gpuhook.vendors.nvidia import (
+    companions,
+    explicit_libraries,
+    libcuda,
+    libraries,
+    site_files,
+    site_rules,
+)
 from gpuhook.vendors.nvidia.roots import Root
 
 TYPE_CHECKING = False
@@ -36,18 +44,24 @@ def find(
     library_search_paths: Sequence[str] = (),
     config_search_paths: Sequence[str] = (),
     host_root: str = "/",
+    with_explicit_libraries: bool = False,
+    files_dir: str = site_rules.DIRECTORY,
 ) -> Found:
     """Return the files of the driver below `driver_root`, links followed inside that root.
 
     Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
-    paths are directories inside the root, looked at first. A single broken file is a warning;
-    faults are GH1230 to GH1236 (no driver, two versions, another version, broken libcuda).
+    paths are directories inside the root, looked at first. What the site's rules in `files_dir` add
+    and drop is considered. A single broken file is a warning; faults are GH1230 to GH1236 (no
+    driver, two versions, another version, broken libcuda), and GH1243 to GH1245 (broken rules).
     """
     if not os.path.isdir(driver_root):
         raise fault("GH1235", root=driver_root)
     root = Root(os.path.abspath(driver_root))
+    rules = site_rules.read(files_dir)
     located = libcuda.locate(root, version, library_search_paths)
-    found = libraries.libraries(root, located)
+    found = _libraries(root, located)
+    if with_explicit_libraries:
+        explicit_libraries.add(found, root, located)
     for path in config_search_paths:
         if not path.startswith("/"):
             raise fault("GH1236", path=path)
@@ -57,14 +71,32 @@ def find(
         config_search_paths=config_search_paths,
         host_root=host_root,
     )
+    files, links, warnings = site_files.changed(rules, root, [*found.files, *others], found.links)
+    libraries_of = [file for file in files if file.kind == "library"]
+    held = [posixpath.dirname(file.container_path) for file in libraries_of]
+    directories = [where for where in found.directories if where in held] + held
     return Found(
-        files=(*found.files, *others),
-        links=tuple(found.links),
-        library_dirs=tuple(found.directories),
+        files=tuple(files),
+        links=tuple(links),
+        library_dirs=tuple(dict.fromkeys(directories)),
         libcuda=root.host(located.path),
         version=located.version,
-        warnings=(*found.warnings, *_missing_ml(found, located)),
+        warnings=(*found.warnings, *warnings, *_missing_ml(found, located)),
     )
+
+
+def _libraries(root: Root, located: libcuda.Libcuda) -> libraries.Libraries:
+    """Return the 64-bit libraries and, behind them, those of 32 bits."""
+    found = libraries.libraries(root, located)
+    narrow = libcuda.narrow(root, located)
+    if narrow is not None:
+        more = libraries.libraries(root, narrow)
+        found.files += more.files
+        found.links += more.links
+        found.directories += more.directories
+        # /usr/lib may be a directory of both.
+        found.warnings += [warning for warning in more.warnings if warning not in found.warnings]
+    return found
 
 
 def _missing_ml(found: libraries.Libraries, located: libcuda.Libcuda) -> list[str]:

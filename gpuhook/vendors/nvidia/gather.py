@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import mig_nodes, nodes, nvml, nvml_library
+from gpuhook.vendors.nvidia import drm, mig_nodes, nodes, nvml, nvml_library, site_rules
 from gpuhook.vendors.nvidia.freshness import fingerprint, mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
 
@@ -57,6 +58,8 @@ def node(
     require_nodes: bool = True,
     require_files: bool = True,
     create_nodes: bool = False,
+    explicit_libraries: bool = False,
+    files_dir: str = site_rules.DIRECTORY,
 ) -> Node:
     """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
 
@@ -64,7 +67,7 @@ def node(
     node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
     incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
     nodes that MIG instances lack are made; without, or where that fails, such an instance has a
-    trouble.
+    trouble. `explicit_libraries` are those of glvnd and the like, `files_dir` has the site's rules.
     """
     told = _ask_nvml(where, nvml_library_path, library_search_paths)
     return assembled(
@@ -74,6 +77,8 @@ def node(
         config_search_paths=config_search_paths,
         require_nodes=require_nodes,
         require_files=require_files,
+        explicit_libraries=explicit_libraries,
+        files_dir=files_dir,
         create_nodes=create_nodes,
     )
 
@@ -86,6 +91,8 @@ def assembled(
     config_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
     require_files: bool = True,
+    explicit_libraries: bool = False,
+    files_dir: str = "",
     create_nodes: bool = False,
 ) -> Node:
     """Return the node of which `told` is known, with its device nodes and the driver's files.
@@ -94,17 +101,24 @@ def assembled(
     """
     driver = told.driver
     gpus, warnings = _completed(told.gpus, where.host)
-    search_paths = (library_search_paths, config_search_paths)
-    found, trouble = _files(where, driver.version, search_paths)
+    found, trouble = _files(
+        where,
+        driver.version,
+        library_search_paths=library_search_paths,
+        config_search_paths=config_search_paths,
+        with_explicit_libraries=explicit_libraries,
+        files_dir=files_dir,
+    )
     if trouble is not None and require_files:
         raise trouble
     numbers = nodes.majors(where.host)
     devices = nodes.find(where.dev, numbers, gpus, require=require_nodes)
     mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
+    graphics = drm.find(where.host, where.dev, gpus)
     return Node(
         driver=replace(driver, version=found.version or driver.version),
         gpus=mig.gpus,
-        device_nodes=devices.nodes + mig.nodes,
+        device_nodes=devices.nodes + mig.nodes + graphics.nodes,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
@@ -114,27 +128,25 @@ def assembled(
         masks_params=nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda, told.mig_state),
         files_trouble=trouble.message if trouble else "",
-        warnings=(*told.warnings, *warnings, *found.warnings, *devices.warnings),
+        warnings=(
+            *told.warnings,
+            *warnings,
+            *found.warnings,
+            *devices.warnings,
+            *graphics.warnings,
+        ),
     )
 
 
-def _files(
-    where: Roots, version: str | None, search_paths: tuple[tuple[str, ...], tuple[str, ...]]
-) -> tuple[Found, GpuhookError | None]:
+def _files(where: Roots, version: str | None, **choices: Any) -> tuple[Found, GpuhookError | None]:
     """Return the driver's files, or none of them and what is wrong with them.
 
-    `search_paths` are those of libraries and those of configuration files.
+    `choices` are those of files.find.
     """
     from gpuhook.vendors.nvidia import files
 
     try:
-        found = files.find(
-            where.driver,
-            version,
-            library_search_paths=search_paths[0],
-            config_search_paths=search_paths[1],
-            host_root=where.host,
-        )
+        found = files.find(where.driver, version, host_root=where.host, **choices)
         if version is not None and found.version != version:
             raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
     except GpuhookError as trouble:
@@ -158,7 +170,7 @@ def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) 
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """Add what only the kernel tells: minors that an old NVML has no name for, and NUMA nodes."""
+    """Add what only the kernel tells: NUMA nodes, DRM nodes, minors that an old NVML does not."""
     by_bus = {gpu.pci_bus_id: gpu for gpu in nodes.proc_gpus(host_root)}
     unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
     nameless = [gpu for gpu in gpus if gpu.pci_bus_id is None]
@@ -175,6 +187,8 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
                 uuid=gpu.uuid or known.uuid,
                 name=gpu.name or known.model,
             )
-        whole.append(replace(gpu, numa_node=nodes.numa_node(host_root, gpu.pci_bus_id)))
+        bus = gpu.pci_bus_id
+        numa_node, drm_names = nodes.numa_node(host_root, bus), drm.names(host_root, bus)
+        whole.append(replace(gpu, numa_node=numa_node, drm=drm_names))
     warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
     return tuple(whole), warnings

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass, fields
 
 from gpuhook import __version__, fastjson, files, settings, state
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import freshness
+from gpuhook.vendors.nvidia import freshness, site_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA = "gpuhook/generated/v1"
+_FILES_DIR = "--files-dir"
 _MAX_SIZE = 1 << 20
 
 
@@ -82,9 +83,21 @@ def identity(path: str) -> str:
     return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
 
 
-def inputs() -> str:
-    """Return what identifies the files of the node that say how specs are made."""
-    return "+".join(identity(path) for path in (settings.path(),))
+def inputs(words: list[str]) -> str:
+    """Return what identifies the files of the node that say how a spec with `words` is made."""
+    return "+".join(identity(path) for path in (settings.path(), *_rules(words)))
+
+
+def _rules(words: list[str]) -> list[str]:
+    """Return the paths of the site's rules about the driver's files."""
+    directory = site_rules.DIRECTORY
+    if _FILES_DIR in words[:-1]:
+        directory = words[words.index(_FILES_DIR) + 1]
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith(".yaml")]
 
 
 def changes(made: Generated) -> list[str]:
@@ -93,8 +106,8 @@ def changes(made: Generated) -> list[str]:
     if made.fingerprint:
         now = freshness.fingerprint(made.host_root, made.libcuda)
         found += freshness.differences(made.fingerprint, now)
-    if made.inputs != inputs():
-        found.append(f"{settings.path()} was changed")
+    if made.inputs != inputs(made.words):
+        found.append(f"{settings.path()} or a file of {site_rules.DIRECTORY} was changed")
     if made.version != __version__:
         found.append(f"gpuhook: was {made.version}, is {__version__}")
     return found

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from posixpath import basename, dirname, join, normpath
 
+from gpuhook.loader.narrow import is_narrow
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import DriverFile, Link
@@ -28,9 +30,9 @@ def bindings(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return ([(host path, container path), ...], links that nothing can stand for).
 
-    Libraries are bound in `directory`, files that the loader does not look up where they belong;
-    links become binds of the file they lead to. A library bound twice is one library to the
-    loader: it compares inodes.
+    Libraries are bound in `directory`, .../lib64, those of 32 bits in .../lib, and files that the
+    loader does not look up where they belong; links become binds of the file they lead to. A
+    library bound twice is one library to the loader: it compares inodes.
     """
     host = _by_container_path(files)
     directories = {dirname(file.container_path) for file in files if file.kind == "library"}
@@ -42,7 +44,9 @@ def bindings(
         if end not in host:
             lost.append(f"{path} -> {targets[path]}")
             continue
-        place = join(directory, basename(path)) if dirname(path) in directories else path
+        # One of 32 bits has the same name: in LD_LIBRARY_PATH the loader passes over the other's.
+        own = directory.removesuffix("64") if is_narrow(path) else directory
+        place = join(own, basename(path)) if dirname(path) in directories else path
         found.setdefault(place, host[end])
     return [(source, place) for place, source in found.items()], lost
 

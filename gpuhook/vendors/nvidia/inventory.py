@@ -67,6 +67,7 @@ class Gpu:
     time_slice: str | None = None  # "default", "short", ...; only `gpuhook inventory` asks
     lost: str | None = None
     instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
+    drm: tuple[str, ...] = ()  # what the kernel calls its nodes in /dev/dri: "card1", "renderD128"
 
     @property
     def loss(self) -> str:
@@ -92,13 +93,16 @@ class DriverFile:
     """A file of the driver: where it is on the host, and where a container finds it.
 
     `kind` is one of "library", "plugin" (a library outside the loader's directories: vdpau, gbm,
-    X.Org), "binary", "firmware", "socket", "config".
+    X.Org), "binary", "firmware", "socket", "config", "pipes" (the directory of an MPS daemon's),
+    "directory" (one that this site adds). `capabilities` are those of which any one needs the file,
+    where the site says so; else its name tells.
     """
 
     kind: str
     host_path: str  # as opened on the host, symbolic links resolved
     container_path: str
     soname: str | None = None  # DT_SONAME of a library or plugin
+    capabilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
+NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
 HOST_OPTIONS = frozenset(("--host-root", "--libcuda"))  # their values are paths of the host
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
@@ -40,6 +41,7 @@ class Jobs:
         "libcuda",
         "libraries",
         "links",
+        "needs",
     )
 
     def __init__(self, hook_path: str) -> None:
@@ -47,6 +49,7 @@ class Jobs:
         self.libraries: list[tuple[str, str]] = []  # (container path, SONAME)
         self.links: list[tuple[str, str]] = []  # (target, container path)
         self.gpus: list[tuple[str, str, str]] = []  # (minors, compute capability, brand)
+        self.needs: dict[str, frozenset[str]] = {}  # container path: any of these capabilities
         self.cuda_compat = ""
         self.cuda_version = ""  # the highest of the driver
         self.driver_version = ""
@@ -76,6 +79,8 @@ class Jobs:
             args += ["--link", f"{target}::{path}"]
         for minors, capability, brand in self.gpus:
             args += ["--gpus", f"{minors}={capability},{brand}"]
+        for path, capabilities in sorted(self.needs.items()):
+            args += [NEEDS, f"{','.join(sorted(capabilities))}={path}"]
         for option, attribute in _TEXT.items():
             value = getattr(self, attribute)
             if value and value != _DEFAULTS.get(option):
@@ -152,6 +157,10 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
         if not minors or not found or not comma:
             raise fault("GH1640", argument=option, reason=f"{value!r} is not MINORS=ARCH,BRAND")
         jobs.gpus.append((minors, capability, brand))
+    elif option == NEEDS:
+        capabilities, _, path = value.partition("=")
+        _absolute(option, path)
+        jobs.needs[path] = frozenset(capabilities.split(","))
     elif option in _TEXT:
         setattr(jobs, _TEXT[option], value)
     else:

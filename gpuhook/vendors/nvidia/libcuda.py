@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PLAIN = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _ROOTED = ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu")
-# The order of the reference implementation, and last the flat /usr/lib of Arch.
+# The order of the reference implementation, and last the flat /usr/lib of Arch, and NixOS.
 DIRECTORIES = (
     "/",
     *_PLAIN,
@@ -26,7 +26,21 @@ DIRECTORIES = (
     *_ROOTED,
     *(d + "/nvidia/current" for d in _ROOTED),
     "/usr/lib",
+    "/run/opengl-driver/lib",
 )
+# Of 32-bit libraries; /usr/lib has them where /usr/lib64 has the others.
+_NARROW = (
+    "/usr/lib/i386-linux-gnu",
+    "/usr/lib/i386-linux-gnu/nvidia/current",
+    "/usr/lib32",
+    "/usr/lib32/nvidia/current",
+    "/lib/i386-linux-gnu",
+    "/lib32",
+    "/usr/lib",
+    "/lib",
+    "/run/opengl-driver-32/lib",
+)
+_NARROW_MACHINES = {62: 3}  # EM_X86_64: EM_386
 _VERSIONED = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,2})$")
 
 
@@ -38,6 +52,7 @@ class Libcuda:
     version: str
     machine: int  # e_machine
     directories: tuple[str, ...]  # of the driver's libraries, libcuda's own first
+    bits: int = 64
 
 
 def locate(root: Root, version: str | None, search_paths: Sequence[str] = ()) -> Libcuda:
@@ -72,6 +87,17 @@ def locate(root: Root, version: str | None, search_paths: Sequence[str] = ()) ->
     ordered = (home, *(d for d in directories if d != home))
     _check_ml(root, ordered, chosen)
     return Libcuda(path, chosen, machine, ordered)
+
+
+def narrow(root: Root, wide: Libcuda) -> Libcuda | None:
+    """Return where the 32-bit libraries of the driver `wide` may be, None if it has none.
+
+    Its `path` is "": packages for graphics alone have no 32-bit libcuda.
+    """
+    machine = _NARROW_MACHINES.get(wide.machine)
+    if machine is None:
+        return None
+    return Libcuda("", wide.version, machine, tuple(_existing(root, _NARROW)), bits=32)
 
 
 def version_in(name: str) -> str | None:

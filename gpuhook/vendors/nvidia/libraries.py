@@ -14,7 +14,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 
-from gpuhook.loader import elf
+from gpuhook.loader import elf, narrow
 from gpuhook.vendors.nvidia.inventory import DriverFile, Link
 
 TYPE_CHECKING = False
@@ -40,6 +40,8 @@ _XORG_DIRECTORIES = (
     "/usr/lib/nvidia",  # Debian's alternatives
     "/usr/lib/xorg/modules/drivers",
     "/usr/lib/xorg/modules/extensions",
+    "/usr/lib/xorg/modules/updates/drivers",
+    "/usr/lib/xorg/modules/updates/extensions",
     "/usr/lib64/xorg/modules/drivers",
     "/usr/lib64/xorg/modules/extensions",
     "/usr/X11R6/lib/modules/drivers",
@@ -60,22 +62,24 @@ class Libraries:
 
 
 def libraries(root: Root, libcuda: Libcuda) -> Libraries:
-    """Return the 64-bit libraries and plugins of the driver that `libcuda` belongs to.
+    """Return the libraries and plugins of the driver that `libcuda` belongs to, of its width.
 
-    A file that is missing behind its name, unreadable or no library becomes a warning.
+    A file that is missing behind its name, unreadable or no library becomes a warning. There is
+    no X.Org server of 32 bits that could load a driver.
     """
     found = Libraries()
     seen: set[str] = set()
     for directory in libcuda.directories:
         for name in _names(root, directory, libcuda.version):
             key = _stem(name)
-            if key not in seen and _take(found, root, libcuda, posixpath.join(directory, name)):
+            if key not in seen and take(found, root, libcuda, posixpath.join(directory, name)):
                 seen.add(key)
     for directory in libcuda.directories:
         for name in root.names(posixpath.join(directory, "vdpau")):
             if name == _VDPAU + libcuda.version and _stem(name) not in seen:
-                _take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
-    _take_xorg(found, root, libcuda)
+                take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
+    if libcuda.bits == 64:
+        _take_xorg(found, root, libcuda)
     _link_always(found, libcuda.version)
     return found
 
@@ -99,7 +103,7 @@ def _stem(name: str) -> str:
     return name.partition(".so")[0]
 
 
-def _take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
+def take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
     """Add the library `path` (inside the root) with its links; tell whether it is one."""
     name = path.rpartition("/")[2]
     plugin = name.startswith((_VDPAU, _XORG_SERVER)) or name == "nvidia_drv.so"
@@ -113,9 +117,10 @@ def _take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
         reason = "leads nowhere" if real is None else "is not a shared library"
         found.warnings.append(f"{root.host(path)} {reason}; left out")
         return False
-    if binary.bits != 64 or binary.machine != libcuda.machine:
+    if binary.bits != libcuda.bits or binary.machine != libcuda.machine:
         return False
-    place = root.container(path)
+    place = _place(root, libcuda, path)
+    plugin = plugin and place == root.container(path)
     kind = "plugin" if plugin else "library"
     file = DriverFile(kind, root.host(real), place, binary.soname)
     found.files.append(file)
@@ -127,12 +132,24 @@ def _take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
     return True
 
 
+def _place(root: Root, libcuda: Libcuda, path: str) -> str:
+    """Return where a container finds a library: its width can be told by the directory.
+
+    A plugin that moves for that is found by the loader, as its callers try that in the end.
+    """
+    place = root.container(path)
+    if libcuda.bits == 64 or narrow.is_narrow(place):
+        return place
+    return f"{narrow.DIRECTORY}/{posixpath.basename(path)}"
+
+
 def _link_development(found: Libraries, root: Root, path: str, file: DriverFile) -> None:
     """Add libX.so -> its SONAME where the host has that link."""
     short = _stem(path) + ".so"
     if root.host(root.real(short) or "") == file.host_path and short != path:
         target = file.soname or posixpath.basename(file.container_path)
-        found.links.append(Link(root.container(short), target))
+        directory = posixpath.dirname(file.container_path)
+        found.links.append(Link(f"{directory}/{posixpath.basename(short)}", target))
 
 
 def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
@@ -142,7 +159,7 @@ def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
     for name in ("nvidia_drv.so", _XORG_SERVER + libcuda.version):
         for directory in (*places, *_XORG_DIRECTORIES, "/usr/lib/nvidia/current"):
             path = posixpath.join(directory, name)
-            if root.real(path) and _take(found, root, libcuda, path):
+            if root.real(path) and take(found, root, libcuda, path):
                 break
 
 

@@ -180,13 +180,22 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
     )
 
 
+def kernel_bus_id(pci_bus_id: str) -> str:
+    """Return the kernel's form, 0000:00:1e.0, of a PCI bus id in NVML's."""
+    domain, _, rest = pci_bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def pci_directory(host_root: str, pci_bus_id: str) -> str:
+    """Return the directory below /sys of the PCI device with this bus id (in NVML's form)."""
+    return os.path.join(host_root, "sys/bus/pci/devices", kernel_bus_id(pci_bus_id))
+
+
 def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
     """Return the NUMA node that the PCI device is attached to, None if the kernel has none."""
     if pci_bus_id is None:
         return None
-    domain, _, rest = pci_bus_id.lower().partition(":")
-    name = f"{int(domain, 16):04x}:{rest}"
-    lines = _lines(os.path.join(host_root, "sys/bus/pci/devices", name, "numa_node"))
+    lines = _lines(os.path.join(pci_directory(host_root, pci_bus_id), "numa_node"))
     number = lines[0].strip() if lines else ""
     return int(number) if number.isdigit() else None  # "-1": the platform has no NUMA nodes
 

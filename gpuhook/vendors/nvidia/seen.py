@@ -12,7 +12,13 @@ import re
 from gpuhook.vendors.nvidia import words
 
 # Directories in which its nodes are; those of /dev/dri are shared with other vendors' drivers.
-NODE_DIRECTORIES = ("/dev", "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels", "/dev/dri")
+NODE_DIRECTORIES = (
+    "/dev",
+    "/dev/nvidia-caps",
+    "/dev/nvidia-caps-imex-channels",
+    "/dev/dri",
+    "/dev/dri/by-path",
+)
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"

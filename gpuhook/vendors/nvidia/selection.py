@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gpuhook.cdi.names import is_device
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import mig, words
+from gpuhook.vendors.nvidia import drm, mig, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,6 +105,14 @@ def node_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
         node_path(gpu),
         *(words.capability_node(minor) for minor in minors if minor is not None),
     ]
+
+
+def drm_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
+    """Return the paths of the nodes that graphics in a container may use, where the host has them.
+
+    A MIG instance has them only if its profile has graphics (1g.12gb+gfx).
+    """
+    return list(drm.paths(gpu)) if instance is None or instance.has_graphics else []
 
 
 def offered(gpu: Gpu) -> Iterator[MigInstance | None]:

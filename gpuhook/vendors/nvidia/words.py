@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpuhook.errors import fault
 from gpuhook.grant.request import Vocabulary
+from gpuhook.loader.narrow import is_narrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,6 +106,14 @@ _LIBRARIES = {
     "nvidia-encode": _VIDEO,
     "nvidia-opticalflow": _VIDEO,
     "vdpau_nvidia": _VIDEO,
+    "EGL": _GRAPHICS,
+    "GL": _GRAPHICS,
+    "GLESv1_CM": _GRAPHICS,
+    "GLESv2": _GRAPHICS,
+    "GLX": _GRAPHICS,
+    "GLdispatch": _GRAPHICS,
+    "OpenGL": _GRAPHICS,
+    "nvidia-api": _GRAPHICS,
     "EGL_nvidia": _GRAPHICS,
     "GLESv1_CM_nvidia": _GRAPHICS,
     "GLESv2_nvidia": _GRAPHICS,
@@ -144,6 +153,7 @@ _FILES = {
     "nvidia-imex-ctl": _UTILITY,
     "nvidia-cuda-mps-control": _COMPUTE,
     "nvidia-cuda-mps-server": _COMPUTE,
+    "nvidia-mps": _COMPUTE,
     "nvidia-ngx-updater": _NGX,
     "nvidia-xconfig": _GRAPHICS,
     "nvidia.icd": _COMPUTE,
@@ -158,6 +168,9 @@ _FILES = {
 }
 # Those of MIG's configuration and monitoring, whose minors every driver has been giving.
 _MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
+# Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
+_NARROW_HOOKLESS = "/usr/local/nvidia/lib/"
+_NARROW_ICD = "/nvidia_icd.i686.json"
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
@@ -203,10 +216,13 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     """Return whether a container with `capabilities` gets the file or node at `path`.
 
     /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability, and are given
-    also where a container may have none of those that it asks for.
+    also where a container may have none of those that it asks for. A file for 32-bit programs needs
+    compat32 besides a capability of its own.
     """
     needed = capabilities_of(path)
-    return needed is _EVERY or not capabilities.isdisjoint(needed)
+    if needed is not _EVERY and capabilities.isdisjoint(needed):
+        return False
+    return "compat32" in capabilities or not is_32_bit(path)
 
 
 def requires(environment: Mapping[str, str]) -> bool:
@@ -216,9 +232,19 @@ def requires(environment: Mapping[str, str]) -> bool:
     )
 
 
+def is_32_bit(path: str) -> bool:
+    """Return whether `path` is that of a library, or an ICD, for 32-bit programs."""
+    return is_narrow(path) or path.startswith(_NARROW_HOOKLESS) or path.endswith(_NARROW_ICD)
+
+
 def is_node(path: str) -> bool:
     """Return whether `path` is that of a device node of this vendor's driver."""
     return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
+
+
+def is_graphics_node(path: str) -> bool:
+    """Return whether `path` is that of a node for graphics, whosever driver made it."""
+    return path.startswith("/dev/dri/")
 
 
 def is_uuid(name: str) -> bool:
@@ -227,8 +253,9 @@ def is_uuid(name: str) -> bool:
 
 
 def is_nvml(path: str) -> bool:
-    """Return whether `path` is that of the driver's NVML library."""
-    return path.rpartition("/")[2].startswith("libnvidia-ml.so")
+    """Return whether `path` is that of the driver's NVML library, which is a 64-bit one."""
+    name = path.rpartition("/")[2]
+    return name.startswith("libnvidia-ml.so") and not is_32_bit(path)
 
 
 def is_gpu_node(path: str) -> bool:

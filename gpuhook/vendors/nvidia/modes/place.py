@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.vendors.nvidia import site_rules
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.gather import Roots
@@ -21,4 +23,5 @@ class Place:
     nvml_library: str | None = None
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
+    files_dir: str = site_rules.DIRECTORY  # what this site adds to the driver's files, and drops
     create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.modes.place import Place
 
 
-def node(place: Place) -> Node:
+def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     """Return the node at `place`; GH1121 without a loaded driver, and as gather.assembled."""
     told = proc_gpus.told(place.roots)
     if told.driver.module_version is None:
@@ -29,9 +29,11 @@ def node(place: Place) -> Node:
         library_search_paths=place.library_search_paths,
         config_search_paths=place.config_search_paths,
         create_nodes=place.create_nodes,
+        explicit_libraries=explicit_libraries,
+        files_dir=place.files_dir,
     )
 
 
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises as node() and spec.describe do."""
-    return spec.describe(node(place), choices)
+    return spec.describe(node(place, explicit_libraries=choices.explicit_libraries), choices)

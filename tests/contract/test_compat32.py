@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container for 32-bit programs sees of the driver, by the wrapper and by podman."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuhook.loader import cache
+from gpuhook.vendors.nvidia import dump_file
+from tests.contract import engines
+from tests.contract.bundles import Bundle
+from tests.contract.product import LIBRARIES, Product, asks, install
+from tests.contract.runtimes import run
+from tests.contract.views import View, questions
+from tests.simulated.graphics import NARROW, with_32_bit
+from tests.simulated.node import make_node
+
+CACHE = "/etc/ld.so.cache"
+I386 = 0x0003
+CUDA, GLX = "libcuda.so.1", "libGLX_nvidia.so.0"
+ICD = "/etc/vulkan/icd.d/nvidia_icd.i686.json"
+ASKED = [
+    "/probe",
+    *questions(CACHE, f"{NARROW}/{CUDA}", f"{NARROW}/{GLX}", f"{NARROW}/libcuda.so", ICD),
+]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook on a node with 32-bit packages of the driver."""
+    place = tmp_path_factory.mktemp("compat32")
+    node = make_node(place / "node", with_32_bit(dump_file.load("t4")))
+    made = Product(place, install(place / "prefix"), node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    return made
+
+
+def narrows(view: View) -> dict[str, str]:
+    """Return name -> path of the 32-bit libraries in the loader's cache."""
+    entries = cache.parse(view.paths[CACHE].content)
+    return {e.soname.decode(): e.path.decode() for e in entries if e.flags == I386}
+
+
+def kinds(view: View) -> set[str]:
+    """Return the paths below the 32-bit directory, and the ICD, that are there."""
+    return {path for path, entry in view.paths.items() if entry.kind != "missing"} - {CACHE}
+
+
+def test_compat32_and_graphics(
+    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """The 32-bit GL libraries and their ICD are there, and known to the 32-bit loader; no CUDA."""
+    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "graphics,compat32"))
+    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    assert kinds(view) == {f"{NARROW}/{GLX}", ICD}
+    known = narrows(view)
+    assert known[GLX] == f"{NARROW}/{GLX}"
+    assert CUDA not in known
+    assert "libEGL_nvidia.so.0" in known
+
+
+def test_every_capability(
+    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """All capabilities are those of 32-bit programs too; the 64-bit libraries stay theirs."""
+    asked = [*ASKED, *questions(runs=[["/dlprobe", CUDA]])]
+    bundle = bundle_of(root_of("debian"), asked, asks("0", "all"))
+    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    assert len(kinds(view)) == 4
+    assert narrows(view)[CUDA] == f"{NARROW}/{CUDA}"
+    assert view.runs[0].found()[CUDA]["path"] == f"{LIBRARIES}/{CUDA}"
+
+
+def test_who_does_not_ask_gets_none(
+    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """compute, utility, video, graphics: a container without compat32 has no 32-bit library."""
+    capabilities = "compute,utility,video,graphics,display,ngx"
+    bundle = bundle_of(root_of("debian"), ASKED, asks("0", capabilities))
+    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    assert kinds(view) == set()
+    assert narrows(view) == {}
+
+
+def test_by_the_spec_alone(both: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """podman applies the spec, and its hook makes the cache for both loaders."""
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    both.generate(output=specs / "nvidia.yaml")
+    options = ["--device", "nvidia.com/gpu=0"]
+    view = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, options, cdi=specs).view
+    assert len(kinds(view)) == 4
+    assert narrows(view)[CUDA] == f"{NARROW}/{CUDA}"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container for graphics sees of its GPU in /dev/dri, by the wrapper and by podman."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import drm, dump_file
+from tests.contract import engines
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product, asks, install
+from tests.contract.runtimes import run
+from tests.contract.test_user_namespace import let_through, mapped
+from tests.contract.views import View, questions
+from tests.simulated.graphics import MAJOR, with_drm
+from tests.simulated.node import make_node
+
+TRIES = [f"{MAJOR}:{minor}" for minor in (0, 1, 2, 3, 128, 129, 130)]
+
+
+@pytest.fixture(scope="module")
+def graphics(tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook on a node with four GPUs, one of them lost, that have nodes for graphics."""
+    place = tmp_path_factory.mktemp("graphics")
+    node = make_node(place / "node", with_drm(dump_file.load("lost-gpu")))
+    made = Product(place, install(place / "prefix"), node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    return made
+
+
+def dri(view: View) -> dict[str, str]:
+    """Return what opening each node of /dev/dri says."""
+    return {path: node.open for path, node in view.nodes.items() if path.startswith("/dev/dri/")}
+
+
+def own(product: Product, index: int) -> dict[str, str]:
+    """Return the nodes that a container with this GPU has: the driver is not there to open them."""
+    return dict.fromkeys(drm.paths(product.gpu(index)), "ENXIO")
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+@pytest.mark.parametrize("capabilities", ["graphics", "display,utility", "all"])
+def test_the_gpus_own_nodes_and_no_others(
+    engine: str,
+    capabilities: str,
+    graphics: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """The card, the render node and their names by place are there; the neighbours' are not."""
+    asked = ["/probe", *questions(tries=TRIES)]
+    bundle = bundle_of(root_of("debian"), asked, asks("1", capabilities))
+    view = run(bundle, [graphics.runtime], engine, env=graphics.on(engine)).view
+    assert dri(view) == own(graphics, 1)
+    assert len(dri(view)) == 4
+    numbers = {(node.major, node.minor) for path, node in view.nodes.items() if path in dri(view)}
+    assert numbers == {(MAJOR, 2), (MAJOR, 129)}
+    allowed = {number for number, answer in view.tries.items() if answer != "EPERM"}
+    assert allowed == {f"{MAJOR}:2", f"{MAJOR}:129"}
+
+
+def test_who_computes_sees_none(
+    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Without graphics or display there is no /dev/dri, and no right to open its nodes."""
+    asked = ["/probe", *questions("/dev/dri", tries=TRIES)]
+    bundle = bundle_of(root_of("debian"), asked, asks("all", "compute,utility,video"))
+    view = run(bundle, [graphics.runtime], "runc", env=graphics.on("runc")).view
+    assert dri(view) == {}
+    assert view.paths["/dev/dri"].kind == "missing"
+    assert set(view.tries.values()) == {"EPERM"}
+
+
+def test_all_is_every_gpu_that_works(
+    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """The nodes of the lost GPU are not among those of `all`."""
+    bundle = bundle_of(root_of("debian"), ["/probe", *questions()], asks("all", "all"))
+    view = run(bundle, [graphics.runtime], "runc", env=graphics.on("runc")).view
+    usable = [gpu.index for gpu in graphics.node.node.gpus if gpu.lost is None]
+    assert set(dri(view)) == {path for index in usable for path in own(graphics, index)}
+
+
+def test_in_a_user_namespace(
+    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """There the nodes are bound, those by place too."""
+    let_through(Path(graphics.node.driver_root) / "any")
+    bundle = mapped(bundle_of(root_of("debian"), ["/probe", *questions()], asks("0", "graphics")))
+    view = run(bundle, [graphics.runtime], "runc", env=graphics.on("runc")).view
+    assert set(dri(view)) == set(own(graphics, 0))
+
+
+def test_podman_gives_them_to_any_user(
+    graphics: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """By the spec alone, and for a user of no group of the host's."""
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    graphics.generate("--hooks", "none", output=specs / "nvidia.yaml")
+    options = ["--device", "nvidia.com/gpu=3", "--user", "1000:1000"]
+    asked = ["/probe", *questions()]
+    view = engines.podman(tmp_path / "podman", root_of("debian"), asked, options, cdi=specs).view
+    assert view.uid == 1000
+    assert dri(view) == own(graphics, 3)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a site adds, what it drops, and MPS's pipes, seen from inside a container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import dump_file
+from tests.contract import engines
+from tests.contract.bundles import Bundle
+from tests.contract.product import LIBRARIES, Product, asks, install
+from tests.contract.runtimes import run
+from tests.contract.views import questions
+from tests.simulated import elf_maker
+from tests.simulated.node import make_node
+
+MPS = "/tmp/nvidia-mps"
+SITE = "/opt/site/libsite.so.3"
+RULES = f"""
+add:
+- path: {SITE}
+  capabilities: [video]
+- path: /opt/site/data
+drop:
+- "*/nvidia-debugdump"
+- "{LIBRARIES}/libnvidia-cfg.so.*"
+"""
+ASKED = [
+    "/probe",
+    *questions(
+        SITE,
+        "/opt/site/data/table",
+        "/usr/bin/nvidia-smi",
+        "/usr/bin/nvidia-debugdump",
+        f"{LIBRARIES}/libnvidia-cfg.so.1",
+        f"{LIBRARIES}/libnvidia-cfg.so",
+        f"{MPS}/control",
+        runs=[["/dlprobe", "libsite.so.3", "libcuda.so.1"]],
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook on a node whose site has files of its own, and an MPS daemon."""
+    place = tmp_path_factory.mktemp("site")
+    node = make_node(place / "node", dump_file.load("t4"))
+    root = Path(node.driver_root)
+    (root / "opt/site/data").mkdir(parents=True)
+    (root / "opt/site/data/table").write_text("of the site")
+    elf_maker.write(root / SITE[1:], "libsite.so.3")
+    (root / MPS[1:]).mkdir(parents=True)
+    os.mkfifo(root / f"{MPS[1:]}/control", 0o666)
+    (place / "files.d").mkdir()
+    (place / "files.d/site.yaml").write_text(RULES)
+    made = Product(place, install(place / "prefix"), node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate("--files-dir", str(place / "files.d"))
+    return made
+
+
+def test_for_the_capabilities_that_the_site_says(
+    site: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """An added library is loaded by name, dropped files and their links are not there."""
+    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "video,utility"))
+    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+    kinds = {path: entry.kind for path, entry in view.paths.items()}
+    assert kinds == {
+        SITE: "file",
+        "/opt/site/data/table": "file",
+        "/usr/bin/nvidia-smi": "file",
+        "/usr/bin/nvidia-debugdump": "missing",
+        f"{LIBRARIES}/libnvidia-cfg.so.1": "missing",
+        f"{LIBRARIES}/libnvidia-cfg.so": "missing",
+        f"{MPS}/control": "fifo",
+    }
+    assert view.paths["/opt/site/data/table"].content == b"of the site"
+    assert view.runs[0].found()["libsite.so.3"]["path"] == SITE
+    assert "ro" in view.mounts["/opt/site/data"].options
+    assert "rw" in view.mounts[MPS].options
+
+
+def test_for_no_other_capability(
+    site: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Who asks for utility alone gets neither the site's library nor MPS's pipes."""
+    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "utility"))
+    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+    assert view.paths[SITE].kind == "missing"
+    assert view.paths[f"{MPS}/control"].kind == "missing"
+    assert view.paths["/opt/site/data/table"].kind == "file"
+    assert "error" in view.runs[0].found()["libsite.so.3"]
+
+
+def test_by_the_spec_alone(site: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+    """podman gives what the spec says, and our hook understands all that is said in it."""
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    site.generate("--files-dir", str(site.place / "files.d"), output=specs / "nvidia.yaml")
+    options = ["--device", "nvidia.com/gpu=0"]
+    view = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, options, cdi=specs).view
+    assert view.runs[0].found()["libsite.so.3"]["path"] == SITE
+    assert view.paths["/usr/bin/nvidia-debugdump"].kind == "missing"
+    assert view.paths[f"{MPS}/control"].kind == "fifo"
+
+
+def test_broken_rules_make_no_spec(site: Product, tmp_path: Path) -> None:
+    """generate-cdi names file and line, and leaves what was written before as it is."""
+    (tmp_path / "wrong.yaml").write_text("drop:\n- nvidia-smi\n")
+    words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]
+    before = site.spec.read_bytes()
+    done = site.gpuhook("generate-cdi", *words)
+    assert done.returncode == 1
+    assert f"{tmp_path}/wrong.yaml, line 2: drop.0: " in done.stderr
+    assert "GH1244" in done.stderr
+    assert site.spec.read_bytes() == before
+    done = site.gpuhook("generate-cdi", "--inventory", "t4", "--files-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "--files-dir is of no use with --inventory" in done.stderr

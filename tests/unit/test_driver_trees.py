@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of drivers that are laid out in their own ways, and what is beside their libraries."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.vendors.nvidia import companions, dump_file, files, words
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.inventory import DriverFile
+from gpuhook.vendors.nvidia.spec import describe
+from tests.simulated import elf_maker
+
+V = "580.95.05"
+MPS = companions.MPS_DIRECTORY
+
+
+def tree(root: Path, directory: str, *names: str) -> Path:
+    """Make a small driver with libraries of these names more in `directory` below `root`."""
+    where = root / directory.lstrip("/")
+    where.mkdir(parents=True)
+    for name in (f"libcuda.so.{V}", f"libnvidia-ml.so.{V}", *names):
+        elf_maker.write(where / name, name.partition(".so")[0] + ".so.1")
+    return root
+
+
+def put(root: Path, *paths: str, mode: int = 0o644) -> None:
+    """Write small files below `root`."""
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("{}")
+        (root / path).chmod(mode)
+
+
+def others(root: Path, **choices: object) -> dict[str, DriverFile]:
+    """Return what is there beside libraries, by its path in containers."""
+    found = files.find(str(root), host_root=str(root), **choices)  # type: ignore[arg-type]
+    return {file.container_path: file for file in found.files if file.kind != "library"}
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing of this machine's desktop or MPS daemon in the environment."""
+    for name in ("XDG_DATA_DIRS", "CUDA_MPS_PIPE_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_nixos(tmp_path: Path) -> None:
+    """Libraries and data are behind /run/opengl-driver, programs where no container looks."""
+    store = "nix/store/abc-graphics-drivers"
+    tree(tmp_path, f"{store}/lib")
+    put(
+        tmp_path,
+        f"{store}/share/vulkan/icd.d/nvidia_icd.x86_64.json",
+        f"{store}/share/glvnd/egl_vendor.d/10_nvidia.json",
+        "nix/store/def-32/share/vulkan/icd.d/nvidia_icd.i686.json",
+    )
+    put(tmp_path, "nix/store/ghi-nvidia-x11/bin/nvidia-smi", mode=0o755)
+    (tmp_path / "run/current-system/sw/bin").mkdir(parents=True)
+    for path, target in (
+        ("run/opengl-driver", f"/{store}"),
+        ("run/opengl-driver-32", "/nix/store/def-32"),
+        ("run/current-system/sw/bin/nvidia-smi", "/nix/store/ghi-nvidia-x11/bin/nvidia-smi"),
+    ):
+        (tmp_path / path).symlink_to(target)
+    assert files.find(str(tmp_path)).library_dirs == (f"/{store}/lib",)
+    found = others(tmp_path)
+    assert set(found) == {
+        "/etc/vulkan/icd.d/nvidia_icd.x86_64.json",
+        "/etc/vulkan/icd.d/nvidia_icd.i686.json",
+        "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+        "/usr/bin/nvidia-smi",
+    }
+    smi = found["/usr/bin/nvidia-smi"].host_path
+    assert smi == f"{tmp_path}/nix/store/ghi-nvidia-x11/bin/nvidia-smi"
+
+
+def test_amazon_linux(tmp_path: Path) -> None:
+    """AL2023: everything in /usr/lib64 and /usr/share, X.Org's module in its updates directory."""
+    tree(tmp_path, "/usr/lib64")
+    modules = tmp_path / "usr/lib/xorg/modules/updates/drivers"
+    modules.mkdir(parents=True)
+    elf_maker.write(modules / "nvidia_drv.so", "nvidia_drv.so")
+    put(tmp_path, "usr/share/nvidia/nvoptix.bin", "usr/share/vulkan/icd.d/nvidia_icd.json")
+    assert set(others(tmp_path)) == {
+        "/usr/share/nvidia/nvoptix.bin",
+        "/etc/vulkan/icd.d/nvidia_icd.json",
+        "/usr/lib/xorg/modules/updates/drivers/nvidia_drv.so",
+    }
+
+
+def test_vulkan_directly_below_the_root(tmp_path: Path) -> None:
+    """A driver's own directory may have vulkan/icd.d at its top, whatever else it looks like."""
+    tree(tmp_path, "/usr/lib64")
+    put(tmp_path, "vulkan/icd.d/nvidia_icd.json", "OpenCL/vendors/nvidia.icd")
+    assert set(others(tmp_path)) == {"/etc/vulkan/icd.d/nvidia_icd.json"}
+
+
+def test_xdg_data_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at behind /etc and before the usual ones; a relative one is none."""
+    tree(tmp_path, "/usr/lib64")
+    name = "vulkan/icd.d/nvidia_icd.json"
+    put(tmp_path, f"opt/share/{name}", f"usr/share/{name}", "usr/share/nvidia/nvoptix.bin")
+    monkeypatch.setenv("XDG_DATA_DIRS", "opt/no:/opt/share:")
+    found = others(tmp_path)
+    assert found[f"/etc/{name}"].host_path == f"{tmp_path}/opt/share/{name}"
+    assert "/usr/share/nvidia/nvoptix.bin" in found
+    put(tmp_path, f"etc/{name}")
+    assert others(tmp_path)[f"/etc/{name}"].host_path == f"{tmp_path}/etc/{name}"
+    put(tmp_path, f"opt/configs/{name}")
+    found = others(tmp_path, config_search_paths=("/opt/configs",))
+    assert set(found) == {f"/etc/{name}"}
+    assert found[f"/etc/{name}"].host_path == f"{tmp_path}/opt/configs/{name}"
+
+
+@pytest.mark.parametrize("directory", ["", "/run/site-mps"])
+def test_the_pipes_of_an_mps_daemon(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers that compute find them by MPS's usual name, wherever the host has them."""
+    tree(tmp_path, "/usr/lib64")
+    if directory:
+        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", directory)
+    place = tmp_path / (directory or MPS)[1:]
+    place.mkdir(parents=True)
+    assert others(tmp_path) == {}
+    os.mkfifo(place / "control")
+    assert others(tmp_path) == {MPS: DriverFile("pipes", str(place), MPS)}
+    assert words.wanted(MPS, frozenset({"compute"}))
+    assert not words.wanted(MPS, frozenset({"utility", "graphics", "video"}))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
+def test_pipes_of_anybody_s_are_not_believed(tmp_path: Path) -> None:
+    """Any user may make /tmp/nvidia-mps, and would then be everybody's MPS server."""
+    tree(tmp_path, "/usr/lib64")
+    place = tmp_path / MPS[1:]
+    place.mkdir(parents=True)
+    os.mkfifo(place / "control")
+    os.chown(place, 12345, 12345)
+    assert others(tmp_path) == {}
+
+
+def test_sockets_and_pipes_are_a_choice() -> None:
+    """They are mounted so that programs can write to them, or with ipc false not at all."""
+    node = dump_file.load("t4")
+    pipes = DriverFile("pipes", "/tmp/host-mps", MPS)
+    node = replace(node, files=(*node.files, pipes))
+    given = describe(node, Choices()).spec["containerEdits"]["mounts"]
+    mounts = {mount["containerPath"]: mount for mount in given}
+    for path in (MPS, "/run/nvidia-persistenced/socket"):
+        assert "ro" not in mounts[path]["options"]
+        assert "noexec" in mounts[path]["options"]
+    without = describe(node, Choices(ipc=False)).spec["containerEdits"]["mounts"]
+    gone = set(mounts) - {mount["containerPath"] for mount in without}
+    assert gone == {MPS, "/run/nvidia-persistenced/socket"}
+
+
+def test_explicit_libraries(tmp_path: Path) -> None:
+    """glvnd's libraries come on request only, by their real names, with the host's links."""
+    tree(tmp_path, "/usr/lib64", "libGL.so.1.7.0", "libOpenCL.so.1.0.0", "libEGLX.so.1")
+    for link, target in (("libGL.so.1", "libGL.so.1.7.0"), ("libGL.so", "libGL.so.1")):
+        (tmp_path / "usr/lib64" / link).symlink_to(target)
+    plain = files.find(str(tmp_path))
+    assert not any("libGL" in file.container_path for file in plain.files)
+    found = files.find(str(tmp_path), with_explicit_libraries=True)
+    more = [file for file in found.files if file not in plain.files]
+    assert [(file.container_path, file.soname) for file in more] == [
+        ("/usr/lib64/libGL.so.1.7.0", "libGL.so.1"),
+        ("/usr/lib64/libOpenCL.so.1.0.0", "libOpenCL.so.1"),
+    ]
+    links = {link.path: link.target for link in found.links if link not in plain.links}
+    assert links == {"/usr/lib64/libGL.so": "libGL.so.1"}
+    assert not words.wanted(more[0].container_path, frozenset({"compute", "utility"}))
+
+
+def test_sockets_of_either_run_directory(tmp_path: Path) -> None:
+    """The fabric manager's socket is found below /var/run where that is no link to /run."""
+    tree(tmp_path, "/usr/lib64")
+    place = tmp_path / "var/run/nvidia-fabricmanager"
+    place.mkdir(parents=True)
+    back = Path.cwd()
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(place)  # the path is too long for an address
+        listening.bind("socket")
+        os.chdir(back)
+        found = others(tmp_path)
+    path = "/var/run/nvidia-fabricmanager/socket"
+    assert found == {path: DriverFile("socket", f"{tmp_path}{path}", path)}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes for graphics: which are a GPU's, and what of them a device of the spec gives."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import validate
+from gpuhook.vendors.nvidia import drm, dump_file, gather, words
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.spec import describe
+from tests.simulated.graphics import RENDER, VIDEO, with_drm
+from tests.simulated.node import SimulatedNode, make_node
+
+CARD, RENDER_NODE = "/dev/dri/card1", "/dev/dri/renderD128"
+PLACE = "/dev/dri/by-path/pci-0000:00:1e.0-"
+OWN = {CARD, RENDER_NODE, PLACE + "card", PLACE + "render"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SimulatedNode:
+    """Return a simulated node with a T4 that has nodes for graphics."""
+    return make_node(tmp_path, with_drm(dump_file.load("t4")))
+
+
+def asked(made: SimulatedNode) -> Node:
+    """Return the node as generate-cdi sees it."""
+    return gather.node(gather.Roots(made.driver_root, made.dev_root, made.host_root))
+
+
+def edits(node: Node, name: str, **choices: Any) -> dict[str, dict[str, Any]]:
+    """Return the entries of a device's nodes by path."""
+    found = describe(node, Choices(**choices)).spec
+    validate.check(found, "generated")
+    device = next(one for one in found["devices"] if one["name"] == name)
+    return {one["path"]: dict(one) for one in device["containerEdits"]["deviceNodes"]}
+
+
+def test_a_gpu_has_the_nodes_of_its_pci_device(made: SimulatedNode) -> None:
+    """The card of another device is not among them; those by place are the nodes themselves."""
+    (Path(made.dev_root) / "dev/dri/card0").write_text("")
+    node = asked(made)
+    assert node.gpus[0].drm == ("card1", "renderD128")
+    found = {d.path: d for d in node.device_nodes if d.path.startswith("/dev/dri/")}
+    assert set(found) == OWN
+    assert found[PLACE + "render"].host_path == made.dev_root + RENDER_NODE
+    assert (found[CARD].major, found[CARD].minor, found[CARD].gid) == (226, 1, VIDEO)
+    assert node.warnings == ()
+
+
+def test_a_device_gives_them_to_everybody_in_the_container(made: SimulatedNode) -> None:
+    """No group is needed, so that engines which know no additionalGids read the spec."""
+    node = asked(made)
+    given = edits(node, "0")
+    assert set(given) == {"/dev/nvidia0", *OWN}
+    assert {given[path]["fileMode"] for path in OWN} == {0o666}
+    assert (given[CARD]["gid"], given[PLACE + "render"]["gid"]) == (VIDEO, RENDER)
+    spec = describe(node, Choices()).spec
+    assert spec["cdiVersion"] == "0.5.0"
+    assert "additionalGids" not in spec["devices"][0]["containerEdits"]
+    assert set(edits(node, "all")) == set(given)
+
+
+def test_without_additional_groups_the_hosts_mode_stays(made: SimulatedNode) -> None:
+    """Then nobody but root opens them, and no group is named either."""
+    node = asked(made)
+    given = edits(node, "0", additional_gids=False)
+    assert {given[path]["fileMode"] for path in OWN} == {0o660}
+    spec = describe(node, Choices(additional_gids=False)).spec
+    assert all("additionalGids" not in one["containerEdits"] for one in spec["devices"])
+
+
+def test_groups_of_the_drivers_own_nodes_are_a_choice() -> None:
+    """A driver whose nodes are for one group alone adds that group, unless it is not wanted."""
+    node = dump_file.load("t4")
+    kept = tuple(replace(one, mode=0o660, gid=27) for one in node.device_nodes)
+    node = replace(node, device_nodes=kept)
+    spec = describe(node, Choices()).spec
+    assert spec["containerEdits"]["additionalGids"] == [27]
+    assert spec["devices"][0]["containerEdits"]["additionalGids"] == [27]
+    spec = describe(node, Choices(additional_gids=False)).spec
+    assert "additionalGids" not in str(spec)
+
+
+def test_they_are_for_graphics_and_display(made: SimulatedNode) -> None:
+    """A spec for computing alone has none of them."""
+    node = asked(made)
+    for named in ("graphics", "display", "all"):
+        wanted = words.parse_capabilities(named)
+        assert set(edits(node, "0", capabilities=wanted)) == {"/dev/nvidia0", *OWN}
+    wanted = words.parse_capabilities("compute,utility,video,ngx")
+    assert set(edits(node, "0", capabilities=wanted)) == {"/dev/nvidia0"}
+
+
+@pytest.mark.parametrize(("graphics", "has"), [(True, True), (False, False), (None, False)])
+def test_a_mig_instance_has_them_with_graphics_only(graphics: bool | None, has: bool) -> None:
+    """An instance without +gfx does not see its GPU's nodes, nor does a GPU in MIG mode whole."""
+    node = with_drm(dump_file.load("a100-mig"))
+    gpu = next(one for one in node.gpus if one.instances)
+    mine = tuple(replace(one, has_graphics=graphics) for one in gpu.instances)
+    gpus = tuple(replace(one, instances=mine) if one is gpu else one for one in node.gpus)
+    given = edits(replace(node, gpus=gpus), f"{gpu.index}:{mine[0].index}")
+    assert {path for path in given if path in drm.paths(gpu)} == (
+        set(drm.paths(gpu)) if has else set()
+    )
+
+
+def test_a_missing_or_wrong_node_is_a_warning(made: SimulatedNode) -> None:
+    """A GPU computes without nodes for graphics: it is given, and the others are told of."""
+    card, render = (Path(made.dev_root + path) for path in (CARD, RENDER_NODE))
+    card.unlink()
+    render.unlink()
+    os.mknod(render, stat.S_IFCHR | 0o660, os.makedev(1, 3))
+    node = asked(made)
+    assert set(edits(node, "0")) == {"/dev/nvidia0"}
+    missing, wrong = node.warnings
+    assert missing.startswith(f"{card}: no such device node")
+    assert wrong == f"{render} is not the character device 226:128: left out"
+
+
+def test_odd_names_of_the_kernel_are_passed_over(made: SimulatedNode) -> None:
+    """Connectors and names that are no nodes are none; a GPU without a place has no nodes."""
+    bus = Path(made.host_root) / "sys/bus/pci/devices/0000:00:1e.0/drm"
+    for name in ("card1-HDMI-A-1", "controlD64", "card", "..."):
+        (bus / name).mkdir()
+    assert asked(made).gpus[0].drm == ("card1", "renderD128")
+    assert drm.names(made.host_root, None) == ()
+    assert drm.names(made.host_root, "00000000:07:00.0") == ()
+
+
+def test_dumps_with_and_without_them_are_read() -> None:
+    """A dump of before has no such key; one with it keeps it."""
+    node = with_drm(dump_file.load("lost-gpu"))
+    again = dump_file.parse(dump_file.text(node, "yaml").encode(), "node")
+    assert again.gpus == node.gpus
+    assert dump_file.load("lost-gpu").gpus[0].drm == ()
+    lost = next(gpu for gpu in node.gpus if gpu.lost)
+    assert not set(drm.paths(lost)) & {device.path for device in node.device_nodes}
