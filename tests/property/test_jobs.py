@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia import jobs
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)
-TEXT = ("cuda_compat", "driver_version", "fingerprint", "libcuda", "host_root")
+TEXT = ("cuda_compat", "cuda_version", "driver_version", "fingerprint", "libcuda", "host_root")
 
 
 def facts(job: jobs.Jobs) -> dict[str, object]:
@@ -20,7 +20,8 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
 @given(
     st.lists(st.tuples(PATH, NAME), max_size=3),
     st.lists(st.tuples(NAME, PATH), max_size=3),
-    st.lists(st.one_of(st.just(""), PATH), min_size=5, max_size=5),
+    st.lists(st.one_of(st.just(""), PATH), min_size=6, max_size=6),
+    st.booleans(),
     st.booleans(),
 )
 def test_a_hook_says_its_jobs(
@@ -28,10 +29,12 @@ def test_a_hook_says_its_jobs(
     links: list[tuple[str, str]],
     texts: list[str],
     driver_params: bool,
+    whole: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
     job = jobs.Jobs("/usr/bin/gpuhook-hook")
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
+    job.whole = whole
     for name, text in zip(TEXT, texts, strict=True):
         setattr(job, name, text or ("/" if name == "host_root" else ""))
     hook = job.hook()
