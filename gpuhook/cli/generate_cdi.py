@@ -11,7 +11,7 @@ import click
 
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
-from gpuhook.cli import node_options, parameters, printing, progress, spec_writing
+from gpuhook.cli import csv_options, node_options, parameters, printing, progress, spec_writing
 from gpuhook.cli.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection
@@ -60,6 +60,7 @@ def _strategies(
     help="A directory below the driver root to look for the driver's configuration files (ICDs) "
     "in, instead of /etc and the data directories; repeatable.",
 )
+@csv_options.csv_options
 @click.option(
     "--output",
     metavar="FILE",
@@ -155,10 +156,11 @@ def generate_cdi(
     """
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory = node_of.pop("inventory")
+    csv = csv_options.taken(options, mode)
     if inventory is not None and (create_device_nodes or mode not in (table.AUTO, table.NVML)):
         option = "--create-device-nodes" if create_device_nodes else f"--mode {mode}"
         raise click.UsageError(f"{option} is of no use with --inventory")
-    place = _place(node_of, config_search_path, create_nodes=create_device_nodes)
+    place = _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv)
     mode = table.chosen(mode, place) if inventory is None else table.NVML
     is_here = inventory is None
     choices = _choices(options, mode, place.roots.host, is_here=is_here)
@@ -182,7 +184,11 @@ _NODE_OPTIONS = (
 
 
 def _place(
-    node_of: dict[str, Any], config_search_path: tuple[str, ...], *, create_nodes: bool
+    node_of: dict[str, Any],
+    config_search_path: tuple[str, ...],
+    *,
+    create_nodes: bool,
+    **csv: Any,
 ) -> Place:
     roots = gather.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
     return Place(
@@ -191,6 +197,7 @@ def _place(
         library_search_paths=node_of["library_search_path"],
         config_search_paths=config_search_path,
         create_nodes=create_nodes,
+        **csv,
     )
 
 

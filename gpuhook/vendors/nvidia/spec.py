@@ -39,6 +39,14 @@ def describe(node: Node, choices: Choices) -> Described:
     return Described(spec, gpus, (*warnings, *nameless, *missing), node)
 
 
+def common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
+    """Return (the edits for every container of `node`, sentences about what could not be had).
+
+    They are its control nodes, its files and links, and our one hook.
+    """
+    return _common(_limited(node, choices.capabilities), choices)
+
+
 def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     """Return the spec of `devices`, each of which comes with the edits `common`."""
     spec: Spec = {

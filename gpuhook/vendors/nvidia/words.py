@@ -31,6 +31,10 @@ MARKS = (
     b"gpuhook/memory/",
     b"io.gpuhook.record",
 )
+# On a Tegra, this variable with this value asks for what all files of the system name; a spec has
+# what is more than usual in a device of its own.
+CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
+CSV_DEVICE = "csv-mounts-all"
 # Hooks of NVIDIA's own that would give a container its GPUs a second time.
 FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
@@ -49,6 +53,7 @@ _NGX = frozenset(("ngx",))
 # to every container: drivers grow new ones, and one too many is better than one missing.
 _LIBRARIES = {
     "cuda": _COMPUTE,
+    "cuda_loader": _COMPUTE,
     "cudadebugger": _COMPUTE,
     "nvidia-allocator": _COMPUTE | _GRAPHICS,
     "nvidia-compiler": _COMPUTE,
@@ -66,6 +71,7 @@ _LIBRARIES = {
     "OpenCL": _COMPUTE,
     "nvidia-cfg": _UTILITY,
     "nvidia-ml": _UTILITY,
+    "nvidia-ml_loader": _UTILITY,
     "nvidia-nscq": _UTILITY,
     "nvcuvid": _VIDEO,
     "nvidia-encode": _VIDEO,
@@ -122,6 +128,8 @@ _FILES = {
     "nvidia-uvm-tools": _COMPUTE,
     "nvidia-modeset": _GRAPHICS,
 }
+_NODES = ("/dev/nvidia", "/dev/nvhost-", "/dev/nvgpu/")
+_OTHER_NODES = ("/dev/dxg", "/dev/nvmap")
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
@@ -167,7 +175,7 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
 
 def is_node(path: str) -> bool:
     """Return whether `path` is that of a device node of this vendor's driver."""
-    return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
+    return (path.startswith(_NODES) and "/.." not in path) or path in _OTHER_NODES
 
 
 def is_uuid(name: str) -> bool:

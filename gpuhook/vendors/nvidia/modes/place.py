@@ -22,3 +22,7 @@ class Place:
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
     create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack
+    # Of mode csv: host paths of its files, patterns of links, and a directory in containers.
+    csv_files: tuple[str, ...] = ()
+    csv_ignore_patterns: tuple[str, ...] = ()
+    csv_compat_root: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from gpuhook.vendors.nvidia.modes import platform
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,17 +14,28 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
     from gpuhook.vendors.nvidia.modes.place import Place
 
-AUTO, NVML = "auto", "nvml"
+AUTO, NVML, WSL, CSV = "auto", "nvml", "wsl", "csv"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
+    WSL: "nvidia.com/gpu",
+    CSV: "nvidia.com/gpu",
 }
 MODES = (AUTO, *KINDS)
 
 
-def chosen(mode: str, place: Place) -> str:  # noqa: ARG001 # one mode fits all places
-    """Return the mode that `mode` means at `place`: `auto` looks what platform it is."""
-    return NVML if mode == AUTO else mode
+def chosen(mode: str, place: Place) -> str:
+    """Return the mode that `mode` means at `place`: `auto` looks what platform it is.
+
+    WSL is looked for first, then Tegra; everywhere else NVML is asked.
+    """
+    if mode != AUTO:
+        return mode
+    if platform.is_wsl(place):
+        return WSL
+    if platform.is_tegra(place):
+        return CSV
+    return NVML
 
 
 def describe(mode: str, place: Place, choices: Choices) -> Described:
