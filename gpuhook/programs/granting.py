@@ -55,7 +55,22 @@ class Granting:
             raise fault("GH1006", where=source.where)
         capabilities = capabilities_of(spec)
         policy.require_own_vendor(source, self.default_kind())
-        return self.named(source.names, capabilities)
+        return self.named([*source.names, *self.csv_mounts(spec)], capabilities)
+
+    def csv_mounts(self, spec: dict[str, Any]) -> list[str]:
+        """Return the device with all that a Tegra's files name, [] for who does not ask for it.
+
+        It is [] as well where those files name nothing more than every container gets.
+        """
+        variable, value = words.CSV_MOUNTS
+        if request.environment(spec).get(variable) != value:
+            return []
+        kind = self.default_kind()
+        try:
+            known = self.registry().names(kind)
+        except GpuhookError:
+            return []  # no spec of this kind, or two that contradict each other
+        return [f"{kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
 
     def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
         """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
@@ -182,6 +197,8 @@ def filtered(
 ) -> ContainerEdits:
     """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
     if compiled.kind.partition("/")[0] not in (words.VENDOR, words.PLUGIN_VENDOR):
+        return edits
+    if jobs.is_whole(compiled.edits):
         return edits
     kept = edits.copy()
     if "deviceNodes" in edits:
