@@ -47,11 +47,13 @@ def module_version(host_root: str) -> str:
 
 
 def tegra_release(host_root: str) -> str:
-    """Return the release of a Tegra's system, "R36.4.3", "" where it is none.
+    """Return the release of a Tegra's system, "R36.4.3", "" where it is none."""
+    return release_in(_first_line(host_root.rstrip("/") + TEGRA_RELEASE))
 
-    The file says `# R36 (release), REVISION: 4.3, GCID: ...`.
-    """
-    words = _first_line(host_root.rstrip("/") + TEGRA_RELEASE).replace("#", " ").split()
+
+def release_in(line: str) -> str:
+    """Return the release that the line `# R36 (release), REVISION: 4.3, GCID: ...` tells of."""
+    words = line.replace("#", " ").replace(",", " ").split()
     release = words[0] if words else ""
     if "REVISION:" in words[:-1]:
         release += "." + words[words.index("REVISION:") + 1]
