@@ -9,7 +9,7 @@ from __future__ import annotations
 
 LINES = {
     "attach": "Give a running CONTAINER a GPU: nodes, device rules, driver files, loader cache.",
-    "cdi": "List and check the CDI specs of this host.",
+    "cdi": "List, show, check and transform CDI specs, of any vendor.",
     "compare": (
         "Compare what a running CONTAINER got from NVIDIA's stack, or anyone, with gpuhook's way."
     ),

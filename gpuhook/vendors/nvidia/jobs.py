@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
+HOST_OPTIONS = frozenset(("--host-root", "--libcuda"))  # their values are paths of the host
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
