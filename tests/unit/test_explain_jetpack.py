@@ -77,3 +77,11 @@ def test_where_the_usual_files_are_all(jetson: Path, tmp_path: Path) -> None:
 
 def test_without_the_variable_nothing_is_said(jetson: Path) -> None:
     assert not any("JETPACK" in note for note in told("NVIDIA_VISIBLE_DEVICES=0")["notes"])
+
+
+def test_capabilities_leave_nothing_out(jetson: Path) -> None:
+    """The files of a Tegra belong together."""
+    container = told("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility")
+    assert container["capabilities"]["effective"] == ["utility"]
+    assert container["capabilities"]["left_out"] == []
+    assert f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0" in container["changes"]["mounts"]

@@ -226,6 +226,17 @@ def test_the_chip_has_nvidia2_where_the_card_takes_nvidia1(
     assert nodes(describe(root), "0") == {"/dev/nvidia0", "/dev/nvidia2"}
 
 
+def test_one_device_for_a_site_that_wants_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes that the files name are the first GPU's, whatever NVML tells of others."""
+    igx(root, monkeypatch)
+    found = describe(root, Choices(multiple_csv_devices=False))
+    assert names(found) == ["0", "GPU-0", "all", "csv-mounts-all"]
+    expected = {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvmap"}
+    assert nodes(found, "0") == nodes(found, "all") == expected
+    (root / FILES / "devices.csv").write_text("dev, /dev/gone\n")
+    refused("GH1222", root, Choices(multiple_csv_devices=False))
+
+
 @pytest.mark.parametrize(
     ("card", "reason"),
     [

@@ -164,5 +164,7 @@ def _missing(
 
 
 def _of_jobs(job: jobs.Jobs, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    if job.whole:
+        return []
     libraries = [("library", path) for path, _ in job.libraries if not wanted(path)]
     return libraries + [("link", path) for _, path in job.links if not wanted(path)]

@@ -16,7 +16,10 @@ HOOKS = ("gpuhook", "none")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a spec is to be made. `capabilities` None means everything."""
+    """How a spec is to be made. `capabilities` None means everything.
+
+    Without `multiple_csv_devices` a Tegra has one device.
+    """
 
     vendor: str = "nvidia.com"
     device_class: str = "gpu"
@@ -27,6 +30,7 @@ class Choices:
     hook_path: str = DEFAULT_HOOK_PATH
     capabilities: frozenset[str] | None = None
     host_root: str = "/"
+    multiple_csv_devices: bool = True
 
     @property
     def kind(self) -> str:

@@ -49,7 +49,10 @@ def describe(place: Place, choices: Choices) -> Described:
     found, further = search.of(lines), search.of(more)
     _add_release(found, place)
     chip = soc.ask(place)
-    own, left_out = devices.of(chip, found.nodes, search)
+    if choices.multiple_csv_devices:
+        own, left_out = devices.of(chip, found.nodes, search)
+    else:
+        own, left_out = devices.only(chip, found.nodes), []
     if not own:
         files = ", ".join(path for path in paths if not path.endswith("/drivers.csv"))
         raise fault("GH1222", files=files, reasons="".join("; " + line for line in left_out))

@@ -56,6 +56,11 @@ def of(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, lis
     return found, left_out
 
 
+def only(soc: Soc, named: dict[str, DeviceNode]) -> Own:
+    """Return the system's first GPU with all nodes that its files name, [] for none of them."""
+    return [(soc.gpus[0], list(named.values()))] if named else []
+
+
 def chosen(found: Own, ids: tuple[str, ...]) -> Own:
     """Return those GPUs that `ids` name, all without; raises GH1511 for an id that nobody has."""
     if not ids or selection.EVERY in ids:
