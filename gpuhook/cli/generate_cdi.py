@@ -11,7 +11,15 @@ import click
 
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
-from gpuhook.cli import csv_options, node_options, parameters, printing, progress, spec_writing
+from gpuhook.cli import (
+    csv_options,
+    generate_section,
+    node_options,
+    parameters,
+    printing,
+    progress,
+    spec_writing,
+)
 from gpuhook.cli.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection
@@ -41,7 +49,7 @@ def _strategies(
     return found
 
 
-@click.command(name="generate-cdi")
+@click.command(name="generate-cdi", cls=generate_section.Configured)
 @node_options.node_options
 @click.option(
     "--mode",
@@ -66,7 +74,7 @@ def _strategies(
     metavar="FILE",
     show_envvar=True,
     help="Write FILE (*.yaml or *.json), atomically, and prepare it for the runtime wrapper. "
-    "Default: standard output.",
+    "Default, and -: standard output.",
 )
 @click.option(
     "--format",
@@ -154,6 +162,7 @@ def generate_cdi(
     Every container engine that reads CDI can then give its containers these GPUs, as can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
     """
+    output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory = node_of.pop("inventory")
     csv = csv_options.taken(options, mode)

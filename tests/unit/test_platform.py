@@ -114,7 +114,7 @@ def test_a_release_is_part_of_the_fingerprint(tmp_path: Path) -> None:
 
 
 def generate(*words: str, **env: str) -> Result:
-    own = {"GPUHOOK_STATE_DIR": "/nonexistent", "GPUHOOK_CONFIG": "/nonexistent", **env}
+    own = {"GPUHOOK_STATE_DIR": "/proc/gpuhook", "GPUHOOK_CONFIG": "/proc/none.yaml", **env}
     return CliRunner().invoke(main, ["generate-cdi", *words], env=own, prog_name="gpuhook")
 
 
