@@ -13,6 +13,7 @@ import click
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
+    csv_options,
     generate_section,
     given_words,
     node_options,
@@ -70,6 +71,7 @@ def _strategies(
     help="A directory below the driver root to look for the driver's configuration files (ICDs) "
     "in, instead of /etc and the data directories; repeatable.",
 )
+@csv_options.csv_options
 @click.option(
     "--files-dir",
     type=click.Path(exists=True, file_okay=False),
@@ -174,6 +176,7 @@ def generate_cdi(
     output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
+    csv = csv_options.taken(options, mode)
     if inventory is not None and (
         create_device_nodes or files_dir is not None or mode not in (table.AUTO, table.NVML)
     ):
@@ -181,7 +184,7 @@ def generate_cdi(
         option = "--create-device-nodes" if create_device_nodes else option
         raise click.UsageError(f"{option} is of no use with --inventory")
     place = replace(
-        _place(node_of, config_search_path, create_nodes=create_device_nodes),
+        _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
         files_dir=files_dir or site_rules.DIRECTORY,
     )
     is_here = inventory is None
@@ -209,7 +212,11 @@ _NODE_OPTIONS = (
 
 
 def _place(
-    node_of: dict[str, Any], config_search_path: tuple[str, ...], *, create_nodes: bool
+    node_of: dict[str, Any],
+    config_search_path: tuple[str, ...],
+    *,
+    create_nodes: bool,
+    **csv: Any,
 ) -> Place:
     roots = gather.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
     return Place(
@@ -218,6 +225,7 @@ def _place(
         library_search_paths=node_of["library_search_path"],
         config_search_paths=config_search_path,
         create_nodes=create_nodes,
+        **csv,
     )
 
 

@@ -76,6 +76,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has major number {found}, but the kernel module {name} has {major}",
         "the node is older than the module: run `gpuhook system create-device-nodes --replace`",
     ),
+    # GH1217 to GH1229: WSL and Tegra.
     "GH1213": (
         DriverError,
         "mode {mode} finds no device on this node: {reason}",
@@ -98,6 +99,50 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "the driver knows no MIG {name}: neither {minors} nor {file} has its minor",
         "MIG needs a GPU that has it, and a driver from 450 on that is loaded",
+    ),
+    "GH1217": (
+        DriverError,
+        "{path}: {reason}; in WSL it is the way to all GPUs",
+        (
+            "update Windows' driver, run wsl.exe --update and wsl.exe --shutdown; on a machine "
+            "that is not WSL, leave --mode wsl out"
+        ),
+    ),
+    "GH1218": (
+        DriverError,
+        "no NVIDIA driver of Windows: no directory below {packages} has {library}",
+        (
+            "install NVIDIA's driver in Windows, run wsl.exe --shutdown, or name the directory "
+            "with --library-search-path"
+        ),
+    ),
+    "GH1219": (
+        RequestError,
+        "{what}: in WSL all GPUs are behind one device node, so there is the device `all` alone",
+        "leave out --device-id and --no-all-device",
+    ),
+    "GH1220": (
+        DriverError,
+        "{directory} has neither devices.csv nor drivers.csv nor l4t.csv",
+        (
+            "install the package nvidia-l4t-init of JetPack, or name the files with --csv-file; "
+            "on a machine that is no Tegra, leave --mode csv out"
+        ),
+    ),
+    "GH1221": (
+        HostError,
+        "{path}: cannot be read: {reason}",
+        "name a file that can be read with --csv-file, or leave the option out",
+    ),
+    "GH1222": (
+        DriverError,
+        "none of the device nodes that {files} name can be given to containers{reasons}",
+        "see whether the GPU's module is loaded (modprobe nvgpu), or name /dev with --dev-root",
+    ),
+    "GH1223": (
+        RequestError,
+        "the directory {path} of --csv-compat-container-root is not absolute",
+        "give the directory as it is in the containers, from / on",
     ),
     "GH1230": (
         DriverError,

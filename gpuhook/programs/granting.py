@@ -110,7 +110,7 @@ class Granting:
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
-        return self.named(names, capabilities)
+        return self.named([*names, *self.csv_mounts(spec)], capabilities)
 
     def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the driver capabilities that a container asks for, of those that it may have.
@@ -128,6 +128,21 @@ class Granting:
     def parsed_capabilities(self, text: str | None) -> frozenset[str]:
         """Return the capabilities that a list of them names; raises as capabilities() does."""
         return words.parse_capabilities(text, self.settings.driver_capabilities)
+
+    def csv_mounts(self, spec: dict[str, Any]) -> list[str]:
+        """Return the device with all that a Tegra's files name, [] for who does not ask for it.
+
+        It is [] as well where those files name nothing more than every container gets.
+        """
+        variable, value = words.CSV_MOUNTS
+        if request.environment(spec).get(variable) != value:
+            return []
+        kind = self.default_kind()
+        try:
+            known = self.registry().names(kind)
+        except GpuhookError:
+            return []  # no spec of this kind, or two that contradict each other
+        return [f"{kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
 
     def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
         """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
@@ -413,6 +428,8 @@ def filtered(
 ) -> ContainerEdits:
     """Return `edits` without the nodes and mounts that the container's capabilities do not need."""
     if compiled.kind.partition("/")[0] not in (words.VENDOR, words.PLUGIN_VENDOR):
+        return edits
+    if jobs.is_whole(compiled.edits):
         return edits
     kept = edits.copy()
     is_wanted = wanted(_needs(edits), capabilities)

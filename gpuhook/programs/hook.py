@@ -29,7 +29,9 @@ apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` 
   --link TARGET::PATH     a symbolic link to make
   --cuda-compat DIR       where the image may have CUDA forward compatibility libraries
   --driver-version V      the version of the host's driver
+  --cuda-version V        the highest CUDA version of the host's driver
   --driver-params         hide ModifyDeviceFiles: 1 of the driver's parameters
+  --whole                 all of this belongs together, whatever a container asks for
   --fingerprint F         the host that the spec describes; another one is refused
   --libcuda PATH          the host's libcuda, part of the fingerprint
   --host-root DIR         where the host's proc and sys are (default /)

@@ -23,6 +23,7 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
     st.lists(st.one_of(st.just(""), PATH), min_size=6, max_size=6),
     st.lists(st.tuples(NAME, NAME, NAME), max_size=2),
     st.booleans(),
+    st.booleans(),
 )
 def test_a_hook_says_its_jobs(
     libraries: list[tuple[str, str]],
@@ -30,11 +31,13 @@ def test_a_hook_says_its_jobs(
     texts: list[str],
     gpus: list[tuple[str, str, str]],
     driver_params: bool,
+    whole: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
     job = jobs.Jobs("/usr/bin/gpuhook-hook")
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
     job.gpus = gpus
+    job.whole = whole
     for name, text in zip(TEXT, texts, strict=True):
         setattr(job, name, text or ("/" if name == "host_root" else ""))
     hook = job.hook()

@@ -129,3 +129,29 @@ def test_provision(version: str, place: Path) -> None:
     first = [f"{DIRECTORY}/libcuda.so.1"] if version == "550.54.15" else []
     assert paths == [*first, "/usr/lib/libcuda.so.1"]
     assert reasons == []
+
+
+@pytest.mark.parametrize(
+    ("note", "version", "driver", "cuda", "fits"),
+    [
+        (b'{"CUDA Version": "13.2"}', "1.1", "540.4.0", "12.6", True),
+        (b'{"CUDA Version": "13.2", "Driver": []}', "1.1", "", "12.6", True),
+        (b'{"CUDA Version": "12.10"}', "1.1", "540.4.0", "12.6", True),
+        (b'{"CUDA Version": "12.6"}', "1.1", "540.4.0", "12.6", False),
+        (b'{"CUDA Version": "12.2"}', "1.1", "540.4.0", "12.6", False),
+        (b'{"CUDA Version": "13.2"}', "1.1", "540.4.0", "", False),
+        (b'{"Driver": [540]}', "1.1", "540.4.0", "12.6", False),
+        (b"[13]", "1.1", "540.4.0", "12.6", False),
+        (None, "1.1", "540.4.0", "12.6", False),
+        (b'{"CUDA Version": "13.2", "Driver": []}', "590.44", "", "13.0", True),
+        (None, "590.44", "", "13.0", False),
+    ],
+)
+def test_by_the_version_of_cuda(
+    note: bytes | None, version: str, driver: str, cuda: str, fits: bool, place: Path
+) -> None:
+    """On a Tegra, and where the host's driver is not known, the versions of CUDA decide."""
+    library(place, version, note)
+    with Root(str(place)) as root:
+        found, _ = compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver, cuda)
+    assert [name for name, _ in found] == (ALL if fits else [])

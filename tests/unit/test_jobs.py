@@ -79,3 +79,14 @@ def test_what_is_kept() -> None:
     job = jobs.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"])
     job.keep(lambda path: path.startswith("/b/"))
     assert (job.libraries, job.links, job.driver_params) == ([], [("t", "/b/l.so")], True)
+
+
+def test_what_belongs_together_is_kept() -> None:
+    """Jobs that are whole lose nothing, and their spec's edits are known by them."""
+    job = jobs.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--whole"])
+    job.keep(lambda _: False)
+    assert (job.libraries, job.links) == ([("/a/l.so.2", "l.so.1")], [("t", "/b/l.so")])
+    assert jobs.is_whole({"hooks": [job.hook()]})
+    assert not jobs.is_whole({"hooks": [jobs.Jobs("/h").hook()]})
+    assert not jobs.is_whole({"hooks": [{**job.hook(), "args": ["other", "apply", "--whole"]}]})
+    assert not jobs.is_whole({})

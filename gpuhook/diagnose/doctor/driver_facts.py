@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuhook.diagnose.doctor import packages
 from gpuhook.diagnose.node import driver_places, readings, tree
-from gpuhook.vendors.nvidia import dump, mig, nodes
+from gpuhook.vendors.nvidia import dump, freshness, mig, nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,17 +54,24 @@ def is_tegra(node: Node) -> bool:
 
     One on the PCI bus beside it (IGX), or in its place (Thor), has the driver of all others.
     """
-    return node.tree.status("/etc/nv_tegra_release") is not None and not pci_gpus(node)
+    return node.tree.status(freshness.TEGRA_RELEASE) is not None and not pci_gpus(node)
 
 
 def module_version(node: Node) -> str:
-    """Return the version of the loaded kernel module, "" when none is loaded."""
-    return str(node.once(_module_version))
+    """Return the version of the loaded kernel module, "" when none is loaded.
+
+    That of a Tegra does not count: it has neither CUDA nor the numbers of /proc/devices.
+    """
+    return "" if is_tegra(node) else str(node.once(_loaded_version))
 
 
-def _module_version(node: Node) -> str:
-    if is_tegra(node):
-        return ""  # its module has the display, and neither CUDA nor the numbers of /proc/devices
+def driver_mark(node: Node) -> str:
+    """Return what stands for the driver in a fingerprint: a version, or a Tegra's release."""
+    release = freshness.release_in(tree.line(node.tree, freshness.TEGRA_RELEASE))
+    return str(node.once(_loaded_version)) or release
+
+
+def _loaded_version(node: Node) -> str:
     version = tree.line(node.tree, VERSION)
     if version:
         return version

@@ -42,6 +42,8 @@ def mend(node: Node, one: SpecFile) -> Mend | None:
     known, jobs = facts.inventory_of(node), one.jobs()
     if one.author != specs.GPUHOOK or known is None or not jobs or node.tree.root != "/":
         return None
+    if any(job.whole for job in jobs):
+        return None  # a Tegra's: NVML alone does not tell what is in it
     choices = _choices(one, jobs[0].hook_path, jobs[0].host_root)
     if set(one.device_names) != set(_names(known, choices)) or not _is_whole(one):
         return None

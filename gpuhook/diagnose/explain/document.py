@@ -7,7 +7,16 @@ from typing import Any
 
 from gpuhook.container import oci
 from gpuhook.diagnose.explain import answer as answers
-from gpuhook.diagnose.explain import besides, ignored, manifests, outcome, parts, required, shares
+from gpuhook.diagnose.explain import (
+    besides,
+    ignored,
+    jetpack,
+    manifests,
+    outcome,
+    parts,
+    required,
+    shares,
+)
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of, rule_of
 from gpuhook.grant import request
 from gpuhook.programs import told_replicas
@@ -56,11 +65,11 @@ def is_well(told: dict[str, Any]) -> bool:
 
 
 def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
-    granting, chosen = ground.granting, answer.verdict.chosen
+    granting = ground.granting
     environment = request.environment(answer.asked)
     capabilities = capabilities_of(answer.asked, granting)
     extras = besides.of(answer, granting)
-    names = [*chosen.names, *besides.names(extras, granting)] if chosen else []
+    names = [*jetpack.names(answer, granting), *besides.names(extras, granting)]
     grant = grant_of(answer, granting, capabilities)
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
@@ -80,7 +89,11 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     return {
         "kind": answer.question.kind,
         "where": answer.question.where,
-        "notes": [*answer.question.notes, *shares.in_mig_mode(devices, ground.node)],
+        "notes": [
+            *answer.question.notes,
+            *shares.in_mig_mode(devices, ground.node),
+            *jetpack.notes(answer, granting),
+        ],
         "pod": manifests.document(answer.question),
         **outcome.document(end),
         "gpus": shares.described(gpus, ground.node),

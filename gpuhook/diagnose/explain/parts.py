@@ -187,5 +187,7 @@ def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
 
 
 def _of_jobs(job: jobs.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    if job.whole:
+        return []
     libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
     return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.diagnose.explain import jetpack
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import request
 from gpuhook.grant.resolve import Grant
@@ -56,7 +57,7 @@ def grant_of(answer: Answer, granting: Granting, capabilities: frozenset[str]) -
     """
     if answer.edited.grant is not None:
         return answer.edited.grant
-    names = answer.verdict.chosen.names if answer.verdict.chosen else []
+    names = jetpack.names(answer, granting)
     known = [name for name in names if _is_known(name, granting, capabilities)]
     return granting.named(known, capabilities) if known else Grant()
 

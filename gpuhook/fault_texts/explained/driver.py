@@ -182,6 +182,83 @@ $ cat /proc/driver/nvidia/capabilities/mig/config
 DeviceFileMinor: 1
 """,
     ),
+    "GH1217": (
+        (
+            "WSL gives Linux the GPUs of Windows through the device /dev/dxg. It is missing in "
+            "WSL 1, with an old kernel of WSL, where Windows has no driver for the GPU, and where "
+            "GPU support is switched off in .wslconfig; or --mode wsl was given on another machine."
+        ),
+        "Update the driver in Windows and WSL itself, and start WSL anew.",
+        """
+PS> wsl.exe --update; wsl.exe --shutdown
+$ ls -l /dev/dxg
+crw-rw-rw- 1 root root 10, 127 /dev/dxg
+""",
+    ),
+    "GH1218": (
+        (
+            "WSL shows the driver packages of Windows below /usr/lib/wsl/drivers. None of them has "
+            "CUDA: Windows has no driver of NVIDIA's, one from before WSL 2, or the mount is "
+            "missing."
+        ),
+        "Install NVIDIA's driver in Windows, not in Linux, and start WSL anew.",
+        """
+$ ls -d /usr/lib/wsl/drivers/nv*
+$ gpuhook generate-cdi --library-search-path /usr/lib/wsl/drivers/nv_dispi.inf_amd64_0a1b2c3d
+""",
+    ),
+    "GH1219": (
+        (
+            "A container that has /dev/dxg has all GPUs of Windows, so a device for one of them "
+            "would promise what nobody holds. What was asked for leaves nothing, or one GPU."
+        ),
+        "Describe the device `all`; CUDA_VISIBLE_DEVICES chooses among the GPUs in a program.",
+        """
+$ gpuhook generate-cdi --mode wsl --output /etc/cdi/nvidia.yaml
+$ podman run --device nvidia.com/gpu=all -e CUDA_VISIBLE_DEVICES=0 ...
+""",
+    ),
+    "GH1220": (
+        (
+            "On a Tegra (Jetson, IGX) the system's own files say what belongs into containers, and "
+            "none of them is there: JetPack's packages are not installed whole, the system is "
+            "built without them (Yocto), or the machine is no Tegra."
+        ),
+        "Install the packages, or write such files and name them.",
+        """
+$ apt-get install --reinstall nvidia-l4t-init
+$ ls /etc/nvidia-container-runtime/host-files-for-container.d
+devices.csv  drivers.csv
+$ gpuhook generate-cdi --mode csv --csv-file /etc/my-board.csv
+""",
+    ),
+    "GH1221": (
+        "A file with what belongs into a Tegra's containers is not there, or may not be read.",
+        "Give its path on this host, and run as root.",
+        """
+$ ls -l /etc/nvidia-container-runtime/host-files-for-container.d
+""",
+    ),
+    "GH1222": (
+        (
+            "The files of the Tegra name device nodes in lines `dev, /dev/...`, and none of them "
+            "is there: the GPU's module is not loaded, or these are another system's files. The "
+            "message has what is wrong with each GPU."
+        ),
+        "Load the module, and compare the files with /dev.",
+        """
+$ grep ^dev /etc/nvidia-container-runtime/host-files-for-container.d/devices.csv
+dev, /dev/nvhost-gpu
+$ lsmod | grep nvgpu; ls /dev/nvhost-* /dev/nvidia*
+""",
+    ),
+    "GH1223": (
+        "The directory of newer CUDA libraries is looked up in each container, from its root on.",
+        "Give an absolute path.",
+        """
+$ gpuhook generate-cdi --mode csv --csv-compat-container-root /usr/local/cuda/compat_orin
+""",
+    ),
     "GH1230": (
         (
             "There is no libcuda.so with a version in its name in any directory of the driver: "

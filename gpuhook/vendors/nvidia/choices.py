@@ -16,7 +16,10 @@ HOOKS = ("gpuhook", "none")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a spec is to be made. `capabilities` None means everything."""
+    """How a spec is to be made. `capabilities` None means everything.
+
+    Without `multiple_csv_devices` a Tegra has one device.
+    """
 
     vendor: str = "nvidia.com"
     device_class: str = "gpu"
@@ -32,6 +35,7 @@ class Choices:
     additional_gids: bool = True
     disabled_hooks: frozenset[str] = frozenset()
     ldconfig_path: str = ""
+    multiple_csv_devices: bool = True
 
     @property
     def kind(self) -> str:

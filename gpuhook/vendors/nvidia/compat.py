@@ -15,20 +15,25 @@ from gpuhook.loader import elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuhook.container.rootfs import Root
 
 NOTE_SECTION = b".note.cuda.fwd_compatibility"
 NOTE_OWNER = b"NVIDIA Corporation"
+_TEGRA = 1  # the major "version" of libcuda.so.1.1
 
 
 def libraries(
-    root: Root, directory: str, names: list[str], driver: str
+    root: Root, directory: str, names: list[str], driver: str, cuda: str = ""
 ) -> tuple[list[tuple[str, str]], str]:
     """Return ([(SONAME, path), ...], reason) of the compatibility libraries that fit `driver`.
 
     `names` is what `directory` holds. The list is empty where nothing fits; the reason is ""
     unless somebody should know. With a note a library fits if it names the host's driver branch
-    and is newer than the host's; without one, if its major version is above the host's.
+    and is newer than the host's; without one, if its major version is above the host's. Tegra's
+    libcuda.so.1.1 has no version of a driver: there, and where the host's is unknown, the CUDA
+    version of the note has to be above `cuda`, the host's.
     """
     found = [name for name in names if name.startswith("libcuda.so.") and name.count(".") > 2]
     if len(found) != 1:
@@ -44,26 +49,33 @@ def libraries(
             os.close(library)
     except (GpuhookError, OSError) as error:
         return [], f"{path}: {error}"
-    if not _fits(note, found[0][len("libcuda.so.") :], driver):
+    if not _fits(note, found[0][len("libcuda.so.") :], driver, cuda):
         return [], ""
     fitting = [name for name in names if name.startswith("lib") and name.endswith(".so.1")]
     return [(name, f"{directory}/{name}") for name in fitting], ""
 
 
-def _fits(note: bytes | None, version: str, driver: str) -> bool:
+def _fits(note: bytes | None, version: str, driver: str, cuda: str) -> bool:
+    facts = _facts(note)
+    if not driver or _numbers(version)[0] == _TEGRA:
+        own = str(facts.get("cuda version", "")) if facts else ""
+        return bool(own and cuda) and _numbers(own) > _numbers(cuda)
     if note is None:
         return _numbers(version)[0] > _numbers(driver)[0]
-    try:
-        facts = fastjson.loads(note.rstrip(b"\0"))
-    except ValueError:
-        return False
-    if not isinstance(facts, dict):
-        return False
-    branches = next((value for key, value in facts.items() if key.lower() == "driver"), None)
+    branches = facts.get("driver")
     if not isinstance(branches, list):
         return False
     works_on = {str(branch) for branch in branches}
     return str(_numbers(driver)[0]) in works_on and _numbers(version) > _numbers(driver)
+
+
+def _facts(note: bytes | None) -> dict[str, Any]:
+    """Return what the note says, its keys in lower case; {} for none and for no JSON object."""
+    try:
+        facts = fastjson.loads(note.rstrip(b"\0")) if note else {}
+    except ValueError:
+        return {}
+    return {key.lower(): value for key, value in facts.items()} if isinstance(facts, dict) else {}
 
 
 def _numbers(version: str) -> list[int]:

@@ -11,6 +11,7 @@ import os
 from binascii import crc32
 
 PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
+TEGRA_RELEASE = "/etc/nv_tegra_release"
 _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
 
 
@@ -25,7 +26,7 @@ def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
     return ",".join(
         (
             "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
-            "driver=" + module_version(host_root),
+            "driver=" + (module_version(host_root) or tegra_release(host_root)),
             "gpus=" + gpus_of(_names(root + "/proc/driver/nvidia/gpus")),
             "majors=" + majors(_read(root + "/proc/devices")),
             "mig=" + (mig_state(host_root) if mig is None else mig),
@@ -46,9 +47,28 @@ def module_version(host_root: str) -> str:
     return ""
 
 
+def tegra_release(host_root: str) -> str:
+    """Return the release of a Tegra's system, "R36.4.3", "" where it is none."""
+    return release_in(_first_line(host_root.rstrip("/") + TEGRA_RELEASE))
+
+
+def release_in(line: str) -> str:
+    """Return the release that the line `# R36 (release), REVISION: 4.3, GCID: ...` tells of."""
+    words = line.replace("#", " ").replace(",", " ").split()
+    release = words[0] if words else ""
+    if "REVISION:" in words[:-1]:
+        release += "." + words[words.index("REVISION:") + 1]
+    return release
+
+
 def driver_is_loaded(host_root: str) -> bool:
-    """Return whether the host has a driver at all: the kernel module, or WSL's /dev/dxg."""
-    return bool(module_version(host_root)) or os.path.exists(host_root.rstrip("/") + "/dev/dxg")
+    """Return whether the host has a driver at all.
+
+    That is the kernel module, that of a Tegra's own GPU (it has no version), or WSL's /dev/dxg.
+    """
+    root = host_root.rstrip("/")
+    others = (root + "/dev/dxg", root + "/sys/module/nvgpu", root + TEGRA_RELEASE)
+    return bool(module_version(host_root)) or any(map(os.path.exists, others))
 
 
 def differences(recorded: str, current: str) -> list[str]:

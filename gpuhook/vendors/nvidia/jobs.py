@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from gpuhook.cdi.edits import Hook
+    from gpuhook.cdi.edits import ContainerEdits, Hook
 
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
@@ -42,6 +42,7 @@ class Jobs:
         "libraries",
         "links",
         "needs",
+        "whole",
     )
 
     def __init__(self, hook_path: str) -> None:
@@ -57,6 +58,7 @@ class Jobs:
         self.fingerprint = ""
         self.libcuda = ""
         self.host_root = "/"
+        self.whole = False  # its files belong together, whatever a container asks for
 
     def hook(self) -> Hook:
         """Return the createContainer hook that does these jobs.
@@ -85,12 +87,15 @@ class Jobs:
             value = getattr(self, attribute)
             if value and value != _DEFAULTS.get(option):
                 args += [option, value]
-        if self.driver_params:
-            args.append("--driver-params")
+        for option, attribute in _SWITCHES.items():
+            if getattr(self, attribute):
+                args.append(option)
         return args
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Leave out the libraries and links whose paths `wanted` refuses."""
+        """Leave out the libraries and links whose paths `wanted` refuses, unless it is whole."""
+        if self.whole:
+            return
         self.libraries = [pair for pair in self.libraries if wanted(pair[0])]
         self.links = [link for link in self.links if wanted(link[1])]
 
@@ -105,6 +110,11 @@ def is_ours(hook: object, verb: str = VERB) -> bool:
         and basename(args[0]) == HOOK_NAME
         and args[1] == verb
     )
+
+
+def is_whole(edits: ContainerEdits) -> bool:
+    """Return whether the edits of a spec belong together, whatever a container asks for."""
+    return any(is_ours(hook) and "--whole" in hook["args"] for hook in edits.get("hooks") or ())
 
 
 def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -127,8 +137,8 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
     position = 0
     while position < len(args):
         option = args[position]
-        if option == "--driver-params":
-            jobs.driver_params = True
+        if option in _SWITCHES:
+            setattr(jobs, _SWITCHES[option], True)
             position += 1
             continue
         if position + 1 >= len(args):
@@ -167,6 +177,7 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
         raise fault("GH1640", argument=option, reason="there is no such option")
 
 
+_SWITCHES = {"--driver-params": "driver_params", "--whole": "whole"}
 _TEXT = {
     "--cuda-compat": "cuda_compat",
     "--cuda-version": "cuda_version",

@@ -61,14 +61,14 @@ def beside(
 
 
 def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
-    if not (job.cuda_compat and job.driver_version and job.libraries):
+    if not (job.cuda_compat and (job.driver_version or job.cuda_version) and job.libraries):
         return [], ""
     names = root.names(job.cuda_compat)
     if not names:
         return [], ""
     from gpuhook.vendors.nvidia import compat  # few images have any
 
-    return compat.libraries(root, job.cuda_compat, names, job.driver_version)
+    return compat.libraries(root, job.cuda_compat, names, job.driver_version, job.cuda_version)
 
 
 def _once(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -46,12 +46,21 @@ _EVERYBODY = 0o666
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
-    given = _limited(node, choices)
-    todo = _jobs(given, gpus, choices, _libcuda(node))
-    common, missing = _common(given, choices, todo)
-    spec = of_parts(choices.kind, _devices(given, gpus, choices), common)
+    edits, missing = common(node, choices, gpus)
+    spec = of_parts(choices.kind, _devices(limited(node, choices), gpus, choices), edits)
     nameless = selection.nameless(gpus, choices.strategies)
     return Described(spec, gpus, (*warnings, *nameless, *missing), node)
+
+
+def common(
+    node: Node, choices: Choices, gpus: tuple[Gpu, ...] = ()
+) -> tuple[ContainerEdits, list[str]]:
+    """Return (the edits for every container of `node`, sentences about what could not be had).
+
+    They are its control nodes, its files and links, and our one hook, which knows what `gpus` are.
+    """
+    given = limited(node, choices)
+    return _common(given, choices, _jobs(given, gpus, choices, libcuda_of(node)))
 
 
 def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
@@ -67,7 +76,7 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     return spec
 
 
-def _limited(node: Node, choices: Choices) -> Node:
+def limited(node: Node, choices: Choices) -> Node:
     """Return `node` with only those nodes, files and links that are to be given."""
     capabilities = choices.capabilities
     if not choices.ipc:
@@ -178,7 +187,7 @@ def _mounts(bindings: list[tuple[str, str]], options: dict[str, list[str]]) -> l
     ]
 
 
-def _libcuda(node: Node) -> str:
+def libcuda_of(node: Node) -> str:
     """Return the host path of libcuda, "" where there is none: its identity is the driver tree's.
 
     Also for a spec that does not give it to containers.

@@ -66,6 +66,10 @@ MARKS = (
     b"gpuhook/memory/",
     b"io.gpuhook.record",
 )
+# On a Tegra, this variable with this value asks for what all files of the system name; a spec has
+# what is more than usual in a device of its own.
+CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
+CSV_DEVICE = "csv-mounts-all"
 # Hooks of NVIDIA's own that would give a container its GPUs a second time.
 FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
@@ -84,6 +88,7 @@ _NGX = frozenset(("ngx",))
 # to every container: drivers grow new ones, and one too many is better than one missing.
 _LIBRARIES = {
     "cuda": _COMPUTE,
+    "cuda_loader": _COMPUTE,
     "cudadebugger": _COMPUTE,
     "nvidia-allocator": _COMPUTE | _GRAPHICS,
     "nvidia-compiler": _COMPUTE,
@@ -101,6 +106,7 @@ _LIBRARIES = {
     "OpenCL": _COMPUTE,
     "nvidia-cfg": _UTILITY,
     "nvidia-ml": _UTILITY,
+    "nvidia-ml_loader": _UTILITY,
     "nvidia-nscq": _UTILITY,
     "nvcuvid": _VIDEO,
     "nvidia-encode": _VIDEO,
@@ -171,6 +177,8 @@ _MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-ca
 # Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
 _NARROW_HOOKLESS = "/usr/local/nvidia/lib/"
 _NARROW_ICD = "/nvidia_icd.i686.json"
+_NODES = ("/dev/nvidia", "/dev/nvhost-", "/dev/nvgpu/")
+_OTHER_NODES = ("/dev/dxg", "/dev/nvmap")
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
@@ -239,7 +247,7 @@ def is_32_bit(path: str) -> bool:
 
 def is_node(path: str) -> bool:
     """Return whether `path` is that of a device node of this vendor's driver."""
-    return (path.startswith("/dev/nvidia") and "/.." not in path) or path == "/dev/dxg"
+    return (path.startswith(_NODES) and "/.." not in path) or path in _OTHER_NODES
 
 
 def is_graphics_node(path: str) -> bool:

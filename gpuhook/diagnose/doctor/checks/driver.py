@@ -7,6 +7,7 @@ from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import tree
+from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 def _gpu(node: Node) -> Iterable[Finding]:
     if facts.is_wsl(node):
         return [ok("/dev/dxg is there: the GPUs are those of Windows (WSL)", "/dev/dxg")]
+    if facts.is_tegra(node):
+        return [ok(f"{TEGRA_RELEASE} is there: the GPU is that of the chip", TEGRA_RELEASE)]
     found = facts.pci_gpus(node)
     if found:
         buses = ", ".join(one.bus_id for one in found)

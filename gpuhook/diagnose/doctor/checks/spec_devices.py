@@ -128,7 +128,7 @@ def _part(node: Node, part: str, libcuda: str) -> str:
     if part == "boot":
         return tree.line(node.tree, _BOOT_ID)
     if part == "driver":
-        return facts.module_version(node)
+        return facts.driver_mark(node)
     if part == "tree":
         status = node.tree.status(libcuda) if libcuda else None
         return "" if status is None else f"0-{status.size}-{int(status.mtime) * 10**9}"

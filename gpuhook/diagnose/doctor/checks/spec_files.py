@@ -30,7 +30,7 @@ def _present(node: Node) -> Iterable[Finding]:
     found = specs.of(node)
     if found:
         return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
-    if not facts.has_gpu(node) and not facts.is_wsl(node):
+    if not (facts.has_gpu(node) or facts.is_wsl(node) or facts.is_tegra(node)):
         return [absent(f"{NONE}, and no GPU", *specs.DIRECTORIES)]
     users = engine_specs.users(node)
     if not users:

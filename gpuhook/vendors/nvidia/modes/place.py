@@ -25,3 +25,7 @@ class Place:
     config_search_paths: tuple[str, ...] = ()
     files_dir: str = site_rules.DIRECTORY  # what this site adds to the driver's files, and drops
     create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack
+    # Of mode csv: host paths of its files, patterns of links, and a directory in containers.
+    csv_files: tuple[str, ...] = ()
+    csv_ignore_patterns: tuple[str, ...] = ()
+    csv_compat_root: str = ""

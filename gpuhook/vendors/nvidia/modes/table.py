@@ -8,6 +8,7 @@ from importlib import import_module
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia.modes import platform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
     from gpuhook.vendors.nvidia.modes.place import Place
 
-AUTO, NVML, PROC = "auto", "nvml", "proc"
+AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
     PROC: "nvidia.com/gpu",
+    WSL: "nvidia.com/gpu",
+    CSV: "nvidia.com/gpu",
     **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
@@ -28,9 +31,18 @@ _UNLOADABLE = ("GH1200", "GH1202")  # NVML is not there, or nothing that can be 
 _INSTEAD = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 
 
-def chosen(mode: str, place: Place) -> str:  # noqa: ARG001 # one mode fits all places
-    """Return the mode that `mode` means at `place`: `auto` looks what platform it is."""
-    return NVML if mode == AUTO else mode
+def chosen(mode: str, place: Place) -> str:
+    """Return the mode that `mode` means at `place`: `auto` looks what platform it is.
+
+    WSL is looked for first, then Tegra; everywhere else NVML is asked.
+    """
+    if mode != AUTO:
+        return mode
+    if platform.is_wsl(place):
+        return WSL
+    if platform.is_tegra(place):
+        return CSV
+    return NVML
 
 
 def described(mode: str, place: Place, choices: Choices) -> Described:

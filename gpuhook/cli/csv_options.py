@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `gpuhook generate-cdi` for mode csv, under our names and NVIDIA's toolkit's."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import click
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_FILE = click.Path(dir_okay=False)
+_SHOWN = (
+    click.option(
+        "--csv-file",
+        type=_FILE,
+        multiple=True,
+        show_envvar=True,
+        help="On a Tegra, a file that says what belongs into containers, in place of devices.csv, "
+        "drivers.csv and l4t.csv of the system; repeatable, in the environment separated by "
+        "colons.",
+    ),
+    click.option(
+        "--csv-ignore-pattern",
+        metavar="PATTERN",
+        multiple=True,
+        show_envvar=True,
+        help="Leave out the links (`sym`) of these files whose path matches, after **/ whose last "
+        "part does; repeatable.",
+    ),
+    click.option(
+        "--csv-compat-container-root",
+        metavar="DIRECTORY",
+        show_envvar=True,
+        help="Where images for this Tegra have newer CUDA libraries. Default: "
+        "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
+    ),
+)
+_ALIASES = (
+    click.option("--csv.file", "csv_file_alias", type=_FILE, multiple=True, hidden=True),
+    click.option("--csv.ignore-pattern", "csv_ignore_pattern_alias", multiple=True, hidden=True),
+    click.option("--csv.compat-container-root", "csv_compat_container_root_alias", hidden=True),
+)
+
+
+def csv_options(command: F) -> F:
+    """Add the options to a click command."""
+    for option in reversed((*_SHOWN, *_ALIASES)):
+        command = option(command)
+    return command
+
+
+def taken(options: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Take the options out of a command's, and return them as a Place has them.
+
+    A usage error where another mode than auto and csv is asked for by `mode`.
+    """
+    file, pattern, root = (
+        (options.pop(name), options.pop(name + "_alias"))
+        for name in ("csv_file", "csv_ignore_pattern", "csv_compat_container_root")
+    )
+    found = {
+        "csv_files": (*file[0], *file[1]),
+        "csv_ignore_patterns": (*pattern[0], *pattern[1]),
+        "csv_compat_root": root[0] or root[1] or "",
+    }
+    if any(found.values()) and mode not in ("auto", "csv"):
+        raise click.UsageError(f"the options --csv-... are of no use with --mode {mode}")
+    return found

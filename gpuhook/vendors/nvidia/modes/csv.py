@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode csv: a Tegra system, whose files say what of it belongs into containers.
+
+Of the directory with these files three count: devices.csv, drivers.csv and l4t.csv. What the others
+in it say is the device `csv-mounts-all` of the same spec: the wrapper adds it for containers with
+NVIDIA_REQUIRE_JETPACK=csv-mounts=all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import jobs, selection, spec, words
+from gpuhook.vendors.nvidia.choices import Described
+from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE, fingerprint
+from gpuhook.vendors.nvidia.inventory import Driver, DriverFile, Node
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, devices, soc
+from gpuhook.vendors.nvidia.modes.tegra.found import Found, Search
+from gpuhook.vendors.nvidia.roots import Root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits, Device, Hook
+    from gpuhook.vendors.nvidia.choices import Choices
+    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+
+_ORIN_COMPAT = "/usr/local/cuda/compat_orin"
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of a Tegra system.
+
+    Raises GH1220 without its files, GH1221 for a named one that cannot be read, GH1222 if none of
+    its device nodes is there, GH1223 for a wrong directory, GH1511 for an id that nobody has.
+    """
+    if place.csv_compat_root and not place.csv_compat_root.startswith("/"):
+        raise fault("GH1223", path=place.csv_compat_root)
+    paths, others = _paths(place)
+    read = _Reading()
+    lines, more = read.lines(paths), read.lines(others)
+    search = Search(
+        place.roots.driver,
+        place.roots.dev,
+        search_paths=place.library_search_paths,
+        ignored=place.csv_ignore_patterns,
+    )
+    found, further = search.of(lines), search.of(more)
+    _add_release(found, place)
+    chip = soc.ask(place)
+    if choices.multiple_csv_devices:
+        own, left_out = devices.of(chip, found.nodes, search)
+    else:
+        own, left_out = devices.only(chip, found.nodes), []
+    if not own:
+        files = ", ".join(path for path in paths if not path.endswith("/drivers.csv"))
+        raise fault("GH1222", files=files, reasons="".join("; " + line for line in left_out))
+    own = devices.chosen(own, choices.device_ids)
+    described = _Description(place, choices, chip, _witness(found))
+    common, missing = described.common(found)
+    named = [*_devices(own, choices), *described.further(further.without(found))]
+    warnings = (*read.warnings, *left_out, *found.warnings, *further.warnings, *missing)
+    gpus = tuple(gpu for gpu, _ in own)
+    return Described(spec.of_parts(choices.kind, named, common), gpus, warnings)
+
+
+def _paths(place: Place) -> tuple[list[str], list[str]]:
+    """Return (host paths of the files that count, of those for containers that ask for all)."""
+    if place.csv_files:
+        return list(place.csv_files), []
+    root = Root(place.roots.driver)
+    names = [name for name in root.names(csv_files.DIRECTORY) if name.endswith(".csv")]
+    paths = {name: root.real(f"{csv_files.DIRECTORY}/{name}") for name in names}
+    hosts = {name: root.host(path) for name, path in paths.items() if path}
+    counting = [hosts[name] for name in csv_files.NAMES if name in hosts]
+    if not counting:
+        raise fault("GH1220", directory=root.host(csv_files.DIRECTORY))
+    return counting, [path for name, path in hosts.items() if name not in csv_files.NAMES]
+
+
+class _Reading:
+    """Files read one after the other, and what was wrong with them."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def lines(self, paths: list[str]) -> list[csv_files.Line]:
+        found: list[csv_files.Line] = []
+        for path in paths:
+            try:
+                lines, wrong = csv_files.read(path)
+            except OSError as error:
+                raise fault("GH1221", path=path, reason=error.strerror or error) from error
+            found += lines
+            self.warnings += wrong
+            if not lines:
+                self.warnings.append(f"{path} says nothing")
+        return list(dict.fromkeys(found))
+
+
+def _add_release(found: Found, place: Place) -> None:
+    """Add the file by which programs know a Tegra; it may be the host's alone."""
+    for path in (place.roots.driver, place.roots.host):
+        root = Root(path)
+        real = root.real(TEGRA_RELEASE)
+        if real and TEGRA_RELEASE not in found.files:
+            found.files[TEGRA_RELEASE] = DriverFile("config", root.host(real), TEGRA_RELEASE)
+
+
+def _witness(found: Found) -> str:
+    """Return the host path of libcuda, whose change is a new driver, "" without."""
+    held = (file.host_path for file in found.files.values() if file.soname == "libcuda.so.1")
+    return next(held, "")
+
+
+def _devices(own: devices.Own, choices: Choices) -> list[Device]:
+    made: list[Device] = [
+        {"name": name, "containerEdits": spec.node_edits(nodes)}
+        for strategy in dict.fromkeys(choices.strategies)
+        for gpu, nodes in own
+        for name in selection.names(gpu, (strategy,))
+    ]
+    if choices.with_all:
+        every = {node.path: node for _, nodes in own for node in nodes}
+        made.append({"name": selection.EVERY, "containerEdits": spec.node_edits([*every.values()])})
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """What all edits of the system have in common."""
+
+    place: Place
+    choices: Choices
+    chip: Soc
+    witness: str
+
+    def common(self, found: Found) -> tuple[ContainerEdits, list[str]]:
+        """Return the edits that give a container the files and links that were found."""
+        node = Node(
+            driver=Driver(version=self.chip.driver or None),
+            files=tuple(found.files.values()),
+            links=tuple(found.links.values()),
+            fingerprint=fingerprint(self.place.roots.host, self.witness),
+        )
+        edits, missing = spec.common(node, self.choices)
+        edits["hooks"] = [self._hook(hook) for hook in edits.get("hooks") or ()]
+        if not edits["hooks"]:
+            del edits["hooks"]
+        return edits, missing
+
+    def further(self, found: Found) -> list[Device]:
+        """Return the device with what the other files name, [] where that is nothing."""
+        if not (found.nodes or found.files or found.links):
+            return []
+        edits, _ = self.common(found)
+        edits.pop("env", None)  # the spec has it
+        if found.nodes:
+            edits.update(spec.node_edits([*found.nodes.values()]))
+        return [{"name": words.CSV_DEVICE, "containerEdits": edits}]
+
+    def _hook(self, hook: Hook) -> Hook:
+        """Return the hook with what is different on a Tegra."""
+        job = jobs.of_hook(hook)
+        job.whole = True
+        job.libcuda = self.witness
+        job.cuda_version = self.chip.cuda
+        if job.cuda_compat:
+            default = _ORIN_COMPAT if self.chip.is_orin else spec.COMPAT_DIRECTORY
+            job.cuda_compat = self.place.csv_compat_root or default
+        return job.hook()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that say what of a Tegra system belongs into containers: `kind, path` in each line.
+
+The system's maker ships them, and sites add to them, so a line that cannot be understood is left
+out with a warning. Source: NVIDIA's container toolkit, host-files-for-container.d.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DIRECTORY = "/etc/nvidia-container-runtime/host-files-for-container.d"
+NAMES = ("devices.csv", "drivers.csv", "l4t.csv")
+KINDS = ("dev", "dir", "lib", "sym")
+_MAX_SIZE = 4 << 20
+_MAX_PATH = 4096
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that is to be given: its kind, one of KINDS, and its path, maybe a pattern."""
+
+    kind: str
+    path: str  # absolute, for a library maybe only a name
+
+
+def read(path: str) -> tuple[list[Line], list[str]]:
+    """Return (the lines of the file at `path`, a sentence for each that was left out).
+
+    Raises OSError.
+    """
+    with open(path, "rb") as file:
+        return parse(file.read(_MAX_SIZE + 1), path)
+
+
+def parse(content: bytes, name: str) -> tuple[list[Line], list[str]]:
+    """Return (the lines of `content`, what of the file `name` was left out and why).
+
+    Empty lines and those that begin with # say nothing.
+    """
+    lines: list[Line] = []
+    wrong = []
+    if len(content) > _MAX_SIZE:
+        content = content[:_MAX_SIZE].rpartition(b"\n")[0]
+        wrong.append(f"{name}: only its first {_MAX_SIZE >> 20} MiB were read")
+    for number, raw in enumerate(content.splitlines(), 1):
+        line, reason = _line(raw)
+        if reason:
+            wrong.append(f"{name}, line {number}: {reason}; it is left out")
+        elif line is not None and line not in lines[-1:]:
+            lines.append(line)
+    return list(dict.fromkeys(lines)), _bounded(wrong, name)
+
+
+def _line(raw: bytes) -> tuple[Line | None, str]:
+    """Return (the line, why it says nothing that can be used)."""
+    try:
+        text = raw.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        return None, "it is not UTF-8"
+    if not text or text.startswith("#"):
+        return None, ""
+    kind, comma, path = (part.strip() for part in text.partition(","))
+    reason = ""
+    if not comma:
+        reason = f"{_cut(text)} is not `kind, path`"
+    elif kind not in KINDS:
+        reason = f"{_cut(kind)} is none of {', '.join(KINDS)}"
+    elif not path:
+        reason = "it has no path"
+    elif not path.isprintable() or len(path) > _MAX_PATH:
+        reason = "its path is too long, or has unprintable characters"
+    elif path.startswith("/"):
+        path = "/" + posixpath.normpath(path).lstrip("/")
+    elif kind not in ("lib", "sym") or ".." in path.split("/"):
+        reason = f"{_cut(path)} is not an absolute path"
+    return (None, reason) if reason else (Line(kind, path), "")
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _bounded(sentences: Iterable[str], name: str) -> list[str]:
+    """Return the first of `sentences`, and how many more there are."""
+    found = list(sentences)
+    rest = len(found) - _SHOWN
+    return [*found[:_SHOWN], f"{name}: {rest} more lines are left out"] if rest > 0 else found

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Tegra system tells of itself: its chip, its release, and, by NVML, its GPUs.
+
+NVML came with JetPack 6. Without it there is one GPU, which nobody can ask anything.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import nvml_library
+from gpuhook.vendors.nvidia.freshness import module_version, tegra_release
+from gpuhook.vendors.nvidia.inventory import Gpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+_COMPATIBLE = "proc/device-tree/compatible"
+_ORIN = b"nvidia,tegra234"
+_INTEGRATED = ("(nvgpu)", "NVIDIA Thor")
+# The CUDA version of each release of Jetson Linux, by NVIDIA's JetPack archive.
+_CUDA = (
+    ("R38", "13.0"),
+    ("R36.4", "12.6"),
+    ("R36", "12.2"),
+    ("R35", "11.4"),
+    ("R34", "11.4"),
+    ("R32", "10.2"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Soc:
+    """A Tegra system; None and "" where nobody could tell. There is always a GPU."""
+
+    gpus: tuple[Gpu, ...]
+    driver: str = ""
+    cuda: str = ""
+    is_orin: bool = False
+
+
+def ask(place: Place) -> Soc:
+    """Return what the system at `place` is; never raises: what cannot be asked is unknown."""
+    roots = place.roots
+    release = tegra_release(roots.driver) or tegra_release(roots.host)
+    loaded = module_version(roots.host)
+    cuda = next((version for name, version in _CUDA if _is_of(release, name)), "")
+    gpus: tuple[Gpu, ...] = ()
+    driver = loaded
+    try:
+        path = nvml_library.find(
+            roots.driver, library=place.nvml_library, search_paths=place.library_search_paths
+        )
+        from gpuhook.vendors.nvidia import nvml
+
+        with nvml.opened(path, loaded or None) as answering:
+            driver = answering.driver_version() or loaded
+            cuda = answering.cuda_version() or cuda
+            gpus = answering.gpus()
+    except GpuhookError:
+        gpus = ()
+    gpus = gpus or (Gpu(index=0),)
+    is_orin = _ORIN in _compatible(roots.host) or any("Orin" in (g.name or "") for g in gpus)
+    return Soc(gpus, driver, cuda, is_orin)
+
+
+def is_integrated(gpu: Gpu) -> bool:
+    """Return whether `gpu` is that of the chip; one without a name is."""
+    return gpu.name is None or any(word in gpu.name for word in _INTEGRATED)
+
+
+def _is_of(release: str, name: str) -> bool:
+    return release == name or release.startswith(name + ".")
+
+
+def _compatible(host_root: str) -> list[bytes]:
+    """Return what the board is compatible with, by its device tree: "nvidia,tegra234"."""
+    try:
+        with open(os.path.join(host_root, _COMPATIBLE), "rb") as file:
+            return file.read(4096).split(b"\0")
+    except OSError:
+        return []

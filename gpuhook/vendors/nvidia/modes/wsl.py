@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode wsl: the GPUs of Windows, all of which are behind one device node, /dev/dxg.
+
+There is one device, `all`: nothing in WSL gives a container one GPU of several.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import jobs, selection, spec
+from gpuhook.vendors.nvidia.choices import Described
+from gpuhook.vendors.nvidia.freshness import fingerprint
+from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
+from gpuhook.vendors.nvidia.modes import wsl_store
+from gpuhook.vendors.nvidia.modes.platform import DXG
+from gpuhook.vendors.nvidia.roots import Root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits, Hook
+    from gpuhook.vendors.nvidia.choices import Choices
+    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.wsl_store import Store
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of a WSL system.
+
+    Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted.
+    """
+    others = [name for name in choices.device_ids if name != selection.EVERY]
+    if others or not choices.with_all:
+        raise fault("GH1219", what=", ".join(others) or "no device `all`")
+    device = _device(place.roots.dev)
+    store = wsl_store.find(Root(place.roots.driver), place.library_search_paths)
+    common, missing = _common(place, choices, store)
+    devices = spec.of_parts(
+        choices.kind,
+        [{"name": selection.EVERY, "containerEdits": spec.node_edits([device])}],
+        common,
+    )
+    return Described(devices, (), (*store.warnings, *missing))
+
+
+def _device(dev_root: str) -> DeviceNode:
+    path = dev_root.rstrip("/") + DXG
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise fault("GH1217", path=path, reason="no such device node") from error
+    if not stat.S_ISCHR(status.st_mode):
+        raise fault("GH1217", path=path, reason="it is not a character device")
+    return DeviceNode(
+        path=DXG,
+        host_path=path,
+        major=os.major(status.st_rdev),
+        minor=os.minor(status.st_rdev),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+    )
+
+
+def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdits, list[str]]:
+    node = Node(
+        driver=Driver(),
+        files=store.files,
+        links=store.links,
+        fingerprint=fingerprint(place.roots.host, store.witness),
+    )
+    found, missing = spec.common(node, choices)
+    if choices.hooks == "none":
+        _keep_in_place(found, store)
+    else:
+        found["hooks"] = [_hook(hook, store) for hook in found["hooks"]]
+    return found, missing
+
+
+def _hook(hook: Hook, store: Store) -> Hook:
+    """Return the hook with what is different in WSL: no CUDA of the image, another witness."""
+    job = jobs.of_hook(hook)
+    job.cuda_compat, job.libcuda = "", store.witness
+    return job.hook()
+
+
+def _keep_in_place(edits: ContainerEdits, store: Store) -> None:
+    """Add the libraries at their own paths: without a hook they are bound elsewhere only.
+
+    The front libraries open the others by path.
+    """
+    sources = {mount["hostPath"] for mount in edits["mounts"]}
+    options = edits["mounts"][0]["options"]
+    held = {mount["containerPath"] for mount in edits["mounts"]}
+    for file in store.files:
+        if file.host_path in sources and file.container_path not in held:
+            edits["mounts"].append(
+                {
+                    "hostPath": file.host_path,
+                    "containerPath": file.container_path,
+                    "options": list(options),
+                }
+            )

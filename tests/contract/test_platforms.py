@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers of real runtimes on a simulated Jetson and in a simulated WSL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.product import Product, asks
+from tests.contract.views import View, questions
+from tests.simulated import elf_maker, tegra_node, wsl_node
+from tests.simulated.node import SimulatedNode
+
+JETPACK = "NVIDIA_REQUIRE_JETPACK=csv-mounts=all"
+CUDART = "/usr/local/cuda-12.6/targets/aarch64-linux/lib/libcudart.so.12.6.68"
+SAMPLES = "/usr/src/jetson_multimedia_api/README"
+STORE = f"/{wsl_node.STORE}/{wsl_node.PACKAGE}"
+DOORS = ["runc", "crun-v2", "runc-prestart", "podman-cdi"]
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES=utility"
+COMPAT = "/usr/local/cuda/compat_orin"
+
+
+@pytest.fixture(scope="module")
+def orin(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook as installed on a Jetson Orin, which no test changes."""
+    place = tmp_path_factory.mktemp("orin")
+    return installed(node8, place, tegra_node.make(place / "node"))
+
+
+@pytest.fixture(scope="module")
+def wsl(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give gpuhook as installed in WSL, which no test changes."""
+    place = tmp_path_factory.mktemp("wsl")
+    return installed(node8, place, wsl_node.make(place / "node"))
+
+
+def installed(base: Product, place: Path, node: SimulatedNode) -> Product:
+    """Install on a node: settings, and the spec that generate-cdi writes in mode auto."""
+    made = replace(base, place=place, node=node)
+    made.specs.mkdir()
+    made.configure()
+    made.generate()
+    return made
+
+
+def through(
+    door: str, product: Product, place: Path, root: Path, asked: list[str], *words: str
+) -> View:
+    """Start a container by one of the ways, and return its view of itself.
+
+    The first of `words` is what it asks for, the others are variables.
+    """
+
+    def never() -> NoReturn:
+        raise AssertionError
+
+    value, *env = words
+    args = ["/probe", *asked]
+    return Doors(product, place, never).through(door, root, args, value, env).view
+
+
+Start = Callable[..., View]
+
+
+@pytest.fixture
+def start(tmp_path: Path, root_of: Callable[[str], Path]) -> Start:
+    """Give `through` with the place and the root file system chosen."""
+
+    def started(
+        product: Product, door: str, asked: list[str], *words: str, root: Path | None = None
+    ) -> View:
+        return through(door, product, tmp_path, root or root_of("debian"), asked, *words)
+
+    return started
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_jetson(door: str, orin: Product, start: Start) -> None:
+    """A container has the nodes, libraries and links of the system's files, and no more."""
+    lib = tegra_node.LIBRARIES
+    asked = questions(
+        f"{lib}/libcuda.so",
+        f"{tegra_node.NVIDIA}/libcuda.so.1",
+        "/etc/nv_tegra_release",
+        "/lib/firmware/tegra23x/nvhost.fw",
+        CUDART,
+        SAMPLES,
+        tries=["505:3", "505:2", "10:121", "195:1", "505:9"],
+        runs=[["/dlprobe", "libcuda.so.1", "libnvrm_gpu.so", "libnvidia-ptxjitcompiler.so.1"]],
+    )
+    view = start(orin, door, asked, "all")
+    found = {path: (node.major, node.minor) for path, node in view.nodes.items() if "nv" in path}
+    assert found == tegra_node.NODES
+    assert {number for number, told in view.tries.items() if told == "EPERM"} == {"195:1", "505:9"}
+    assert view.paths[f"{lib}/libcuda.so"].target == "nvidia/libcuda.so"
+    assert view.paths[f"{tegra_node.NVIDIA}/libcuda.so.1"].target == "libcuda.so.1.1"
+    assert view.paths["/etc/nv_tegra_release"].content.startswith(b"# R36")
+    assert view.paths["/lib/firmware/tegra23x/nvhost.fw"].kind == "file"
+    assert view.paths[CUDART].kind == view.paths[SAMPLES].kind == "missing"
+    answers = view.runs[0].found()
+    assert {name: answer.get("path") for name, answer in answers.items()} == {
+        name: f"{tegra_node.NVIDIA}/{name}"
+        for name in ("libcuda.so.1", "libnvrm_gpu.so", "libnvidia-ptxjitcompiler.so.1")
+    }
+
+
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_all_that_a_jetson_has(door: str, orin: Product, start: Start) -> None:
+    """NVIDIA_REQUIRE_JETPACK asks for what the other files of the directory name as well."""
+    link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
+    asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
+    view = start(orin, door, asked, "0", JETPACK)
+    assert view.paths[CUDART].kind == view.paths[SAMPLES].kind == "file"
+    assert view.paths[link].target == CUDART
+    assert "path" in view.runs[0].found()["libcudart.so.12"]
+    assert "/dev/nvhost-gpu" in view.nodes
+
+
+def test_another_requirement_of_jetpack(orin: Product, start: Start) -> None:
+    """Any other value asks for nothing more."""
+    other = "NVIDIA_REQUIRE_JETPACK=csv-mounts=none"
+    view = start(orin, "runc", questions(CUDART), "0", other)
+    assert view.paths[CUDART].kind == "missing"
+    assert "/dev/nvidia0" in view.nodes
+
+
+def test_capabilities_take_nothing_from_a_jetson(orin: Product, start: Start) -> None:
+    """The files of the system belong together, whatever NVIDIA_DRIVER_CAPABILITIES says."""
+    path = f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0"
+    loaded = [["/dlprobe", "libEGL_nvidia.so.0"]]
+    view = start(orin, "runc", questions(path, runs=loaded), "0", CAPABILITIES)
+    assert view.paths[path].kind == "file"
+    assert view.runs[0].found()["libEGL_nvidia.so.0"]["path"] == path
+    assert "/dev/nvidia-modeset" in view.nodes
+
+
+@pytest.mark.parametrize(("version", "first"), [("13.2", True), ("12.6", False), ("12.2", False)])
+def test_newer_cuda_for_an_orin(
+    version: str, first: bool, orin: Product, start: Start, root_of: Callable[[str], Path]
+) -> None:
+    """An image's libraries for Orin come first where their CUDA is newer than the system's."""
+    root = root_of("debian")
+    directory = Path(f"{root}{COMPAT}")
+    directory.mkdir(parents=True)
+    said = json.dumps({"CUDA Version": version, "Driver": [], "Device": []}).encode()
+    note = elf_maker.Note(".note.cuda.fwd_compatibility", "NVIDIA Corporation", said)
+    elf_maker.write(directory / "libcuda.so.1.1", "libcuda.so.1", note=note)
+    (directory / "libcuda.so.1").symlink_to("libcuda.so.1.1")
+    asked = questions(runs=[["/dlprobe", "libcuda.so.1"]])
+    view = start(orin, "runc", asked, "all", root=root)
+    expected = COMPAT if first else tegra_node.NVIDIA
+    assert view.runs[0].found()["libcuda.so.1"]["path"] == f"{expected}/libcuda.so.1"
+
+
+def test_a_changed_jetson_is_stale(
+    node8: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+) -> None:
+    """A replaced libcuda makes the spec stale: a container is refused with what changed."""
+    node = tegra_node.make(tmp_path / "node")
+    mine = installed(node8, tmp_path, node)
+    made = bundle_of(tmp_path, env=asks("all"))
+    assert mine.edit(made).rc == 0
+    elf_maker.write(f"{node.driver_root}{tegra_node.NVIDIA}/libcuda.so.1.1", "libcuda.so.1")
+    done = mine.edit(bundle_of(tmp_path, env=asks("all")))
+    assert done.rc != 0
+    assert "GH1120" in done.stderr + done.log
+    assert "tree: was" in done.stderr + done.log
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_wsl(door: str, wsl: Product, start: Start) -> None:
+    """A container has /dev/dxg and the driver in its store, and finds the front libraries."""
+    names = ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
+    asked = questions(
+        "/usr/bin/nvidia-smi",
+        f"{STORE}/libcuda.so.1",
+        f"{STORE}/libcuda.so.1.1",
+        f"{STORE}/nvcubins.bin",
+        f"{STORE}/nvlddmkm.sys",
+        tries=["10:125", "10:126"],
+        runs=[["/dlprobe", *names]],
+    )
+    view = start(wsl, door, asked, "all")
+    assert [path for path in view.nodes if path == "/dev/dxg"] == ["/dev/dxg"]
+    assert view.nodes["/dev/dxg"].allowed
+    assert view.tries["10:126"] == "EPERM"
+    assert view.tries["10:125"] != "EPERM"
+    assert view.paths["/usr/bin/nvidia-smi"].target == f"{STORE}/nvidia-smi"
+    assert view.paths[f"{STORE}/libcuda.so.1"].target == "libcuda_loader.so"
+    kinds = {
+        path: view.paths[f"{STORE}/{path}"].kind for path in ("libcuda.so.1.1", "nvcubins.bin")
+    }
+    assert set(kinds.values()) == {"file"}
+    assert view.paths[f"{STORE}/nvlddmkm.sys"].kind == "missing"
+    assert {name: told.get("path") for name, told in view.runs[0].found().items()} == {
+        "libcuda.so.1": f"{STORE}/libcuda.so.1",
+        "libnvidia-ml.so.1": f"{STORE}/libnvidia-ml.so.1",
+        "libdxcore.so": "/usr/lib/wsl/lib/libdxcore.so",
+    }
+
+
+def test_wsl_without_hooks(wsl: Product, tmp_path: Path, start: Start) -> None:
+    """With --hooks none podman alone gives a driver that the loader finds, in its place as well."""
+    mine = replace(wsl, place=tmp_path)
+    mine.specs.mkdir()
+    mine.generate("--hooks", "none")
+    asked = questions(f"{STORE}/libcuda.so.1.1", runs=[["/dlprobe", "libcuda.so.1"]])
+    view = start(mine, "podman-cdi", asked, "all")
+    assert view.paths[f"{STORE}/libcuda.so.1.1"].kind == "file"
+    assert "path" in view.runs[0].found()["libcuda.so.1"]
+
+
+def test_one_gpu_of_windows_is_refused(wsl: Product, bundle_of: Callable[..., Bundle]) -> None:
+    """All GPUs are behind one node, so who asks for one by number learns what there is."""
+    done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
+    assert done.rc != 0
+    assert "GH1102" in done.stderr
+    assert "nvidia.yaml has all" in done.stderr
+
+
+@pytest.mark.parametrize("which", ["orin", "wsl"])
+def test_an_image_that_wants_all(which: str, node8: Product, tmp_path: Path, start: Start) -> None:
+    """`all` counts on these systems although no module of NVIDIA's may be loaded."""
+    made = {"orin": tegra_node.make, "wsl": wsl_node.make}[which](tmp_path / "node")
+    Path(made.host_root, "sys/module/nvidia/version").unlink(missing_ok=True)
+    mine = installed(node8, tmp_path, made)
+    view = start(mine, "runc", questions(), "all")
+    assert {"orin": "/dev/nvmap", "wsl": "/dev/dxg"}[which] in view.nodes

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode csv: a Tegra system as a spec, with one GPU or with a card beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import gather, jobs
+from gpuhook.vendors.nvidia.choices import Choices, Described
+from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia.modes import table
+from gpuhook.vendors.nvidia.modes.place import Place
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
+from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+from tests.simulated import tegra_node
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+FILES = csv_files.DIRECTORY[1:]
+THOR = Gpu(index=0, uuid="GPU-0", name="NVIDIA Thor", pci_bus_id="00000000:01:00.0")
+CARD = Gpu(index=1, uuid="GPU-1", name="RTX PRO 6000", minor=1, pci_bus_id="00000003:01:00.0")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a Jetson Orin."""
+    tegra_node.make(tmp_path)
+    return tmp_path
+
+
+def describe(root: Path, choices: Choices | None = None, **place: object) -> Described:
+    roots = gather.roots(str(root), None, str(root))
+    return table.describe(table.CSV, Place(roots, **place), choices or Choices())  # type: ignore[arg-type]
+
+
+def names(found: Described) -> list[str]:
+    return [device["name"] for device in found.spec["devices"]]
+
+
+def nodes(found: Described, name: str) -> set[str]:
+    (device,) = [one for one in found.spec["devices"] if one["name"] == name]
+    return {node["path"] for node in device["containerEdits"].get("deviceNodes", ())}
+
+
+def job(found: Described) -> jobs.Jobs:
+    (hook,) = found.spec["containerEdits"]["hooks"]
+    return jobs.of_hook(hook)
+
+
+def refused(code: str, root: Path, choices: Choices | None = None, **place: object) -> str:
+    with pytest.raises(GpuhookError) as caught:
+        describe(root, choices, **place)
+    assert caught.value.code == code
+    return caught.value.message
+
+
+def test_an_orin(root: Path) -> None:
+    found = describe(root)
+    assert names(found) == ["0", "all", "csv-mounts-all"]
+    assert nodes(found, "0") == nodes(found, "all") == set(tegra_node.NODES)
+    done = job(found)
+    assert done.whole
+    assert (done.cuda_version, done.driver_version) == ("12.6", "540.4.0")
+    assert done.cuda_compat == "/usr/local/cuda/compat_orin"
+    assert done.libcuda == f"{root}{tegra_node.NVIDIA}/libcuda.so.1.1"
+    assert "driver=540.4.0" in done.fingerprint
+    assert found.node is None
+    (warning,) = found.warnings
+    assert warning.startswith("not on this system: /dev/nvsciipc, ")
+
+
+def test_the_other_files_are_one_device(root: Path) -> None:
+    (device,) = [one for one in describe(root).spec["devices"] if one["name"] == "csv-mounts-all"]
+    edits = device["containerEdits"]
+    assert set(edits) == {"mounts", "hooks"}
+    places = [mount["containerPath"] for mount in edits["mounts"]]
+    assert places == [
+        "/usr/src/jetson_multimedia_api",
+        "/usr/local/cuda-12.6/targets/aarch64-linux/lib/libcudart.so.12.6.68",
+    ]
+
+
+def test_other_files_that_say_nothing_new_are_no_device(root: Path) -> None:
+    (root / FILES / "cuda.csv").write_text("dev, /dev/nvmap\ndev, /dev/gone\n")
+    found = describe(root)
+    assert names(found) == ["0", "all"]
+    assert "not on this system: /dev/gone" in found.warnings
+
+
+def test_named_files_are_all_that_counts(root: Path) -> None:
+    mine = root / "mine.csv"
+    mine.write_text("dev, /dev/nvmap\nbad\n")
+    found = describe(root, csv_files=(str(mine),))
+    assert names(found) == ["0", "all"]
+    assert nodes(found, "0") == {"/dev/nvmap"}
+    mounts = found.spec["containerEdits"]["mounts"]
+    assert [mount["containerPath"] for mount in mounts] == ["/etc/nv_tegra_release"]
+    assert found.warnings == (f"{mine}, line 2: 'bad' is not `kind, path`; it is left out",)
+    assert "no-such.csv" in refused("GH1221", root, csv_files=(str(root / "no-such.csv"),))
+
+
+def test_without_files(root: Path) -> None:
+    for name in ("devices.csv", "drivers.csv"):
+        (root / FILES / name).unlink()
+    assert str(root / FILES) in refused("GH1220", root)
+
+
+def test_without_device_nodes(root: Path) -> None:
+    (root / FILES / "devices.csv").write_text("dev, /dev/gone\n")
+    message = refused("GH1222", root)
+    assert f"{root / FILES}/devices.csv" in message
+    assert "GPU 0 is left out" in message
+
+
+def test_an_empty_file_is_told(root: Path) -> None:
+    (root / FILES / "l4t.csv").write_text("# nothing\n")
+    assert f"{root / FILES}/l4t.csv says nothing" in describe(root).warnings
+
+
+def test_ignored_links(root: Path) -> None:
+    link = f"{tegra_node.LIBRARIES}/libcuda.so"
+    assert link in [path for _, path in job(describe(root)).links]
+    found = describe(root, csv_ignore_patterns=("**/libcuda.so",))
+    assert link not in [path for _, path in job(found).links]
+
+
+@pytest.mark.parametrize(
+    ("compatible", "option", "directory"),
+    [
+        (b"nvidia,tegra234\0", "", "/usr/local/cuda/compat_orin"),
+        (b"nvidia,tegra264\0", "", "/usr/local/cuda/compat"),
+        (None, "", "/usr/local/cuda/compat"),
+        (b"nvidia,tegra234\0", "/opt/compat", "/opt/compat"),
+    ],
+)
+def test_where_images_have_newer_cuda(
+    compatible: bytes | None, option: str, directory: str, root: Path
+) -> None:
+    file = root / "proc/device-tree/compatible"
+    file.unlink()
+    if compatible is not None:
+        file.write_bytes(compatible)
+    assert job(describe(root, csv_compat_root=option)).cuda_compat == directory
+
+
+def test_a_relative_directory_is_refused(root: Path) -> None:
+    assert "compat" in refused("GH1223", root, csv_compat_root="compat")
+
+
+@pytest.mark.parametrize(
+    ("release", "cuda"),
+    [
+        ("# R38 (release), REVISION: 2.0, GCID: 1", "13.0"),
+        ("# R36 (release), REVISION: 4.3, GCID: 1", "12.6"),
+        ("# R36 (release), REVISION: 3.0, GCID: 1", "12.2"),
+        ("# R35 (release), REVISION: 4.1, GCID: 1", "11.4"),
+        ("# R32 (release), REVISION: 7.4, GCID: 1", "10.2"),
+        ("# R99 (release), REVISION: 1", ""),
+        ("", ""),
+        ("# R36 (release), REVISION:", "12.2"),
+    ],
+)
+def test_the_cuda_version_by_the_release(release: str, cuda: str, root: Path) -> None:
+    (root / "etc/nv_tegra_release").write_text(release + "\n")
+    assert job(describe(root)).cuda_version == cuda
+
+
+def test_without_a_module_the_release_is_the_driver(root: Path) -> None:
+    (root / "sys/module/nvidia/version").unlink()
+    assert "driver=R36.4.3" in job(describe(root)).fingerprint
+
+
+def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
+    """Device nodes are looked for below the dev root, files below the driver's."""
+    (tmp_path / "other").mkdir()
+    (root / "dev").rename(tmp_path / "other/dev")
+    roots = gather.roots(str(root), str(tmp_path / "other"), str(root))
+    found = table.describe(table.CSV, Place(roots), Choices())
+    (device, *_) = found.spec["devices"]
+    paths = [node["hostPath"] for node in device["containerEdits"]["deviceNodes"]]
+    assert all(path.startswith(f"{tmp_path}/other/dev/") for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [(("0",), ["0", "GPU-0", "all"]), (("gpu-1",), ["1", "GPU-1", "all"])],
+)
+def test_ids(
+    ids: tuple[str, ...], expected: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    igx(root, monkeypatch)
+    (root / FILES / "cuda.csv").unlink()
+    assert names(describe(root, Choices(device_ids=ids))) == expected
+    assert "0 (GPU-0), 1 (GPU-1)" in refused("GH1511", root, Choices(device_ids=("2",)))
+
+
+def igx(root: Path, monkeypatch: pytest.MonkeyPatch, card: Gpu = CARD) -> None:
+    """Turn the system into one with a card beside the GPU of its chip."""
+    monkeypatch.setattr(soc, "ask", lambda _: Soc((THOR, card), "580.0", "13.0"))
+    (root / FILES / "devices.csv").write_text(
+        "dev, /dev/nvidia[0-9]\ndev, /dev/nvidiactl\ndev, /dev/nvmap\n"
+    )
+    for minor in (1, 2):
+        tegra_node.node(root, f"/dev/nvidia{minor}", (195, minor))
+
+
+def test_a_card_beside_the_chip(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The card has its minor's node and the control nodes, the chip all others that are named."""
+    igx(root, monkeypatch)
+    found = describe(root)
+    own = {"/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvmap"}
+    assert nodes(found, "0") == nodes(found, "GPU-0") == own
+    card = {"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-modeset"}
+    assert nodes(found, "1") == nodes(found, "GPU-1") == card
+    assert nodes(found, "all") == own | card
+
+
+def test_the_chip_has_nvidia2_where_the_card_takes_nvidia1(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    igx(root, monkeypatch)
+    (root / FILES / "devices.csv").write_text("dev, /dev/nvidia0\ndev, /dev/nvidia1\n")
+    assert nodes(describe(root), "0") == {"/dev/nvidia0", "/dev/nvidia2"}
+
+
+def test_one_device_for_a_site_that_wants_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes that the files name are the first GPU's, whatever NVML tells of others."""
+    igx(root, monkeypatch)
+    found = describe(root, Choices(multiple_csv_devices=False))
+    assert names(found) == ["0", "GPU-0", "all", "csv-mounts-all"]
+    expected = {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvmap"}
+    assert nodes(found, "0") == nodes(found, "all") == expected
+    (root / FILES / "devices.csv").write_text("dev, /dev/gone\n")
+    refused("GH1222", root, Choices(multiple_csv_devices=False))
+
+
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [
+        (Gpu(index=1, name="RTX", minor=None), "its minor number is unknown"),
+        (Gpu(index=1, name="RTX", minor=1, mig_mode="enabled"), "it is in MIG mode"),
+        (Gpu(index=1, name="RTX", minor=1, lost="XID 79"), "it is lost (XID 79)"),
+        (Gpu(index=1, name="RTX", minor=7), "/dev/nvidia7: no such device node"),
+    ],
+)
+def test_a_card_that_cannot_be_given(
+    card: Gpu, reason: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    igx(root, monkeypatch, card)
+    found = describe(root)
+    assert names(found) == ["0", "GPU-0", "all", "csv-mounts-all"]
+    assert any(
+        line.startswith(f"GPU 1 is left out of the spec: {reason}") for line in found.warnings
+    )
+
+
+def test_without_hooks(root: Path) -> None:
+    """Libraries are bound where LD_LIBRARY_PATH leads, and the spec says so once."""
+    found = describe(root, Choices(hooks="none"))
+    assert "hooks" not in found.spec["containerEdits"]
+    assert any(
+        entry.startswith("LD_LIBRARY_PATH=") for entry in found.spec["containerEdits"]["env"]
+    )
+    (extra,) = [one for one in found.spec["devices"] if one["name"] == "csv-mounts-all"]
+    assert set(extra["containerEdits"]) == {"mounts"}
+
+
+def test_circles_and_hostile_lines_end(root: Path) -> None:
+    """Links in circles, links out of the root and endless patterns are missed, and nothing else."""
+    tegra_node.link(root, "/usr/lib/circle", "circle")
+    tegra_node.link(root, "/usr/lib/out", "../../../../../../../../../../etc/shadow")
+    (root / FILES / "l4t.csv").write_text(
+        "sym, /usr/lib/circle\nlib, /usr/lib/circle/x\nlib, /usr/lib/out\n"
+        "lib, /*/*/*/*/*/*/*/*/*/*/none\n"
+    )
+    found = describe(root)
+    assert "/usr/lib/circle" in found.warnings[-1]
+    mounted = {mount["hostPath"] for mount in found.spec["containerEdits"]["mounts"]}
+    assert all(path.startswith(f"{root}/") for path in mounted)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a Tegra system: their lines, and what these mean below a root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.vendors.nvidia.inventory import Link
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, links
+from gpuhook.vendors.nvidia.modes.tegra.csv_files import KINDS, Line
+from gpuhook.vendors.nvidia.modes.tegra.found import Search
+from gpuhook.vendors.nvidia.roots import Root
+from tests.simulated import elf_maker
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("dev, /dev/nvmap", Line("dev", "/dev/nvmap")),
+        ("dev ,/a/path", Line("dev", "/a/path")),
+        ("  lib\t,\t/a/path  ", Line("lib", "/a/path")),
+        ("lib,/a/path,with,commas", Line("lib", "/a/path,with,commas")),
+        ("sym, //usr//lib/./libx.so", Line("sym", "/usr/lib/libx.so")),
+        ("dir, /a/../../etc", Line("dir", "/etc")),
+        ("lib, libx.so.1", Line("lib", "libx.so.1")),
+        ("dev, /dev/nvhost-*", Line("dev", "/dev/nvhost-*")),
+    ],
+)
+def test_lines(text: str, line: Line) -> None:
+    assert csv_files.parse(text.encode(), "x.csv") == ([line], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\x00", "'\\x00' is not `kind, path`"),
+        (b",", "'' is none of dev, dir, lib, sym"),
+        (b"dev,", "it has no path"),
+        (b"dev", "'dev' is not `kind, path`"),
+        (b"not-dev ,/a/path", "'not-dev' is none of dev, dir, lib, sym"),
+        (b"DEV, /a", "'DEV' is none of dev, dir, lib, sym"),
+        (b"dev, nvmap", "'nvmap' is not an absolute path"),
+        (b"lib, ../../x", "'../../x' is not an absolute path"),
+        (b"lib, /a\x07b", "its path is too long, or has unprintable characters"),
+        (b"lib, /" + b"a" * 5000, "its path is too long, or has unprintable characters"),
+        (b"lib, /\xff", "it is not UTF-8"),
+    ],
+)
+def test_a_malformed_line_is_left_out_and_told_of(line: bytes, reason: str) -> None:
+    content = b"dev, /dev/nvmap\n" + line + b"\nlib, /a\n"
+    lines, wrong = csv_files.parse(content, "/etc/x.csv")
+    assert lines == [Line("dev", "/dev/nvmap"), Line("lib", "/a")]
+    assert wrong == [f"/etc/x.csv, line 2: {reason}; it is left out"]
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n \t\n", b"# dev, /dev/x\n", b"#\r\n\r\n"])
+def test_empty_lines_and_comments_say_nothing(text: bytes) -> None:
+    assert csv_files.parse(text, "x") == ([], [])
+
+
+def test_many_malformed_lines_are_counted() -> None:
+    _, wrong = csv_files.parse(b"nonsense\n" * 100, "x.csv")
+    assert len(wrong) == 9
+    assert wrong[-1] == "x.csv: 92 more lines are left out"
+
+
+def test_a_file_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_files, "_MAX_SIZE", 1 << 20)
+    content = b"dev, /dev/a\n" * 200_000
+    lines, (wrong,) = csv_files.parse(content, "x.csv")
+    assert lines == [Line("dev", "/dev/a")]
+    assert wrong == "x.csv: only its first 1 MiB were read"
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_lines_or_reasons(content: bytes) -> None:
+    lines, wrong = csv_files.parse(content, "x.csv")
+    assert all(line.kind in KINDS and line.path.isprintable() for line in lines)
+    assert all("x.csv" in sentence for sentence in wrong)
+
+
+def tree(root: Path, *links_and_files: str) -> Root:
+    """Make `path` or `path -> target` below `root`."""
+    for entry in links_and_files:
+        path, _, target = entry.partition(" -> ")
+        place = Path(f"{root}{path}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if target:
+            place.symlink_to(target)
+        else:
+            place.write_text("x")
+    return Root(str(root))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("/lib/libnv*.so", ["/lib/libnva.so", "/lib/libnvb.so"]),
+        ("/lib/libnv?.so", ["/lib/libnva.so", "/lib/libnvb.so"]),
+        ("/lib/libnv[a].so", ["/lib/libnva.so"]),
+        ("/*/libnva.so", ["/lib/libnva.so"]),
+        ("/lib/*/deep", ["/lib/below/deep"]),
+        ("/lib/*", ["/lib/below", "/lib/libnva.so", "/lib/libnvb.so", "/lib/odd[1]"]),
+        ("/lib/odd[1]", ["/lib/odd[1]"]),
+        ("/lib/none*", []),
+        ("/out/passwd", []),
+        ("/out/*", []),
+    ],
+)
+def test_patterns(pattern: str, found: list[str], tmp_path: Path) -> None:
+    """They stand for names of one directory; a link out of the root leads nowhere."""
+    root = tree(
+        tmp_path,
+        "/lib/libnva.so",
+        "/lib/libnvb.so",
+        "/lib/gone.so -> nowhere",
+        "/lib/below/deep",
+        "/lib/odd[1]",
+        "/out -> ../../../../../../../../etc",
+    )
+    assert links.matches(root, pattern) == found
+
+
+def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        "/lib/liba.so -> sub/liba.so.1",
+        "/lib/sub/liba.so.1 -> ../../opt/liba.so.1.2",
+        "/opt/liba.so.1.2",
+    )
+    assert links.chain(root, "/lib/liba.so") == (
+        [
+            Link("/lib/liba.so", "sub/liba.so.1"),
+            Link("/lib/sub/liba.so.1", "../../opt/liba.so.1.2"),
+        ],
+        "/opt/liba.so.1.2",
+    )
+
+
+def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
+    """A container may have that directory elsewhere: the target is told from / on."""
+    root = tree(
+        tmp_path, "/lib -> usr/lib", "/usr/lib/liba.so -> a/liba.so.1", "/usr/lib/a/liba.so.1"
+    )
+    found, end = links.chain(root, "/lib/liba.so")
+    assert found == [Link("/lib/liba.so", "/usr/lib/a/liba.so.1")]
+    assert end == "/usr/lib/a/liba.so.1"
+
+
+@pytest.mark.parametrize("entry", ["/a -> a", "/a -> b", "/a -> /b/..", "/a -> gone/x"])
+def test_circles_and_dead_ends_have_no_end(entry: str, tmp_path: Path) -> None:
+    root = tree(tmp_path, entry, "/b -> a")
+    found, end = links.chain(root, "/a")
+    assert end is None
+    assert len(found) <= 40
+
+
+def test_an_absolute_link_stays_inside(tmp_path: Path) -> None:
+    root = tree(tmp_path, "/lib/x -> /etc/passwd", "/etc/passwd")
+    assert links.chain(root, "/lib/x") == ([Link("/lib/x", "/etc/passwd")], "/etc/passwd")
+    os.unlink(tmp_path / "etc/passwd")
+    assert links.chain(root, "/lib/x")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_ignored"),
+    [
+        ("**/*.so", True),
+        ("**/liba.*", True),
+        ("**/lib", False),
+        ("/usr/lib/liba.so", True),
+        ("/usr/*/liba.so", True),
+        ("/usr/*", False),
+        ("*.so", False),
+        ("*", False),
+    ],
+)
+def test_ignored_links(pattern: str, is_ignored: bool) -> None:
+    assert links.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
+
+
+def search(root: Path, *texts: str, **options: tuple[str, ...]) -> tuple[Search, list[Line]]:
+    lines, wrong = csv_files.parse("\n".join(texts).encode(), "x")
+    assert not wrong
+    return Search(str(root), str(root), **options), lines
+
+
+def test_what_lines_mean(tmp_path: Path) -> None:
+    """A library is mounted where it really is; a link is made, and its end is mounted."""
+    elf_maker.write(_below(tmp_path, "/lib/libx.so.1.2"), "libx.so.1")
+    tree(
+        tmp_path,
+        "/lib/libx.so.1 -> libx.so.1.2",
+        "/lib/libx.so -> libx.so.1.2",
+        "/opt/y -> /lib/libx.so",
+        "/etc/conf",
+        "/srv/samples/one",
+        "/srv/samples/two -> one",
+        "/dev/file",
+    )
+    where, lines = search(
+        tmp_path,
+        "lib, /lib/libx.so.1",
+        "lib, /etc/conf",
+        "lib, /srv/samples",
+        "sym, /opt/y",
+        "sym, /srv/samples/two",
+        "sym, /opt/gone",
+        "dev, /dev/file",
+        "dev, /dev/none*",
+        "dir, /etc/conf",
+    )
+    found = where.of(lines)
+    kinds = {path: (file.kind, file.soname) for path, file in found.files.items()}
+    assert kinds == {
+        "/lib/libx.so.1.2": ("library", "libx.so.1"),
+        "/etc/conf": ("config", None),
+        "/srv/samples": ("directory", None),
+        "/srv/samples/one": ("config", None),
+    }
+    # What is in a directory that is given whole needs no link.
+    assert {link.path: link.target for link in found.links.values()} == {
+        "/lib/libx.so": "libx.so.1",
+        "/opt/y": "/lib/libx.so",
+    }
+    assert found.nodes == {}
+    assert found.missing == ["/opt/gone", "/dev/file", "/dev/none*", "/etc/conf"]
+    assert found.warnings == ["not on this system: /opt/gone, /dev/file, /dev/none*, /etc/conf"]
+
+
+def test_names_of_libraries_are_looked_up(tmp_path: Path) -> None:
+    """A name without a directory is looked for in the search paths, then at the root's top."""
+    elf_maker.write(_below(tmp_path, "/a/libx.so"), "libx.so")
+    elf_maker.write(_below(tmp_path, "/b/libx.so"), "libx.so")
+    where, lines = search(tmp_path, "lib, libx.so", search_paths=("/c", "/b", "/a"))
+    assert list(where.of(lines).files) == ["/b/libx.so"]
+    where, lines = search(tmp_path, "lib, a/libx.so")
+    assert list(where.of(lines).files) == ["/a/libx.so"]
+
+
+def test_links_that_programs_expect(tmp_path: Path) -> None:
+    for name, soname in (
+        ("libcuda.so.1.1", "libcuda.so.1"),
+        ("libGLX_nvidia.so.540.4.0", "libGLX_nvidia.so.0"),
+        ("libnvidia-opticalflow.so.540.4.0", "libnvidia-opticalflow.so.1"),
+    ):
+        elf_maker.write(_below(tmp_path, f"/lib/{name}"), soname)
+    where, lines = search(tmp_path, "lib, /lib/*")
+    assert {link.path: link.target for link in where.of(lines).links.values()} == {
+        "/lib/libcuda.so": "libcuda.so.1",
+        "/lib/libGLX_indirect.so.0": "libGLX_nvidia.so.540.4.0",
+        "/lib/libnvidia-opticalflow.so": "libnvidia-opticalflow.so.1",
+    }
+
+
+def test_ignored_links_are_not_even_missed(tmp_path: Path) -> None:
+    tree(tmp_path, "/lib/a.so -> b", "/lib/b")
+    where, lines = search(tmp_path, "sym, /lib/a.so", "sym, /gone.so", ignored=("**/*.so",))
+    found = where.of(lines)
+    assert (found.links, found.files, found.missing) == ({}, {}, [])
+
+
+def _below(root: Path, path: str) -> Path:
+    place = Path(f"{root}{path}")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
