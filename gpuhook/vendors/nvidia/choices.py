@@ -27,6 +27,11 @@ class Choices:
     hook_path: str = DEFAULT_HOOK_PATH
     capabilities: frozenset[str] | None = None
     host_root: str = "/"
+    explicit_libraries: bool = False
+    ipc: bool = True
+    additional_gids: bool = True
+    disabled_hooks: frozenset[str] = frozenset()
+    ldconfig_path: str = ""
 
     @property
     def kind(self) -> str:
