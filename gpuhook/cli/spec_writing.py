@@ -9,10 +9,12 @@ import click
 
 from gpuhook import settings
 from gpuhook.cdi import cache, spec
+from gpuhook.cli import printing
 from gpuhook.vendors.nvidia import known_node, node_file, selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.cdi.edits import Spec
     from gpuhook.vendors.nvidia.choices import Choices, Described
 
 
@@ -22,20 +24,31 @@ def write(path: str, fmt: str, found: Described, choices: Choices, *, is_here: b
     With `is_here` it is of this machine, whose node.json is written too.
     """
     spec.write(found.spec, path, fmt)
-    _prepare(path, found)
+    _prepare(path, found.spec)
+    stem, extension = os.path.splitext(path)
+    for infix, further in found.further:
+        beside = stem + infix + extension
+        spec.write(further, beside, fmt)
+        _prepare(beside, further)
+        printing.say(f"wrote {beside}: {further['kind']} {names(further)}")
     if is_here and found.node is not None:
         _remember(found, choices, path)
 
 
-def _prepare(path: str, found: Described) -> None:
+def names(spec: Spec) -> str:
+    """Return the names of a spec's devices, as a list for people."""
+    return ", ".join(device["name"] for device in spec["devices"])
+
+
+def _prepare(path: str, described: Spec) -> None:
     """Keep the compiled form, under every name by which the wrapper may meet the file."""
     directory, name = os.path.split(path)
-    cache.store(path, os.stat(path), found.spec)
+    cache.store(path, os.stat(path), described)
     for other in settings.Settings().spec_dirs:
         # /var/run is a link to /run nearly everywhere.
         if other != directory and os.path.realpath(other) == os.path.realpath(directory):
             other_path = os.path.join(other, name)
-            cache.store(other_path, os.stat(other_path), found.spec)
+            cache.store(other_path, os.stat(other_path), described)
 
 
 def _remember(found: Described, choices: Choices, path: str) -> None:

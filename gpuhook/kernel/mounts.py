@@ -15,6 +15,7 @@ import struct
 from gpuhook.kernel.libc import LIBC, os_error, syscall
 
 AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
 AT_FDCWD = -100
 MNT_DETACH = 2
 MOUNT_ATTR_RDONLY = 1
@@ -86,13 +87,17 @@ def move_mount(tree_fd: int, target_fd: int, path: str) -> None:
     syscall(_SYS_MOVE_MOUNT, *arguments, path=path, reasons=_OLD_KERNEL)
 
 
-def mount_setattr(fd: int, attr_set: int, attr_clr: int, propagation: int) -> None:
+def mount_setattr(
+    fd: int, attr_set: int, attr_clr: int, propagation: int, *, recursive: bool = False
+) -> None:
     """Change the attributes of the mount behind `fd`, and how mounts spread to it.
 
+    With `recursive` those of what is mounted below it as well.
     Raises OSError; ENOSYS before Linux 5.12.
     """
     change = struct.pack("=4Q", attr_set, attr_clr, propagation, 0)  # struct mount_attr
-    arguments = (fd, "", AT_EMPTY_PATH, change, len(change))
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    arguments = (fd, "", flags, change, len(change))
     syscall(_SYS_MOUNT_SETATTR, *arguments, path="", reasons=_SETATTR)
 
 

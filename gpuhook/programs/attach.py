@@ -46,7 +46,7 @@ def attach(
     todo = grants.jobs(grant, capabilities)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
-    nvidia_live.add_profile(wanted, held.root, target.withdrawn)
+    nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
     wanted.owner = oci.owner(target.spec)
     wanted.denied = target.denied
     plan = live.plan(held, wanted)

@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia import jobs
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)
-TEXT = ("cuda_compat", "driver_version", "fingerprint", "libcuda", "host_root")
+TEXT = ("cuda_compat", "driver_version", "fingerprint", "libcuda", "ldconfig", "host_root")
 
 
 def facts(job: jobs.Jobs) -> dict[str, object]:
@@ -20,17 +20,22 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
 @given(
     st.lists(st.tuples(PATH, NAME), max_size=3),
     st.lists(st.tuples(NAME, PATH), max_size=3),
-    st.lists(st.one_of(st.just(""), PATH), min_size=5, max_size=5),
+    st.lists(st.one_of(st.just(""), PATH), min_size=6, max_size=6),
+    st.lists(st.tuples(st.integers(0, 0o777), PATH), max_size=2),
+    st.lists(st.sampled_from([jobs.LINKS, jobs.LOADER, jobs.PROFILE]), max_size=3),
     st.booleans(),
 )
 def test_a_hook_says_its_jobs(
     libraries: list[tuple[str, str]],
     links: list[tuple[str, str]],
     texts: list[str],
+    chmod: list[tuple[int, str]],
+    skipped: list[str],
     driver_params: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
     job = jobs.Jobs("/usr/bin/gpuhook-hook")
+    job.chmod, job.skipped = chmod, skipped
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
     for name, text in zip(TEXT, texts, strict=True):
         setattr(job, name, text or ("/" if name == "host_root" else ""))

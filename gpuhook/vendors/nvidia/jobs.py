@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
+# What `--skip` names: links that are asked for and SONAME links, the loader's files, EGL's profile.
+LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
+_SKIPPABLE = (LINKS, LOADER, PROFILE)
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -28,15 +31,18 @@ class Jobs:
     """What is to be done in a container's root file system, and on which host it may be done."""
 
     __slots__ = (
+        "chmod",
         "cuda_compat",
         "driver_params",
         "driver_version",
         "fingerprint",
         "hook_path",
         "host_root",
+        "ldconfig",
         "libcuda",
         "libraries",
         "links",
+        "skipped",
     )
 
     def __init__(self, hook_path: str) -> None:
@@ -49,6 +55,9 @@ class Jobs:
         self.fingerprint = ""
         self.libcuda = ""
         self.host_root = "/"
+        self.ldconfig = ""  # the host's program that makes the loader cache; "": it is merged
+        self.chmod: list[tuple[int, str]] = []  # (permission bits, container path)
+        self.skipped: list[str] = []
 
     def hook(self) -> Hook:
         """Return the createContainer hook that does these jobs.
@@ -73,6 +82,10 @@ class Jobs:
             value = getattr(self, attribute)
             if value and value != _DEFAULTS.get(option):
                 args += [option, value]
+        for mode, path in self.chmod:
+            args += ["--chmod", f"{mode:04o}:{path}"]
+        for word in self.skipped:
+            args += ["--skip", word]
         if self.driver_params:
             args.append("--driver-params")
         return args
@@ -127,32 +140,62 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
 
 
 def _set(jobs: Jobs, option: str, value: str) -> None:
-    if option == "--library":
-        path, _, soname = value.rpartition("=")
-        _absolute(option, path)
-        if not soname or "/" in soname:
-            raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")
-        jobs.libraries.append((path, soname))
-    elif option == "--link":
-        target, found, path = value.partition("::")
-        _absolute(option, path)
-        if not found or not target:
-            raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
-        jobs.links.append((target, path))
+    if option in _READERS:
+        _READERS[option](jobs, option, value)
     elif option in _TEXT:
+        if option == "--ldconfig":
+            _absolute(option, value)
         setattr(jobs, _TEXT[option], value)
     else:
         raise fault("GH1640", argument=option, reason="there is no such option")
 
 
+def _add_library(jobs: Jobs, option: str, value: str) -> None:
+    path, _, soname = value.rpartition("=")
+    _absolute(option, path)
+    if not soname or "/" in soname:
+        raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")
+    jobs.libraries.append((path, soname))
+
+
+def _add_link(jobs: Jobs, option: str, value: str) -> None:
+    target, found, path = value.partition("::")
+    _absolute(option, path)
+    if not found or not target:
+        raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
+    jobs.links.append((target, path))
+
+
+def _add_chmod(jobs: Jobs, option: str, value: str) -> None:
+    mode, _, path = value.partition(":")
+    _absolute(option, path)
+    if not mode or mode.strip("01234567") or int(mode, 8) > _MOST_BITS:
+        raise fault("GH1640", argument=option, reason=f"{mode!r} is no mode of a directory")
+    jobs.chmod.append((int(mode, 8), path))
+
+
+def _add_skipped(jobs: Jobs, option: str, value: str) -> None:
+    if value not in _SKIPPABLE:
+        raise fault("GH1640", argument=option, reason=f"there is no such job: {value!r}")
+    jobs.skipped.append(value)
+
+
+_READERS = {
+    "--chmod": _add_chmod,
+    "--library": _add_library,
+    "--link": _add_link,
+    "--skip": _add_skipped,
+}
 _TEXT = {
     "--cuda-compat": "cuda_compat",
     "--driver-version": "driver_version",
     "--fingerprint": "fingerprint",
     "--host-root": "host_root",
+    "--ldconfig": "ldconfig",
     "--libcuda": "libcuda",
 }
 _DEFAULTS = {"--host-root": "/"}
+_MOST_BITS = 0o777  # no set-uid bits
 
 
 def _absolute(option: str, path: str) -> None:

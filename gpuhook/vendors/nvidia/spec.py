@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.cdi import versions
-from gpuhook.vendors.nvidia import hookless, nodes, selection, words
+from gpuhook.cdi import shared, versions
+from gpuhook.vendors.nvidia import coherence, hook_names, hookless, nodes, selection, words
 from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -27,20 +27,36 @@ _LOWEST_VERSION = "0.5.0"
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 _WORLD = 0o006
+DRI_DIRECTORY = "/dev/dri"
+_DRI_MODE = 0o755
+_HOOKLESS = (
+    "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
+    "for both), and an engine that applies this spec does not notice when it is stale"
+)
 
 
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
-    node = _limited(node, choices.capabilities)
-    common, missing = _common(node, choices)
-    spec = of_parts(choices.kind, _devices(node, gpus, choices), common)
+    node = limited(node, choices.capabilities)
+    edits, missing = common(node, choices)
+    spec = of_parts(choices.kind, _devices(node, gpus, choices), edits)
+    further = []
+    if choices.coherent:
+        missing += coherence.unknown(gpus)
+        for infix, some in coherence.groups(gpus):
+            kind = choices.kind + infix
+            further.append((infix, of_parts(kind, _devices(node, some, choices), edits)))
     nameless = selection.nameless(gpus, choices.strategies)
-    return Described(spec, gpus, (*warnings, *nameless, *missing), node)
+    return Described(spec, gpus, (*warnings, *nameless, *missing), node, tuple(further))
 
 
 def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
-    """Return the spec of `devices`, each of which comes with the edits `common`."""
+    """Return the spec of `devices`, each of which comes with the edits `common`.
+
+    What a device has in common with all is left out of it, unless nothing would be left.
+    """
+    devices = [shared.without(device, common) for device in devices]
     spec: Spec = {
         "cdiVersion": _LOWEST_VERSION,
         "kind": kind,
@@ -52,7 +68,7 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     return spec
 
 
-def _limited(node: Node, capabilities: frozenset[str] | None) -> Node:
+def limited(node: Node, capabilities: frozenset[str] | None) -> Node:
     """Return `node` with only those nodes, files and links that `capabilities` need."""
     if capabilities is None:
         return node
@@ -72,7 +88,7 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
         for instance in selection.offered(gpu)
     ]
     devices: list[Device] = [
-        {"name": name, "containerEdits": node_edits(mine)}
+        {"name": name, **_annotations(gpu, choices), "containerEdits": node_edits(mine)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, instance, mine in own
         for name in selection.names(gpu, (strategy,), instance)
@@ -82,6 +98,12 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
         every = {device.path: device for *_, mine in own for device in mine}
         devices.append({"name": selection.EVERY, "containerEdits": node_edits([*every.values()])})
     return devices
+
+
+def _annotations(gpu: Gpu, choices: Choices) -> Device:
+    if not choices.coherent or gpu.coherent is None:
+        return {}
+    return {"annotations": {coherence.ANNOTATION: str(gpu.coherent).lower()}}
 
 
 def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
@@ -107,7 +129,7 @@ def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     return found
 
 
-def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
+def common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
@@ -128,7 +150,10 @@ def _common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     sockets = {file.host_path for file in node.files if file.kind == "socket"}
     found["mounts"] = _mounts(bindings, sockets)
     if choices.hooks != "none":
-        found["hooks"] = [_jobs(node, choices).hook()]
+        if hook_names.is_any_on(choices):
+            found["hooks"] = [_jobs(node, choices).hook()]
+        else:
+            missing.append(_HOOKLESS)
     return found, missing
 
 
@@ -148,14 +173,20 @@ def _jobs(node: Node, choices: Choices) -> Jobs:
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if file.kind == "library" and file.soname]
     jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
-    own = {_soname_link(file) for file in libraries}
-    jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
+    jobs.skipped = hook_names.skipped(choices)
+    jobs.ldconfig = choices.ldconfig_path
+    if hook_names.is_on(hook_names.LINKS, choices):
+        own = {_soname_link(file) for file in libraries}
+        jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
     jobs.driver_version = node.driver.version or ""
     libcuda = [f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
     if libcuda:
-        jobs.cuda_compat = COMPAT_DIRECTORY
+        if hook_names.is_on(hook_names.CUDA_COMPAT, choices):
+            jobs.cuda_compat = COMPAT_DIRECTORY
         jobs.libcuda = libcuda[0].host_path
-    jobs.driver_params = node.masks_params
+    jobs.driver_params = node.masks_params and hook_names.is_on(hook_names.PARAMS, choices)
+    if hook_names.is_on(hook_names.CHMOD, choices):
+        jobs.chmod = [(_DRI_MODE, DRI_DIRECTORY)]
     jobs.fingerprint = node.fingerprint
     jobs.host_root = choices.host_root
     return jobs

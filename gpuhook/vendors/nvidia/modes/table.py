@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
     from gpuhook.vendors.nvidia.modes.place import Place
 
-AUTO, NVML = "auto", "nvml"
+AUTO, NVML, MANAGEMENT = "auto", "nvml", "management"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
+    MANAGEMENT: "management.nvidia.com/gpu",
 }
 MODES = (AUTO, *KINDS)
 
