@@ -106,8 +106,7 @@ def _file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLo
 
 def _indexed(root: Root, ldconfig: str, directories: list[bytes]) -> bytes:
     """Return the loader cache that the host's ldconfig makes of the root file system."""
-    bundled.load("gpuhook.container.ldconfig")
-    from gpuhook.container.ldconfig import cache_of
+    from gpuhook.container.ldconfig import cache_of  # few specs ask for it
 
     namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
