@@ -48,16 +48,14 @@ def test_a_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
     """They are read, compiled and resolved in bounded memory, each device of them too."""
     path = tmp_path / f"cdi/large.{fmt}"
     path.parent.mkdir()
-    quote, end = ('"', ",\n") if fmt == "json" else ("", "\n")
     line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
     devices = [("" if fmt == "json" else "- ") + line % (n, n) for n in range(COUNT)]
     head = '{"cdiVersion": "0.5.0", "kind": "a.com/b", "containerEdits": {"env": ["A=1"]}'
     if fmt == "json":
-        text = head + ', "devices": [\n' + end.join(devices) + "]}"
+        text = head + ', "devices": [\n' + ",\n".join(devices) + "]}"
     else:
         text = "cdiVersion: 0.5.0\nkind: a.com/b\ncontainerEdits: {env: [A=1]}\ndevices:\n"
-        text += end.join(devices) + "\n"
-    assert quote in text
+        text += "\n".join(devices) + "\n"
     path.write_text(text, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", ALL_OF_IT, str(path), str(LIMIT), str(COUNT)],
