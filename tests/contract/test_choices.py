@@ -25,6 +25,7 @@ from tests.contract.test_doors import (
     assert_found,
     with_ldconfig,
 )
+from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 from tests.simulated import elf_maker
 
@@ -279,3 +280,21 @@ def test_management_without_nvml(apart: Product) -> None:
     own = {node["path"] for node in document["devices"][0]["containerEdits"]["deviceNodes"]}
     assert "/dev/nvidiactl" in held
     assert not held & own
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_ldconfig_in_a_user_namespace(
+    engine: str,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """Where the hook's root is not the host's, ldconfig is shut in by that root, and works."""
+    apart.generate("--ldconfig-path", LDCONFIG)
+    let_through(Path(apart.node.driver_root) / "any")
+    let_through(apart.bindir / "any")
+    let_through(apart.state / "any")
+    asked = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
+    made = mapped(bundle_of(root_of("debian"), asked, asks("2")))
+    view = run(made, apart.secluded, engine, env=apart.on(engine)).view
+    assert_found(view.runs[0], str(apart.node.node.driver.version))
