@@ -3,6 +3,7 @@
 
 HOT. YAML is never parsed here: `gpuhook config compile` checks the file against the schema and
 writes JSON below the state directory, once per version of the file. No file means the defaults.
+Variables of the environment win over both: settings_environment.py has them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ALWAYS, NEVER = "always", "never"
 IGNORE, FAIL = "ignore", "fail"
 REFRESH = "refresh"
 _MAX_SIZE = 1 << 20
+# How the variables of sections begin; GPUHOOK_CONFIG and others are no settings.
+_VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "REQUEST", "RUNTIME"))
 
 
 class Settings:
@@ -102,11 +105,26 @@ def path() -> str:
 
 
 def load(compile_yaml: Callable[[str], None]) -> Settings:
-    """Return the settings of this node.
+    """Return the settings of this node, with what the environment says.
 
     `compile_yaml(path)` runs the cold compiler when the compiled form is missing or stale. Raises
-    GH1530 if the file is broken, with what the compiler found, and GH1531 if it cannot be compiled.
+    GH1530 if the file is broken, with what the compiler found, GH1531 if it cannot be compiled, and
+    GH1533 for a variable that is wrong.
     """
+    return overridden(_of_file(compile_yaml))
+
+
+def overridden(settings: Settings) -> Settings:
+    """Return the same settings after what variables of the environment say; raises GH1533."""
+    if any(name.startswith(_VARIABLES) for name in os.environ):
+        from gpuhook import settings_environment
+
+        for attribute, value in settings_environment.values(os.environ).items():
+            setattr(settings, attribute, value)
+    return settings
+
+
+def _of_file(compile_yaml: Callable[[str], None]) -> Settings:
     source = path()
     try:
         found = os.stat(source)

@@ -29,19 +29,31 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
     """
     layers = reading.layers(dirs)
     known = registry.Registry(dirs, layers)
+    owners: dict[str, list[tuple[int, Compiled]]] = {}
+    found = []
+    for level, layer in enumerate(layers):
+        for source in layer:
+            for device in source.names() if source.error is None else ():
+                name = f"{source.kind}={device}"
+                owners.setdefault(name, []).append((level, source))
+                found.append((name, source))
+    notes = {name: _note(known, name, held) for name, held in owners.items() if len(held) > 1}
     listed = [
-        Listed(name, source.path, _note(known, name, source))
-        for layer in layers
-        for source in layer
-        if source.error is None
-        for name in (f"{source.kind}={device}" for device in source.names())
+        Listed(name, source.path, notes[name][source.path] if name in notes else "")
+        for name, source in found
     ]
     return listed, known.broken
 
 
-def _note(known: registry.Registry, name: str, source: Compiled) -> str:
+def _note(known: registry.Registry, name: str, held: list[tuple[int, Compiled]]) -> dict[str, str]:
+    """Return, for each file that describes a device, why another one counts instead."""
+    highest = max(level for level, _ in held)
+    winners = [source for level, source in held if level == highest]
+    if len(winners) == 1:
+        note = f"{winners[0].path} wins"
+        return {source.path: "" if source is winners[0] else note for _, source in held}
     try:
-        winner, _ = known.device(name)
+        known.device(name)
     except GpuhookError as error:
-        return error.message
-    return "" if winner is source else f"{winner.path} wins"
+        return {source.path: error.message for _, source in held}
+    return {source.path: "" for _, source in held}

@@ -44,6 +44,7 @@ COMMANDS = {
     "ps": "gpuhook.cli.ps:ps",
     "repair": "gpuhook.cli.repair:repair",
     "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
+    "system": "gpuhook.cli.system:system",
 }
 
 

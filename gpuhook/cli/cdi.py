@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook cdi`: the CDI specs of this host listed, checked and compiled."""
+"""`gpuhook cdi`: the CDI specs of this host, whoever wrote them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,41 @@ import os
 
 import click
 
-from gpuhook.cdi import cache, listing, spec, validate
+from gpuhook.cdi import cache, listing, spec
 from gpuhook.cdi import compile as compiler
-from gpuhook.cli import parameters, printing, sections
-from gpuhook.diagnose import settings_file
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.cli import (
+    cdi_resolve,
+    cdi_show,
+    cdi_transform,
+    cdi_validate,
+    parameters,
+    printing,
+    sections,
+    spec_directories,
+)
+from gpuhook.errors import fault
 
 SCHEMA = "gpuhook/cdi-list/v1"
 
 
 @click.group(cls=sections.Sentences)
 def cdi() -> None:
-    """List and check the CDI specs of this host."""
+    """List, show, check and transform CDI specs, of any vendor."""
+
+
+cdi.add_command(cdi_resolve.resolve)
+cdi.add_command(cdi_show.show)
+cdi.add_command(cdi_transform.transform)
+cdi.add_command(cdi_validate.validate)
 
 
 @cdi.command(name="list")
-@click.option(
-    "--spec-dir",
-    type=click.Path(file_okay=False),
-    multiple=True,
-    show_envvar=True,
-    help="A directory of specs, lowest priority first; repeatable. "
-    "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
-)
+@spec_directories.option
 @parameters.output("table", "json", "yaml", "name")
 @parameters.no_headers
 def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> None:
     """List every CDI device and the file that describes it."""
-    dirs = list(spec_dir) or _spec_dirs()
+    dirs = spec_directories.chosen(spec_dir)
     devices, broken = listing.devices(dirs)
     errors = [(source.path, source.error) for source in broken if source.error is not None]
     if output == "name":
@@ -62,29 +69,6 @@ def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> No
         printing.say(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi")
 
 
-@cdi.command(name="validate")
-@click.argument("path", nargs=-1, required=True)
-@click.pass_context
-def validate_files(ctx: click.Context, path: tuple[str, ...]) -> None:
-    """Check spec files; exit status 1 if one is wrong."""
-    valid = [_is_valid(file) for file in path]
-    ctx.exit(0 if all(valid) else 1)
-
-
-def _is_valid(path: str) -> bool:
-    """Say what is wrong with the spec at `path`, or that nothing is."""
-    try:
-        found = spec.read(path)
-        validate.check(found, path)
-    except GpuhookError as error:
-        click.echo(f"Error {error.code}: {error.message}\nhint: {error.hint}", err=True)
-        return False
-    count = len(found["devices"])
-    head = f"{path}: valid, cdiVersion {found['cdiVersion']}, {found['kind']}"
-    click.echo(f"{head}, {count} device{'s' * (count != 1)}")
-    return True
-
-
 @cdi.command(name="compile", hidden=True)
 @click.argument("path", nargs=-1, required=True)
 def compile_files(path: tuple[str, ...]) -> None:
@@ -101,7 +85,3 @@ def compile_files(path: tuple[str, ...]) -> None:
             # The wrapper finds this out for itself, and says so where the engine sees it.
             where = os.path.dirname(cache.compiled_path(file))
             click.echo(f"warning: {file}: nothing can be kept in {where}", err=True)
-
-
-def _spec_dirs() -> list[str]:
-    return settings_file.of_node().spec_dirs

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook config`: the settings file, checked and compiled for the hot path."""
+"""`gpuhook config`: a node's settings shown, checked, taken over, compiled for the hot path."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -11,12 +12,11 @@ from gpuhook import settings
 from gpuhook.cli import parameters, printing, sections
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import words
 
 
 @click.group(cls=sections.Sentences)
 def config() -> None:
-    """Show and check the settings of this node."""
+    """Show, check and take over the settings of this node."""
 
 
 @config.command()
@@ -26,15 +26,35 @@ def path() -> None:
 
 
 @config.command()
+def default() -> None:
+    """Print the settings file that ships: every key, with what it means and its default.
+
+    It sets nothing as it is: gpuhook config default > /etc/gpuhook/config.yaml, then take the mark
+    away from what is to be another.
+    """
+    click.echo(settings_file.shipped(), nl=False)
+
+
+@config.command()
+@click.option(
+    "--origin",
+    "is_with_origin",
+    is_flag=True,
+    help="Say of each setting where it is from: default, a line of the file, a variable.",
+)
 @parameters.output("yaml", "json")
-def show(output: str) -> None:
-    """Print every setting as it counts now, defaults included."""
-    chosen = settings.from_document(_read(settings.path()))
-    chosen.default_kind = chosen.default_kind or words.VOCABULARY.default_kind
-    document: dict[str, dict[str, object]] = {}
-    for (section, key), attribute in settings.KEYS.items():
-        document.setdefault(section, {})[key] = getattr(chosen, attribute)
-    printing.document(document, output)
+def show(is_with_origin: bool, output: str) -> None:
+    """Print every setting as it counts now, defaults and environment included."""
+    from gpuhook.cli import config_shown
+
+    document = _read(settings.path())
+    found = config_shown.values(document)
+    for sentence in config_shown.unknown_variables():
+        printing.warn(sentence)
+    shown: dict[str, Any] = config_shown.plain(found)
+    if is_with_origin:
+        shown = config_shown.with_origins(found)
+    printing.document(shown, output)
 
 
 @config.command()
@@ -42,6 +62,8 @@ def show(output: str) -> None:
 def validate(file: str | None) -> None:
     """Check FILE (default: this node's settings); exit status 1 if it is wrong."""
     where = file or settings.path()
+    if file is None:
+        settings.overridden(settings.Settings())  # GH1533
     if not os.path.exists(where) and file is None:
         click.echo(f"{where}: absent, defaults count")
         return
@@ -51,6 +73,40 @@ def validate(file: str | None) -> None:
     if reason:
         raise fault("GH1532", path=where, reason=reason)
     click.echo(f"{where}: valid")
+
+
+@config.command(name="import")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--output",
+    metavar="FILE",
+    show_envvar=True,
+    help="Write FILE, in place of one that is there. Default: standard output.",
+)
+def import_file(file: str, output: str | None) -> None:
+    """Turn FILE, the config.toml of NVIDIA's container toolkit, into settings of gpuhook.
+
+    The result sets what FILE sets otherwise than gpuhook's defaults. Of each key that cannot be
+    taken over, standard error has the line, why not, and what to do. FILE stays as it is.
+
+    \b
+    Example:
+      gpuhook config import /etc/nvidia-container-runtime/config.toml \\
+          --output /etc/gpuhook/config.yaml
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
+    from gpuhook.diagnose import output_file, settings_import
+
+    found = settings_import.of_file(file)
+    for remark in found.remarks:
+        printing.warn(f"{file}: {remark}")
+    text = settings_import.text(found, file)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output_file.write(output, text.encode(), 0o644)
+    count = len(found.remarks)
+    rest = f", {count} key{'s' * (count != 1)} not taken over" if count else ""
+    printing.say(f"wrote {output}{rest}")
 
 
 @config.command(name="compile", hidden=True)

@@ -53,7 +53,7 @@ from gpuhook.vendors.nvidia.spec import describe as spec_of_node
     metavar="FILE",
     show_envvar=True,
     help="Write FILE (*.yaml or *.json), atomically, and prepare it for the runtime wrapper. "
-    "Default: standard output.",
+    "Default, and -: standard output.",
 )
 @click.option(
     "--format",
@@ -144,6 +144,7 @@ def generate_cdi(
 
     The variables NVIDIA_CTK_CDI_GENERATE_* of NVIDIA's toolkit are read too, after our own.
     """
+    output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory = node_of.pop("inventory")
     if inventory is not None and (create_device_nodes or mode not in (table.AUTO, table.NVML)):

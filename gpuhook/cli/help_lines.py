@@ -9,12 +9,12 @@ from __future__ import annotations
 
 LINES = {
     "attach": "Give a running CONTAINER a GPU: nodes, device rules, driver files, loader cache.",
-    "cdi": "List and check the CDI specs of this host.",
+    "cdi": "List, show, check and transform CDI specs, of any vendor.",
     "compare": (
         "Compare what a running CONTAINER got from NVIDIA's stack, or anyone, with gpuhook's way."
     ),
     "completion": "Print the completion script of SHELL.",
-    "config": "Show and check the settings of this node.",
+    "config": "Show, check and take over the settings of this node.",
     "detach": "Take a GPU away from a running CONTAINER (as in `gpuhook attach --help`).",
     "device-plugin": "Offer the GPUs of this node to its kubelet.",
     "doctor": (
@@ -36,5 +36,8 @@ LINES = {
     ),
     "support-bundle": (
         "Collect what somebody needs to find out what is wrong with this node, in one file."
+    ),
+    "system": (
+        "Make this node ready for its GPUs: kernel modules, device nodes, links of /dev/char."
     ),
 }

@@ -6,12 +6,15 @@ Each has one environment variable for all commands, so that a node is described 
 
 from __future__ import annotations
 
-from functools import partial
+import os
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import click
 
-from gpuhook.cli import progress
+from gpuhook import settings
+from gpuhook.cli import printing, progress
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,15 +60,14 @@ _OPTIONS = (
     _option(
         "driver-root",
         type=_DIRECTORY,
-        default="/",
-        show_default=True,
-        help="Where the driver's user space is installed.",
+        help="Where the driver's user space is installed. Default: driver.root of the settings "
+        "(/).",
     ),
     _option(
         "dev-root",
         type=_DIRECTORY,
-        help="Where the driver's /dev is. Default: the driver root if it has a /dev/nvidiactl, "
-        "else the host root.",
+        help="Where the driver's /dev is. Default: driver.devRoot of the settings, or the driver "
+        "root if it has a /dev/nvidiactl, else the host root.",
     ),
     _option(
         "host-root",
@@ -92,7 +94,7 @@ _LIBRARY_OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         help="Where the driver's user space is installed. Default: where generate-cdi found it, "
-        "else the host root.",
+        "else driver.root of the settings (/).",
     ),
     *_OPTIONS[-2:],
 )
@@ -103,6 +105,7 @@ inventory = _OPTIONS[0]
 
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
+    command = _placed(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -110,9 +113,62 @@ def node_options(command: F) -> F:
 
 def place_options(command: F) -> F:
     """Add the node options that say where a node's parts are: all but --inventory."""
+    command = _placed(command)
     for option in reversed(_OPTIONS[1:]):
         command = option(command)
     return command
+
+
+def root_options(command: F) -> F:
+    """Add --driver-root, --dev-root and --host-root to a click command."""
+    command = _placed(command)
+    for option in reversed(_OPTIONS[1:4]):
+        command = option(command)
+    return command
+
+
+def _placed(command: F) -> F:
+    """Return a command that gets the settings' driver roots where its options say none."""
+
+    @wraps(command)
+    def placed(*args: Any, **options: Any) -> Any:
+        # The settings are this node's: another host root, a tree, a dump are other nodes.
+        others = ("inventory", "root", "bundle")
+        is_here = os.path.abspath(options["host_root"]) == "/" and not any(
+            options.get(name) for name in others
+        )
+        options["driver_root"], options["dev_root"] = driver_roots(
+            options["driver_root"], options["dev_root"], is_here=is_here
+        )
+        return command(*args, **options)
+
+    return placed  # type: ignore[return-value]  # wraps() has no word for "the same"
+
+
+def driver_roots(
+    driver_root: str | None, dev_root: str | None, *, is_here: bool = True
+) -> tuple[str, str | None]:
+    """Return driver root and dev root, by the settings where the options say none.
+
+    A dev root of the settings goes with their driver root: another driver has its own /dev.
+    """
+    if not is_here or driver_root is not None:
+        return driver_root or "/", dev_root
+    chosen = _settings()
+    return chosen.driver_root, dev_root if dev_root is not None else chosen.dev_root or None
+
+
+def _settings() -> settings.Settings:
+    """Return this node's settings, or the defaults with a warning: most commands need no more."""
+    try:
+        if os.path.exists(settings.path()):
+            from gpuhook.diagnose import settings_file  # it loads YAML
+
+            return settings_file.of_node()
+        return settings.overridden(settings.Settings())
+    except GpuhookError as error:
+        printing.warn(f"{error.message}: the driver root is taken for /")
+        return settings.Settings()
 
 
 def library_options(command: F) -> F:
@@ -135,6 +191,8 @@ def library(
         known = known_node.nvml()
         if known:
             return known
+    if nvml_library is None:
+        driver_root, _ = driver_roots(driver_root, None)
     return libraries.find(
         driver_root or "/", library=nvml_library, search_paths=library_search_path
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from gpuhook.cli import generate_section
 from gpuhook.vendors.nvidia.jobs import HOOK_NAME
 
 HOOK_PATH = "--hook-path"
@@ -54,7 +55,7 @@ VARIABLES = {
 }
 
 
-class Command(click.Command):
+class Command(generate_section.Configured):
     """A command that knows its options by the toolkit's names as well."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

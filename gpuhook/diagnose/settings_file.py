@@ -35,35 +35,49 @@ _TYPES = {
 _PATTERNS = {
     "^/": "an absolute path",
     "^(/|$)": "an absolute path",
-    "^[A-Za-z_][A-Za-z0-9_]*$": "the name of a variable",
+    "^[A-Za-z_][A-Za-z0-9_.-]*$": "the name of a variable",
 }
 _PATTERN = "VENDOR/CLASS, such as nvidia.com/gpu"
+GENERATE = "generate"  # the section of generate-cdi's options
+SECTIONS = frozenset((*(section for section, _ in settings.KEYS), GENERATE))
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_NAME = 80
 
 
 def of_node() -> settings.Settings:
-    """Return the settings of this node; GH1530 if they are broken.
+    """Return the settings of this node; GH1530 and GH1533 if they are broken.
 
     Where the wrapper's compiled form is of the file as it is now, the file has been checked.
     """
+    return settings.overridden(settings.from_document(document_of_node()))
+
+
+def document_of_node() -> dict[str, object]:
+    """Return the document of this node's settings file, {} without one; GH1530 if it is broken."""
     path = settings.path()
     if not os.path.exists(path):
-        return settings.Settings()
+        return {}
     document = settings.compiled(path, os.stat(path))
     if document is not None and "error" not in document:
-        return settings.from_document(document)
+        return document
     reason = problem(path)
     if reason:
         raise fault("GH1530", path=path, reason=reason)
-    return settings.from_document(load(path))
+    return load(path)
 
 
 def load(file: str) -> dict[str, object]:
-    """Return the document of a settings file; raises yaml.YAMLError or OSError."""
+    """Return the document of a settings file; raises yaml.YAMLError or OSError.
+
+    A section with nothing in it is there: whoever comments out its keys need not do more.
+    """
     with open(file, "rb") as stream:
-        document: dict[str, object] = yaml.safe_load(stream) or {}
-    return document
+        document: Any = yaml.safe_load(stream) or {}
+    if not isinstance(document, dict):
+        return document  # type: ignore[no-any-return]  # problem() says that it is none
+    return {
+        key: {} if value is None and key in SECTIONS else value for key, value in document.items()
+    }
 
 
 def problem(file: str) -> str:
@@ -90,6 +104,37 @@ def unknown_keys(file: str) -> str:
     tree = _Tree(file)
     errors = (error for error in _errors(load(file)) if _is_unknown_key(error))
     return "; ".join(_unknown(error, tree) for error in errors)
+
+
+def lines(file: str) -> dict[tuple[str, str], int]:
+    """Return (section, key) -> line of a usable settings file."""
+    found = _Tree(file).lines
+    return {(str(path[0]), str(path[1])): line for path, line in found.items() if len(path) == 2}
+
+
+def shipped() -> str:
+    """Return the text of the settings file that ships: every key, none of them set."""
+    from importlib import resources
+
+    return resources.files("gpuhook.schemas").joinpath("config.yaml").read_text("utf-8")
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of the settings."""
+    from importlib import resources
+
+    text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def faults_of(document: object) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return place and sentence of all that is wrong with a document, unknown keys included."""
+    found = []
+    for error in _errors(document):
+        said = "there is no such key" if _is_unknown_key(error) else _why(error)
+        found.append((tuple(error.absolute_path), said))
+    return found
 
 
 class _Tree:
@@ -136,12 +181,9 @@ def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
 
 def _errors(document: object) -> list[jsonschema.ValidationError]:
     # Together a tenth of a second, and a file that was checked is not checked again.
-    from importlib import resources
-
     import jsonschema
 
-    text = resources.files("gpuhook.schemas").joinpath("config.json").read_text("utf-8")
-    validator = jsonschema.Draft202012Validator(json.loads(text))
+    validator = jsonschema.Draft202012Validator(schema())
     return sorted(validator.iter_errors(document), key=lambda error: list(error.absolute_path))
 
 

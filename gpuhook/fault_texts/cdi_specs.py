@@ -64,6 +64,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path}: the CDI spec cannot be written: {reason}",
         "name a path on a writable file system with space left; nothing was changed",
     ),
+    "GH1112": (
+        RequestError,
+        "{name} is neither a spec file that is there nor a CDI device name",
+        "give the path of a spec, or a device as `gpuhook cdi list` names it: vendor/class=device",
+    ),
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",

@@ -23,7 +23,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "device node {node}: {reason}",
         (
-            "load the driver's modules so that the node exists (`nvidia-modprobe -u -c=0`), or run"
+            "make the node (`gpuhook system create-device-nodes --load-kernel-modules`), or run"
             " `gpuhook generate-cdi` again if the GPU is gone"
         ),
     ),

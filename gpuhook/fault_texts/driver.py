@@ -59,19 +59,22 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "{path}: no such device node",
         (
-            "make it with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u), or name where the"
-            " nodes are with --dev-root"
+            "make it with `gpuhook system create-device-nodes` (nvidia-modprobe -c {minor}, for"
+            " nvidia-uvm -c 0 -u), or name where the nodes are with --dev-root"
         ),
     ),
     "GH1211": (
         DriverError,
         "{path} is not a character device",
-        "remove it and make it again with nvidia-modprobe (-c {minor}, for nvidia-uvm -c 0 -u)",
+        (
+            "make the node in its place: `gpuhook system create-device-nodes --replace` (by hand:"
+            " nvidia-modprobe -c {minor}, for nvidia-uvm -c 0 -u)"
+        ),
     ),
     "GH1212": (
         DriverError,
         "{path} has major number {found}, but the kernel module {name} has {major}",
-        "the node is older than the module: remove it and run nvidia-modprobe -c 0 -u",
+        "the node is older than the module: run `gpuhook system create-device-nodes --replace`",
     ),
     "GH1230": (
         DriverError,

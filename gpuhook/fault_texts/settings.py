@@ -98,7 +98,30 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1532": (
         FileError,
         "{path}: {reason}",
-        "the README has every key and its values",
+        "docs/configuration.md has every key and its values, as has `gpuhook config default`",
+    ),
+    "GH1533": (
+        RequestError,
+        "{variable}={value}: {reason}",
+        (
+            "correct or unset the variable, in the environment of the container engine if it says "
+            "this; no container gets a GPU until it is right"
+        ),
+    ),
+    "GH1534": (
+        FileError,
+        "{path}: {reason}",
+        "name the toolkit's file, /etc/nvidia-container-runtime/config.toml, or correct the line",
+    ),
+    "GH1535": (
+        HostError,
+        "{path}: {reason}",
+        "look at it with ls -l; --replace removes what is wrong and is no directory",
+    ),
+    "GH1536": (
+        HostError,
+        "{module}: the kernel module cannot be loaded: {reason}",
+        "install the driver's modules for the kernel that runs (uname -r), and look at dmesg",
     ),
     "GH1590": (
         HostError,

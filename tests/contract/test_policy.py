@@ -75,6 +75,30 @@ def test_the_plugin_itself_where_the_door_is_closed(
     assert gpus(bundle) == []
 
 
+def test_settings_of_the_engines_environment(
+    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """A variable wins over the file; a wrong one stops those who ask for a GPU, and no others."""
+    lax = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": True})
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    config = bundle.config()
+    done = lax.edit(bundle, env={"GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": "false"})
+    assert (done.rc, "warning GH1007" in done.stderr) == (0, True)
+    assert gpus(bundle) == []
+    wrong = {"GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": "perhaps"}
+    bundle.write(config)
+    refused = lax.edit(bundle, env=wrong)
+    assert refused.rc == 1
+    assert "GH1533" in refused.log
+    assert "it must be true or false" in refused.log
+    plain = bundle_of(root_of("distroless"), ["/probe"], [])
+    before = plain.file.read_bytes()
+    assert lax.edit(plain, env=wrong).rc == 0
+    assert plain.file.read_bytes() == before
+    assert lax.edit(bundle).rc == 0
+    assert gpus(bundle) == [lax.device(0)]
+
+
 def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
     """On a node without a driver an image's `all` starts without, or is refused by a setting."""
     none = {"GPUHOOK_HOST_ROOT": str(tmp_path)}

@@ -280,11 +280,7 @@ def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Sc
     scene.readings[readings.PROGRAMS]["runc"]["version"] = "1.1.5"
     [finding] = found(scene.examined(), "devices.links")
     assert finding.status == WARNING
-    assert finding.command == "nvidia-ctk system create-dev-char-symlinks --create-all"
-    for path in ("/usr/bin/nvidia-ctk", "/usr/local/bin/nvidia-ctk"):
-        scene.path(path).unlink(missing_ok=True)
-    [finding] = found(scene.examined(), "devices.links")
-    assert finding.command == "ln -sfn ../nvidia0 /dev/char/195:0"
+    assert finding.command == "gpuhook system create-dev-char-symlinks --replace"
 
 
 def test_the_toolkits_own_spec_of_this_driver_is_well(fresh: Callable[[str], Scene]) -> None:

@@ -12,7 +12,6 @@ import click
 import pytest
 import yaml
 
-from gpuhook import settings
 from gpuhook.cli import main
 from gpuhook.diagnose import settings_file
 from gpuhook.fault_texts import is_known
@@ -20,11 +19,11 @@ from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/sharing.md", "docs/device-plugin.md")
+PAGES = ("README.md", "docs/configuration.md", "docs/sharing.md", "docs/device-plugin.md")
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"GH\d{4}")
 MANIFEST = ROOT / "packaging/kubernetes/gpuhook.yaml"
-SECTIONS = {section for section, _ in settings.KEYS}
+SECTIONS = settings_file.SECTIONS
 NVIDIA = re.compile(r"nvidia\.com/[a-z0-9.-]+")
 
 

@@ -41,27 +41,22 @@ def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:
     shown = _shown(name, tmp_path)
     context = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
     command: click.Command = main
-    for word in _words(name):
+    rest = name.removesuffix(f".{manual.SECTION}").removeprefix("gpuhook").removeprefix("-")
+    while rest:
         assert isinstance(command, click.Group)
+        # A name may have a dash of its own.
+        below = sorted(command.list_commands(context), key=len, reverse=True)
+        word = next(one for one in below if f"{rest}-".startswith(f"{one}-"))
         found = command.get_command(context, word)
         assert found is not None
         command = found
         context = click.Context(command, info_name=word, parent=context)
+        rest = rest[len(word) + 1 :]
     for param in command.get_params(context):
         if isinstance(param, click.Option) and not param.hidden:
             assert max(param.opts, key=len) in shown
     assert re.search(r"NAME .* SYNOPSIS .* DESCRIPTION .* EXIT STATUS .* SEE ALSO", shown)
     assert "\b" not in PAGES[name]
-
-
-def _words(name: str) -> list[str]:
-    """Return the words of a page's command: a name may have a dash of its own."""
-    rest = name.removesuffix(f".{manual.SECTION}").removeprefix("gpuhook").removeprefix("-")
-    for own in sorted(COMMANDS, key=len, reverse=True):
-        if rest == own or rest.startswith(own + "-"):
-            below = rest[len(own) + 1 :]
-            return [own, below] if below else [own]
-    return []
 
 
 @pytest.mark.parametrize("shell", SHELLS)

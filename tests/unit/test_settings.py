@@ -40,6 +40,9 @@ limits:
   guarantee: never
   onFailure: start
   hints: [jax, cupy]
+generate:
+  mode: nvml
+  deviceIds: ['0', '1']
 """
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,18 +34,16 @@ class Wanted:
     path: str  # as containers see it
     names: tuple[str, ...]
     minor: int
-    command: str  # what makes it
     mode: int | None = None  # None: as the module's parameters say
 
 
 def control() -> dict[str, Wanted]:
     """Return the control nodes, by path."""
-    uvm = "nvidia-modprobe -c 0 -u"
     found = (
-        Wanted(CONTROL, nodes.FRONTEND, 255, "nvidia-modprobe -c 255"),
-        Wanted(UVM, nodes.UVM, 0, uvm),
-        Wanted(UVM_TOOLS, nodes.UVM, 1, uvm),
-        Wanted(MODESET, nodes.MODESET, 254, "nvidia-modprobe -m"),
+        Wanted(CONTROL, nodes.FRONTEND, 255),
+        Wanted(UVM, nodes.UVM, 0),
+        Wanted(UVM_TOOLS, nodes.UVM, 1),
+        Wanted(MODESET, nodes.MODESET, 254),
     )
     return {one.path: one for one in found}
 
@@ -54,7 +53,7 @@ def of_gpus(node: Node) -> list[Wanted]:
     lost = facts.lost_minors(node)
     minors = [gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None]
     return [
-        Wanted(f"/dev/nvidia{minor}", nodes.FRONTEND, minor, f"nvidia-modprobe -c {minor}")
+        Wanted(f"/dev/nvidia{minor}", nodes.FRONTEND, minor)
         for minor in sorted(minors)
         if minor not in lost
     ]
@@ -62,16 +61,15 @@ def of_gpus(node: Node) -> list[Wanted]:
 
 def of_capabilities(node: Node) -> list[Wanted]:
     """Return the nodes that open the MIG devices there are."""
-    known = {one.minor: (name, one) for name, one in facts.capabilities(node).items()}
+    known = {one.minor: one for one in facts.capabilities(node).values()}
     return [
         Wanted(
             words.capability_node(minor),
             (mig.MAJOR_NAME,),
             minor,
-            f"nvidia-modprobe -f {mig.file(name)}",
             one.mode,
         )
-        for minor, (name, one) in sorted(known.items())
+        for minor, one in sorted(known.items())
     ]
 
 
@@ -112,6 +110,13 @@ def mode(node: Node, wanted: Wanted) -> int:
         return wanted.mode
     text = facts.params(node).get("DeviceFileMode", "")
     return int(text) & 0o777 if text.isdigit() else _MODE
+
+
+def command(node: Node, *, is_wrong: bool = False) -> str:
+    """Return the command that makes the nodes that lack, and those that are wrong if any is."""
+    root = dev_root(node)
+    place = "" if root == "/" else f" --dev-root {shlex.quote(root)}"
+    return "gpuhook system create-device-nodes" + place + " --replace" * is_wrong
 
 
 def mend(node: Node, wanted: Wanted, *, is_there: bool = False) -> Mend | None:

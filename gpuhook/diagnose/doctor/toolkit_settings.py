@@ -35,7 +35,7 @@ JIT_BY_DEFAULT = (1, 18)
 
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
 _HOOK = "nvidia-container-runtime-hook"
-_KEYS: dict[str, type] = {
+KEYS: dict[str, type] = {
     "disable-require": bool,
     "swarm-resource": str,
     "accept-nvidia-visible-devices-envvar-when-unprivileged": bool,
@@ -103,15 +103,15 @@ class Settings:
 
     def unknown(self) -> Iterator[tuple[str, str]]:
         """Return every key that the toolkit does not know, with the nearest that it knows."""
-        for key, _ in _leaves(self.document):
-            if key not in _KEYS:
-                near = difflib.get_close_matches(key, _KEYS, 1, 0.8)
+        for key, _ in leaves(self.document):
+            if key not in KEYS:
+                near = difflib.get_close_matches(key, KEYS, 1, 0.8)
                 yield key, near[0] if near else ""
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         """Return every key whose value the toolkit refuses, with what it has to be."""
-        for key, value in _leaves(self.document):
-            kind = _KEYS.get(key)
+        for key, value in leaves(self.document):
+            kind = KEYS.get(key)
             if kind and not isinstance(value, kind):
                 yield key, f"has to be {_TYPES[kind]}"
             elif kind:
@@ -164,9 +164,15 @@ def is_legacy(node: Node, settings: Settings) -> bool | None:
     return number < JIT_BY_DEFAULT if number else None
 
 
-def _leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def known() -> tuple[str, ...]:
+    """Return all keys that the toolkit knows, with dots between their tables."""
+    return tuple(KEYS)
+
+
+def leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of a document, with dots between its tables, and its value."""
     for key, value in document.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{before}{key}.")
+            yield from leaves(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value

@@ -146,6 +146,18 @@ Error GH1111: /etc/cdi/nvidia.yaml: the CDI spec cannot be written: Read-only fi
 $ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
 """,
     ),
+    "GH1112": (
+        (
+            "A command takes a spec file or a CDI device, and what it was given is neither: there "
+            "is no such file, and it has no vendor, class and device."
+        ),
+        "`gpuhook cdi list` prints the devices of this node, and the files that describe them.",
+        """
+$ gpuhook cdi show /etc/cdi/nvidia
+Error GH1112: /etc/cdi/nvidia is neither a spec file that is there nor a CDI device name
+$ gpuhook cdi show nvidia.com/gpu=0
+""",
+    ),
     "GH1120": (
         (
             "The spec was written for another boot, driver, MIG layout or driver tree than this "

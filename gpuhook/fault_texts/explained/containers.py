@@ -30,12 +30,9 @@ $ runc spec --bundle /tmp/compare && diff /tmp/compare/config.json config.json
             "path, or something that is no device. /dev/nvidia-uvm is the usual one: nothing "
             "makes it at boot until the first CUDA program runs."
         ),
-        (
-            "Load the module and make the node with nvidia-modprobe; where the GPU itself is "
-            "gone, see `gpuhook doctor`."
-        ),
+        ("Load the module and make the node; where the GPU itself is gone, see `gpuhook doctor`."),
         """
-$ nvidia-modprobe -u -c=0
+$ gpuhook system create-device-nodes --load-kernel-modules
 $ ls -l /dev/nvidia-uvm
 crw-rw-rw- 1 root root 511, 0 /dev/nvidia-uvm
 """,

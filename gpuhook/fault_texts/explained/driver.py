@@ -105,11 +105,11 @@ $ gpuhook generate-cdi --driver-root /run/nvidia/driver
             "used for the first time, so it is missing after a boot."
         ),
         (
-            "Make it with nvidia-modprobe, which knows the numbers; a udev rule or "
-            "nvidia-persistenced makes it at boot."
+            "Make it: the kernel tells the numbers. A udev rule or nvidia-persistenced makes it at "
+            "boot."
         ),
         """
-$ nvidia-modprobe -c 0 -u
+$ gpuhook system create-device-nodes --load-kernel-modules
 """,
     ),
     "GH1211": (
@@ -119,7 +119,7 @@ $ nvidia-modprobe -c 0 -u
         ),
         "Remove it and make the node.",
         """
-$ rmdir /dev/nvidia-uvm && nvidia-modprobe -c 0 -u
+$ rmdir /dev/nvidia-uvm && gpuhook system create-device-nodes
 """,
     ),
     "GH1212": (
@@ -132,7 +132,7 @@ $ rmdir /dev/nvidia-uvm && nvidia-modprobe -c 0 -u
         """
 $ grep nvidia-uvm /proc/devices
 510 nvidia-uvm
-$ rm /dev/nvidia-uvm && nvidia-modprobe -c 0 -u
+$ gpuhook system create-device-nodes --replace
 """,
     ),
     "GH1230": (

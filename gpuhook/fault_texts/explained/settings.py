@@ -171,6 +171,60 @@ $ chown root:root /run/gpuhook && chmod 0755 /run/gpuhook
 $ gpuhook config validate /tmp/config.yaml
 """,
     ),
+    "GH1533": (
+        (
+            "A setting in the environment, GPUHOOK_<SECTION>_<KEY>, has a value that the setting "
+            "cannot have. What an environment says wins over the file, so that no policy is known."
+        ),
+        (
+            "Correct or unset the variable. The wrapper sees the environment of the container "
+            "engine: look at its unit (`systemctl show containerd -p Environment`)."
+        ),
+        """
+$ GPUHOOK_REQUEST_ON_REFUSAL=never gpuhook config show
+Error GH1533: GPUHOOK_REQUEST_ON_REFUSAL=never: it must be ignore or fail
+""",
+    ),
+    "GH1534": (
+        (
+            "`gpuhook config import` was given a file that is not there, or is no TOML; the "
+            "message has the line."
+        ),
+        "Name the file of NVIDIA's toolkit, or correct the line.",
+        """
+$ gpuhook config import /etc/nvidia-container-runtime/config.toml > /tmp/config.yaml
+""",
+    ),
+    "GH1535": (
+        (
+            "Something else is where a device node or a link of the driver should be: a node of "
+            "other numbers, a file, a directory, a link that leads elsewhere. Nothing was removed."
+        ),
+        (
+            "Look at what it is. `--replace` puts the right one in its place; a directory is "
+            "never removed."
+        ),
+        """
+$ gpuhook system create-device-nodes
+Error GH1535: /dev/nvidia-uvm: it is the character device 510:0, and should be 508:0
+$ gpuhook system create-device-nodes --replace
+""",
+    ),
+    "GH1536": (
+        (
+            "modprobe is not installed, or did not load a kernel module of the driver; the message "
+            "has what it said."
+        ),
+        (
+            "Install the driver's modules for the kernel that runs, or have DKMS build them; where "
+            "Secure Boot is on they need a signature that the machine trusts."
+        ),
+        """
+$ gpuhook system load-kernel-modules
+Error GH1536: nvidia: the kernel module cannot be loaded: modprobe: FATAL: Module nvidia not found
+$ dkms autoinstall && gpuhook system load-kernel-modules
+""",
+    ),
     "GH1590": (
         (
             "The system refused something that the command needs; the message has the path and "

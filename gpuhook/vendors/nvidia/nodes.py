@@ -23,6 +23,7 @@ CONTROL_NODES = (
 FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
 MODESET = ("nvidia-modeset", *FRONTEND)
+_MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ def find(
     """
     search = _Search(dev_root, numbers, require=require)
     search.add("/dev/nvidiactl", FRONTEND)
-    search.add("/dev/nvidia-uvm", UVM, absent="CUDA will not start; run nvidia-modprobe -c 0 -u")
-    search.add("/dev/nvidia-uvm-tools", UVM, absent="run nvidia-modprobe -c 0 -u")
+    search.add("/dev/nvidia-uvm", UVM, absent=f"CUDA will not start; run {_MAKE}")
+    search.add("/dev/nvidia-uvm-tools", UVM, absent=f"run {_MAKE}")
     search.add("/dev/nvidia-modeset", MODESET, absent="")
     for gpu in gpus:
         if gpu.lost is not None:

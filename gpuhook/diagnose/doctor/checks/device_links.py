@@ -10,7 +10,6 @@ from functools import partial
 from gpuhook.diagnose.doctor import device_facts as devices
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import engine_facts, services
-from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import DEVICES, FAILED, WARNING, Check, Finding, Mend, absent, ok
 from gpuhook.diagnose.node import readings, tree
 
@@ -108,7 +107,6 @@ def _unlinked(node: Node, wrong: list[tuple[str, str]], why: str) -> Finding:
     links = [link for link, _ in wrong]
     shown = ", ".join(links[:_SHOWN])
     more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
-    by_hand = " && ".join(f"ln -sfn {target} {link}" for link, target in wrong)
     return Finding(
         WARNING,
         f"{shown}{more} lead to no device node of the driver, and systemd makes the cgroups of"
@@ -117,9 +115,7 @@ def _unlinked(node: Node, wrong: list[tuple[str, str]], why: str) -> Finding:
         meaning="after `systemctl daemon-reload`, or when a unit is changed, running containers "
         'lose their GPUs: "Failed to initialize NVML: Unknown Error", as runc tells systemd of no '
         "device that has no such link",
-        command="nvidia-ctk system create-dev-char-symlinks --create-all"
-        if specs.has_toolkit(node)
-        else by_hand,
+        command="gpuhook system create-dev-char-symlinks --replace",
         looked_at=("/dev/char", "runc", _SYSTEMD),
         mend=Mend(f"make the links {shown}{more}", partial(_make_all, wrong))
         if node.tree.root == "/"

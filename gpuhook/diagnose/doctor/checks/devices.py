@@ -50,7 +50,7 @@ def _control(path: str, node: Node) -> Iterable[Finding]:
                     FAILED,
                     f"the kernel module nvidia-uvm is not loaded: it is not in {facts.DEVICES}",
                     meaning=_MEANINGS[path],
-                    command="modprobe nvidia-uvm && nvidia-modprobe -c 0 -u",
+                    command=f"{devices.command(node)} --load-kernel-modules",
                     looked_at=(facts.DEVICES, place),
                 )
             ]
@@ -59,16 +59,16 @@ def _control(path: str, node: Node) -> Iterable[Finding]:
         return [ok(f"{place} is there", place)]
     users = specs.naming(node, place)
     if path in _OPTIONAL and not users:
-        return [_optional(path, wanted, place)]
+        return [_optional(node, path, place)]
     refused = f"; engines refuse what {', '.join(users)} describes" if users else ""
     return [_missing(node, wanted, _MEANINGS[path] + refused)]
 
 
-def _optional(path: str, wanted: Wanted, place: str) -> Finding:
+def _optional(node: Node, path: str, place: str) -> Finding:
     if path == devices.MODESET:
         return absent(f"{place} is not there: this node does no graphics", place)
     said = f"{place} is missing"
-    return Finding(WARNING, said, place, _MEANINGS[path], wanted.command, (place,))
+    return Finding(WARNING, said, place, _MEANINGS[path], devices.command(node), (place,))
 
 
 def _missing(node: Node, wanted: Wanted, meaning: str) -> Finding:
@@ -78,7 +78,7 @@ def _missing(node: Node, wanted: Wanted, meaning: str) -> Finding:
         f"{place} is missing",
         subject=place,
         meaning=meaning,
-        command=wanted.command,
+        command=devices.command(node),
         looked_at=(place, facts.DEVICES),
         mend=devices.mend(node, wanted),
     )
@@ -137,7 +137,9 @@ def _wrong(node: Node, wanted: Wanted) -> Iterable[Finding]:
         meaning='opening it reaches another driver or none: nvidia-smi says "Failed to '
         'initialize NVML: Unknown Error", CUDA CUDA_ERROR_UNKNOWN (999) or CUDA_ERROR_NO_DEVICE, '
         'open(2) "No such device or address"',
-        command=f"rm -{'r' if status.is_directory else ''}f {place} && {wanted.command}",
+        command=f"rm -rf {place} && {devices.command(node)}"
+        if status.is_directory
+        else devices.command(node, is_wrong=True),
         looked_at=(place, facts.DEVICES),
         mend=devices.mend(node, wanted, is_there=True) if is_node else None,
     )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook cdi resolve`: what CDI names result in, and what they would make of a config.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from gpuhook import fastjson, files
+from gpuhook.cdi import reading, registry, resolving
+from gpuhook.cli import cdi_edits_text, parameters, printing, spec_directories
+from gpuhook.container import oci
+from gpuhook.diagnose import settings_file
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.resolving import Resolved
+
+SCHEMA = "gpuhook/cdi-resolve/v1"
+_MAX_CONFIG = 64 << 20
+
+
+@click.command()
+@click.argument("name", nargs=-1, required=True)
+@click.option(
+    "--oci",
+    "config",
+    metavar="FILE",
+    help="Apply the edits to this config.json (- is standard input) and print what it becomes; "
+    "FILE stays as it is.",
+)
+@spec_directories.option
+@parameters.output("table", "json", "yaml")
+@parameters.no_headers
+def resolve(
+    name: tuple[str, ...],
+    config: str | None,
+    spec_dir: tuple[str, ...],
+    output: str,
+    no_headers: bool,
+) -> None:
+    """Print the edits that the devices NAME result in, and which spec each is from.
+
+    A NAME without a kind is of cdi.defaultKind. This is what an engine makes of these names, by
+    CDI's rules alone; what gpuhook-runtime makes of a container, `gpuhook explain` tells.
+    """
+    dirs = spec_directories.chosen(spec_dir)
+    kind = settings_file.of_node().default_kind or words.VOCABULARY.default_kind
+    found = resolving.resolve(name, kind, registry.Registry(dirs, reading.layers(dirs)))
+    if config is not None:
+        click.echo(_applied(found, config))
+    elif output == "table":
+        rows = [
+            (what, said, part.path if not part.device else f"{part.device} of {part.path}")
+            for part in found.parts
+            for what, said in cdi_edits_text.rows(part.edits)
+        ]
+        printing.rows(("EDIT", "WHAT", "FROM"), rows, no_headers=no_headers)
+    else:
+        printing.document(_document(found), output)
+
+
+def _document(found: Resolved) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "names": list(found.names),
+        "parts": [
+            {"path": part.path, "device": part.device, "containerEdits": part.edits}
+            for part in found.parts
+        ],
+        "containerEdits": found.edits,
+    }
+
+
+def _applied(found: Resolved, config: str) -> str:
+    """Return the text of a config.json with the edits; GH1300 to GH1303 where that fails."""
+    if config == "-":
+        where, raw = "standard input", sys.stdin.buffer.read(_MAX_CONFIG)
+    else:
+        where = config
+        try:
+            raw = files.read(config, _MAX_CONFIG)
+        except FileNotFoundError as error:
+            raise fault("GH1300", path=config) from error
+    spec = oci.parsed(where, raw)
+    oci.apply(spec, found.edits)
+    return json.dumps(json.loads(fastjson.dumps(spec)), indent=2, ensure_ascii=False)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook cdi transform`: specs whose paths are below another root."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from gpuhook.cdi import rules, spec, validate
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, moved
+from gpuhook.cli import printing, sections
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.cdi.edits import Spec
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+_STANDARD_INPUT = "standard input"
+_MAX_SIZE = 64 << 20
+
+
+@click.group(cls=sections.Sentences)
+def transform() -> None:
+    """Move the paths of a spec to another root."""
+
+
+def _absolute(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.startswith("/"):
+        raise click.BadParameter(f"{value!r} is no absolute path", ctx, param)
+    return value
+
+
+def _root(name: str, help_text: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an option whose value is a root."""
+    return click.option(name, metavar="ROOT", callback=_absolute, help=help_text, **settings)
+
+
+def _files(command: F) -> F:
+    """Add the options that say what is read and what is written."""
+    source = click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        default="-",
+        show_default=True,
+        help="The spec; - is standard input.",
+    )
+    target = click.option(
+        "--output",
+        "target",
+        metavar="FILE",
+        default="-",
+        show_default=True,
+        help="Write FILE (*.yaml or *.json), atomically; it may be the input. - is standard "
+        "output.",
+    )
+    fmt = click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(spec.FORMATS),
+        help="Default: as --output is named, else yaml.",
+    )
+    return source(target(fmt(command)))
+
+
+@transform.command()
+@_root("--from", "The root that paths are below.", required=True)
+@_root("--to", "The root that they are to be below.", required=True)
+@click.option(
+    "--relative-to",
+    type=click.Choice((HOST, CONTAINER)),
+    default=HOST,
+    show_default=True,
+    help="Whose paths: those of the host (of nodes, mounted files, hooks) or in the container.",
+)
+@_files
+def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: str) -> None:
+    """Move the paths below one root to another one.
+
+    A spec that was made in a driver container, with /host for the node's root:
+    gpuhook cdi transform root --from /host --to / --input spec.yaml --output /etc/cdi/nvidia.yaml
+    """
+    _transform(source, target, fmt, (Move(roots["from"], roots["to"]),), relative_to)
+
+
+@transform.command()
+@_root("--driver-root", "The driver root that the spec was made with.", default="/")
+@_root("--target-driver-root", "Where the driver's files are for the engine.", default="/")
+@_root("--dev-root", "The dev root that the spec was made with. Default: the driver root.")
+@_root("--target-dev-root", "Where the engine finds /dev. Default: the target driver root.")
+@_files
+def driver(source: str, target: str, fmt: str | None, **roots: str | None) -> None:
+    """Move what is of the driver on the host: device nodes to one root, files to another."""
+    before = str(roots["driver_root"])
+    after = str(roots["target_driver_root"])
+    devices = os.path.join(roots["dev_root"] or before, "dev")
+    target_devices = os.path.join(roots["target_dev_root"] or after, "dev")
+    moves = (Move(devices, target_devices), Move(before, after))
+    _transform(source, target, fmt, moves, HOST)
+
+
+def _transform(
+    source: str, target: str, fmt: str | None, moves: tuple[Move, ...], relative_to: str
+) -> None:
+    fmt = _format(target, fmt)
+    found = moved(_read(source), moves, relative_to, host_options=jobs.HOST_OPTIONS)
+    validate.check(found, target if target != "-" else "standard output")
+    if target == "-":
+        click.echo(spec.document(found, fmt), nl=False)
+        return
+    spec.write(found, target, fmt)
+    printing.say(f"wrote {target}: {found['kind']}, {len(found['devices'])} devices")
+
+
+def _read(source: str) -> Spec:
+    """Return the valid spec of a file or of standard input; raises what spec.read raises."""
+    if source != "-":
+        return spec.read(source)
+    data = sys.stdin.buffer.read(_MAX_SIZE)
+    found: Spec = spec.parse_yaml(data, _STANDARD_INPUT)  # JSON is YAML too
+    rules.check(found, _STANDARD_INPUT)
+    return found
+
+
+def _format(target: str, fmt: str | None) -> str:
+    """Return the format to write; GH1514 if engines would not read that file, or misread it."""
+    if target == "-":
+        return fmt or "yaml"
+    extension = os.path.splitext(target)[1][1:]
+    if extension not in spec.FORMATS:
+        raise fault("GH1514", path=target, reason="its name ends in neither .yaml nor .json")
+    if fmt not in (None, extension):
+        raise fault("GH1514", path=target, reason=f"it is named .{extension}, not .{fmt}")
+    return extension

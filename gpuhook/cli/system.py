@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook system`: kernel modules, device nodes and links of the driver, made ready."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import Any
+
+import click
+
+from gpuhook.cli import node_options, parameters, printing, sections
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import gather
+from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
+from gpuhook.vendors.nvidia.system.place import Place
+from gpuhook.vendors.nvidia.system.step import CHANGES, REFUSE, SKIP, Step
+from gpuhook.vendors.nvidia.system.wanted import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.vendors.nvidia.system.wanted import Wanted
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+SCHEMA = "gpuhook/system/v1"
+HEADERS = ("ACTION", "WHAT", "HOW OR WHY")
+
+_dry_run = click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Say what would be done, and change nothing."
+)
+_replace = click.option(
+    "--replace",
+    "is_replaced",
+    is_flag=True,
+    help="Put what is right in the place of what is wrong, but never of a directory.",
+)
+_load = click.option(
+    "--load-kernel-modules", "is_loaded", is_flag=True, help="Load the kernel modules first."
+)
+
+
+@click.group(cls=sections.Sentences)
+def system() -> None:
+    """Make this node ready for its GPUs: kernel modules, device nodes, links of /dev/char."""
+
+
+def _options(command: F) -> F:
+    """Add the options that all three have."""
+    for option in (
+        parameters.no_headers,
+        parameters.output("table", "json", "yaml"),
+        node_options.root_options,
+        _dry_run,
+    ):
+        command = option(command)
+    return command
+
+
+@system.command(name="load-kernel-modules")
+@click.option(
+    "--module",
+    "modules",
+    metavar="NAME",
+    multiple=True,
+    default=kernel_modules.MODULES,
+    show_default=True,
+    show_envvar=True,
+    help="A module to load, such as nvidia-fs for GPUDirect Storage; repeatable.",
+)
+@_options
+def load_kernel_modules(modules: tuple[str, ...], **options: Any) -> None:
+    """Load the driver's kernel modules that are not loaded yet.
+
+    With --driver-root, the host's modprobe takes the modules below it.
+    """
+    for module in modules:
+        if not module.replace("-", "").replace("_", "").isalnum():
+            raise click.BadParameter(f"{module!r} is no module's name", param_hint="'--module'")
+    run = _Run("load-kernel-modules", **options)
+    run.load(modules)
+    run.tell()
+
+
+@system.command(name="create-device-nodes")
+@click.option(
+    "--control-devices", "is_control", is_flag=True, help="Leave out GPUs and MIG's capabilities."
+)
+@_load
+@_replace
+@_options
+def create_device_nodes(
+    is_control: bool, is_loaded: bool, is_replaced: bool, **options: Any
+) -> None:
+    """Make the driver's device nodes that are missing: control, GPUs, MIG's capabilities.
+
+    The kernel tells all numbers, and the driver's parameters mode and owner. What is right stays
+    as it is; what is wrong is refused before anything is made. IMEX channels are not made: which
+    of them a container may have is for the administrator to say.
+    """
+    run = _Run("create-device-nodes", **options)
+    if is_loaded:
+        run.load(kernel_modules.MODULES)
+    run.make_nodes(is_control=is_control, is_replaced=is_replaced)
+    run.tell()
+
+
+@system.command(name="create-dev-char-symlinks")
+@click.option(
+    "--create-all",
+    "is_all",
+    is_flag=True,
+    help="For all nodes that the GPUs there are could have, before they are there.",
+)
+@click.option(
+    "--dev-char-path",
+    "directory",
+    metavar="DIR",
+    default=device_links.DEV_CHAR,
+    show_default=True,
+    show_envvar=True,
+    help="Where the links are made, below the dev root.",
+)
+@click.option("--create-device-nodes", "is_made", is_flag=True, help="Make the device nodes first.")
+@_load
+@_replace
+@_options
+def create_dev_char_symlinks(
+    is_all: bool, directory: str, is_made: bool, is_loaded: bool, is_replaced: bool, **options: Any
+) -> None:
+    """Make /dev/char/MAJOR:MINOR for each device node of the driver, as udev does for others.
+
+    systemd before 240 and runc 1.1.3 to 1.1.6 take the GPUs from running containers at
+    `systemctl daemon-reload` where these links are missing. A wrong link is refused before
+    anything is made.
+    """
+    if not directory.startswith("/"):
+        raise click.BadParameter("it is no absolute path", param_hint="'--dev-char-path'")
+    run = _Run("create-dev-char-symlinks", **options)
+    if is_loaded:
+        run.load(kernel_modules.MODULES)
+    if is_made:
+        run.make_nodes(is_control=False, is_replaced=is_replaced)
+    run.link(posixpath.normpath(directory), is_all=is_all, is_replaced=is_replaced)
+    run.tell()
+
+
+class _Run:
+    """One call: where it works, and what it has done or would do."""
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        driver_root: str,
+        dev_root: str | None,
+        host_root: str,
+        is_dry: bool,
+        output: str,
+        no_headers: bool,
+    ) -> None:
+        self._command = command
+        self._roots = gather.roots(driver_root, dev_root, host_root)
+        for root in (self._roots.dev, self._roots.host):
+            if not os.path.isdir(root):
+                raise fault("GH1590", where=root, reason="it is no directory")
+        self._place = Place(self._roots.dev)
+        self._is_dry = is_dry
+        self._output = output
+        self._no_headers = no_headers
+        self._steps: list[Step] = []
+        self._wanted: list[Wanted] = []  # that make_nodes was asked for: a dry run makes none
+
+    def load(self, modules: tuple[str, ...]) -> None:
+        """Load kernel modules."""
+        run = kernel_modules.steps if self._is_dry else kernel_modules.load
+        self._steps += run(self._roots.host, self._roots.driver, modules)
+
+    def make_nodes(self, *, is_control: bool, is_replaced: bool) -> None:
+        """Make device nodes."""
+        kernel = Kernel(self._roots.host)
+        wanted = kernel.control()
+        if not is_control:
+            wanted += [*kernel.gpus(), *kernel.capabilities()]
+        self._wanted = wanted
+        run = device_nodes.steps if self._is_dry else device_nodes.make
+        self._steps += run(self._place, wanted, is_replaced=is_replaced)
+
+    def link(self, directory: str, *, is_all: bool, is_replaced: bool) -> None:
+        """Make links to device nodes."""
+        found = [*device_links.present(self._place), *device_links.possible(self._wanted)]
+        if is_all:
+            kernel = Kernel(self._roots.host)
+            wanted = [*kernel.control(), *kernel.gpus(), *kernel.possible_capabilities()]
+            found += device_links.possible(wanted)
+        run = device_links.steps if self._is_dry else device_links.make
+        self._steps += run(self._place, found, directory, is_replaced=is_replaced)
+
+    def tell(self) -> None:
+        """Print what was done, or would be; ends with status 1 where something would be refused."""
+        for step in self._steps:
+            if step.action == SKIP:
+                printing.warn(f"{step.what} is skipped: {step.says}")
+        if self._output == "table":
+            lines = [(one.action, one.what, one.says) for one in self._steps]
+            if lines:
+                printing.rows(HEADERS, lines, no_headers=self._no_headers)
+            count = sum(one.action in CHANGES for one in self._steps)
+            would = " (dry run: nothing was changed)" if self._is_dry else ""
+            printing.say(f"{count} of {len(self._steps)} changed{would}")
+        else:
+            document = {
+                "schema": SCHEMA,
+                "command": self._command,
+                "dryRun": self._is_dry,
+                "driverRoot": self._roots.driver,
+                "devRoot": self._roots.dev,
+                "steps": [
+                    {"action": one.action, "what": one.what, "says": one.says}
+                    for one in self._steps
+                ],
+            }
+            printing.document(document, self._output)
+        if any(one.action == REFUSE for one in self._steps):
+            click.get_current_context().exit(1)

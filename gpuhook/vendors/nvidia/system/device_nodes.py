@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's device nodes made: what is right stays, what is wrong is refused or replaced."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.system.place import described
+from gpuhook.vendors.nvidia.system.step import KEEP, MAKE, REFUSE, REPLACE, SKIP, Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.vendors.nvidia.system.place import Place
+    from gpuhook.vendors.nvidia.system.wanted import Wanted
+
+
+def steps(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[Step]:
+    """Return what is to be done for each node; nothing is changed."""
+    return [_step(place, one, is_replaced=is_replaced) for one in wanted]
+
+
+def make(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[Step]:
+    """Make what is missing, and with `is_replaced` what is wrong; returns what was done.
+
+    Nothing is made where anything is refused: raises GH1535 for the first of these, and OSError.
+    """
+    todo = [(one, _step(place, one, is_replaced=is_replaced)) for one in wanted]
+    for _, step in todo:
+        if step.action == REFUSE:
+            raise fault("GH1535", path=step.what, reason=step.says)
+    for one, step in todo:
+        if step.action in (MAKE, REPLACE) and one.major is not None:
+            place.make_node(one, one.major)
+    return [step for _, step in todo]
+
+
+def _step(place: Place, wanted: Wanted, *, is_replaced: bool) -> Step:
+    path = place.host(wanted.path)
+    if wanted.major is None:
+        names = " or ".join(wanted.names)
+        return Step(SKIP, path, f"/proc/devices has no {names}: its kernel module is not loaded")
+    says = f"character device {wanted.major}:{wanted.minor} with mode {wanted.mode:04o}"
+    found = place.status(wanted.path, is_followed=True)
+    if found is not None and _is_right(found, wanted):
+        return Step(KEEP, path, f"it is {described(found)}")
+    there = place.status(wanted.path, is_followed=False)
+    if there is None:
+        return Step(MAKE, path, says)
+    wrong = f"it is {described(found or there)}, and should be {wanted.major}:{wanted.minor}"
+    if stat.S_ISLNK(there.st_mode):
+        wrong = f"it is a link to {place.target(wanted.path)}, which is no {says}"
+    if is_replaced and not stat.S_ISDIR(there.st_mode):
+        return Step(REPLACE, path, f"{says}; {wrong}")
+    return Step(REFUSE, path, wrong)
+
+
+def _is_right(found: os.stat_result, wanted: Wanted) -> bool:
+    """Return whether it is the device: its mode is its owner's to choose."""
+    numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
+    return stat.S_ISCHR(found.st_mode) and numbers == (wanted.major, wanted.minor)

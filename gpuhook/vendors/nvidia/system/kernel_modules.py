@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's kernel modules loaded, by the host's modprobe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+from gpuhook.errors import fault, printable
+from gpuhook.vendors.nvidia.system.step import KEEP, LOAD, Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset")
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_SECONDS = 120  # a GPU of a large machine takes its time to wake
+
+
+def steps(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
+    """Return what is to be done for each module; nothing is loaded."""
+    return [_step(host_root, driver_root, module) for module in modules]
+
+
+def load(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
+    """Load the modules that are not loaded, in order; returns what was done; raises GH1536.
+
+    With a driver root, the modules are those below it: no program of that tree is run.
+    """
+    done = []
+    for module in modules:
+        step = _step(host_root, driver_root, module)
+        if step.action == LOAD:
+            _run(module, _command(driver_root, module))
+        done.append(step)
+    return done
+
+
+def _step(host_root: str, driver_root: str, module: str) -> Step:
+    place = os.path.join(host_root, "sys/module", module.replace("-", "_"))
+    if os.path.isdir(place):
+        return Step(KEEP, module, "it is loaded")
+    return Step(LOAD, module, " ".join(_command(driver_root, module)))
+
+
+def _command(driver_root: str, module: str) -> list[str]:
+    place = [] if driver_root == "/" else ["-d", driver_root]
+    return ["modprobe", *place, "--", module]
+
+
+def _run(module: str, command: list[str]) -> None:
+    program = shutil.which(command[0], path=_PATH)
+    if program is None:
+        raise fault("GH1536", module=module, reason=f"there is no modprobe in {_PATH}")
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        reason = f"modprobe has not ended after {_SECONDS} seconds"
+        raise fault("GH1536", module=module, reason=reason) from error
+    if done.returncode != 0:
+        said = printable(" ".join(done.stdout.decode("utf-8", "replace").split()), 300)
+        status = f"modprobe ended with status {done.returncode}"
+        raise fault("GH1536", module=module, reason=said or status)

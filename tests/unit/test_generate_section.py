@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of generate-cdi, and the driver's roots, from the settings file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+from tests.simulated.node import make_node
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where this node's settings file would be; there is none yet."""
+    for name in list(os.environ):
+        if name.startswith("GPUHOOK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
+    return tmp_path / "config.yaml"
+
+
+def call(*arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="gpuhook", env=env)
+
+
+def generated(*arguments: str, **env: str) -> Result:
+    return call("generate-cdi", "--inventory", "h100x8", *arguments, **env)
+
+
+def test_the_options_of_the_file_count(file: Path) -> None:
+    """Texts, lists, switches: as if they were on the command line."""
+    file.write_text(
+        "generate:\n  format: json\n  vendor: example.com\n  class: card\n"
+        "  deviceNameStrategies: [type-index]\n  deviceIds: ['0', '3']\n  noAllDevice: true\n"
+        "  hooks: none\n  driverCapabilities: [utility]\n"
+    )
+    done = generated()
+    assert done.exit_code == 0, done.stderr
+    spec = json.loads(done.stdout)
+    assert spec["kind"] == "example.com/card"
+    assert [device["name"] for device in spec["devices"]] == ["gpu0", "gpu3"]
+    assert "hooks" not in spec["containerEdits"]
+    assert "libcuda" not in done.stdout
+
+
+def test_who_wins(file: Path) -> None:
+    """The command line, then the variable, then the file; what is empty says nothing."""
+    file.write_text("generate: {vendor: file.example, class: filed, output: '', deviceIds: []}\n")
+    done = generated("--vendor", "cli.example", GPUHOOK_GENERATE_CDI_VENDOR="env.example")
+    assert yaml.safe_load(done.stdout)["kind"] == "cli.example/filed"
+    done = generated(GPUHOOK_GENERATE_CDI_CLASS="env")
+    assert yaml.safe_load(done.stdout)["kind"] == "file.example/env"
+    shown = call("config", "show", "--origin", "-o", "json", GPUHOOK_GENERATE_CDI_CLASS="env")
+    assert json.loads(shown.stdout)["generate"] == {
+        "vendor": {"value": "file.example", "origin": f"{file}, line 1"},
+        "class": {"value": "env", "origin": "GPUHOOK_GENERATE_CDI_CLASS"},
+        "output": {"value": "", "origin": f"{file}, line 1"},
+        "deviceIds": {"value": [], "origin": f"{file}, line 1"},
+    }
+
+
+def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
+    """What the file says of this node's platform is nothing against --inventory."""
+    file.write_text("generate: {mode: nvml, createDeviceNodes: true}\n")
+    assert generated().exit_code == 0
+    refused = generated("--create-device-nodes")
+    assert refused.exit_code == 2
+
+
+def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:
+    """It is for this node: a dump goes to standard output. A caller's own file has its format."""
+    named, other = tmp_path / "nvidia.json", tmp_path / "other.yaml"
+    file.write_text(f"generate: {{output: {named}, format: json}}\n")
+    assert json.loads(generated().stdout)["kind"] == "nvidia.com/gpu"
+    assert not named.exists()
+    assert generated("--output", str(other)).exit_code == 0
+    assert yaml.safe_load(other.read_text())["kind"] == "nvidia.com/gpu"
+
+
+@needs_root
+def test_this_node_goes_to_the_file_or_to_standard_output(file: Path, tmp_path: Path) -> None:
+    node = make_node(tmp_path / "node", "t4")
+    named = tmp_path / "nvidia.yaml"
+    file.write_text(f"generate: {{output: {named}, deviceNameStrategies: [uuid]}}\n")
+    printed = call("generate-cdi", *node.options, "--output", "-")
+    assert printed.exit_code == 0, printed.stderr
+    assert not named.exists()
+    assert call("generate-cdi", *node.options).stdout == ""
+    assert yaml.safe_load(named.read_text()) == yaml.safe_load(printed.stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("generate: {mode: nvmll}", "line 1: generate.mode: it must be"),
+        ("generate: {deviceIds: 0}", "generate.deviceIds: it must be a list"),
+        ("generate: {noAllDevice: 1}", "generate.noAllDevice: it must be true or false"),
+        ("generate: {driverCapabilities: [cuda]}", "generate.driverCapabilities.0: it must be"),
+    ],
+)
+def test_a_broken_section(text: str, sentence: str, file: Path) -> None:
+    """It is told before anything is done; --help needs no file."""
+    file.write_text(text + "\n")
+    failed = generated()
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert f"Error GH1530: {file}: " in failed.stderr
+    assert sentence in failed.stderr
+    assert call("generate-cdi", "--help").exit_code == 0
+
+
+@needs_root
+def test_the_roots_of_the_driver_count_for_every_command(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inventory and generate-cdi look where driver.root says; an option looks elsewhere."""
+    node = make_node(tmp_path / "node", "t4")
+    file.write_text(f"driver: {{root: {node.driver_root}, devRoot: {node.dev_root}}}\n")
+    shown = call("inventory", "-o", "json")
+    assert shown.exit_code == 0, shown.stderr
+    document = json.loads(shown.stdout)
+    assert (document["driver_root"], document["dev_root"]) == (node.driver_root, node.dev_root)
+    missed = call("inventory", "--driver-root", str(tmp_path / "state"))
+    assert (missed.exit_code, "Error GH1200" in missed.stderr) == (1, True)
+    by_variable = call("inventory", GPUHOOK_DRIVER_ROOT=str(tmp_path))
+    assert "Error GH1200" in by_variable.stderr
+    file.write_text("driver: {root: driver}\n")
+    broken = call("inventory", "-o", "json")
+    assert f"warning: {file}: line 1: driver.root: it must be" in broken.stderr

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook config import`: what of the toolkit's config.toml is taken over, and what is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from gpuhook.cli import main
+from gpuhook.diagnose import settings_file, settings_import
+from gpuhook.diagnose.doctor import toolkit_settings
+
+# As `nvidia-ctk config default` of 1.20 prints it.
+DEFAULT = """\
+#accept-nvidia-visible-devices-as-volume-mounts = false
+#accept-nvidia-visible-devices-envvar-when-unprivileged = true
+disable-require = false
+supported-driver-capabilities = "compat32,compute,display,graphics,ngx,utility,video"
+#swarm-resource = "DOCKER_RESOURCE_GPU"
+
+[nvidia-container-cli]
+#debug = "/var/log/nvidia-container-toolkit.log"
+environment = []
+#ldcache = "/etc/ld.so.cache"
+ldconfig = "@/sbin/ldconfig"
+load-kmods = true
+#no-cgroups = false
+#path = "/usr/bin/nvidia-container-cli"
+#root = "/run/nvidia/driver"
+#user = "root:video"
+
+[nvidia-container-runtime]
+#debug = "/var/log/nvidia-container-runtime.log"
+log-level = "info"
+mode = "auto"
+runtimes = ["runc", "crun"]
+
+[nvidia-container-runtime.modes]
+
+[nvidia-container-runtime.modes.cdi]
+annotation-prefixes = ["cdi.k8s.io/"]
+default-kind = "nvidia.com/gpu"
+spec-dirs = ["/etc/cdi", "/var/run/cdi"]
+
+[nvidia-container-runtime.modes.csv]
+mount-spec-path = "/etc/nvidia-container-runtime/host-files-for-container.d"
+
+[nvidia-container-runtime.modes.legacy]
+cuda-compat-mode = "ldconfig"
+
+[nvidia-container-runtime-hook]
+path = "nvidia-container-runtime-hook"
+skip-mode-detection = false
+
+[nvidia-ctk]
+path = "nvidia-ctk"
+"""
+
+TAKEN = [
+    ("disable-require = true", {"request": {"disableRequirements": True}}),
+    ('swarm-resource = "A, B,A"', {"request": {"swarmResources": ["A", "B"]}}),
+    (
+        "accept-nvidia-visible-devices-envvar-when-unprivileged = false",
+        {"request": {"acceptEnvWhenUnprivileged": False}},
+    ),
+    (
+        "accept-nvidia-visible-devices-as-volume-mounts = true",
+        {"request": {"acceptVolumeMounts": True}},
+    ),
+    ('supported-driver-capabilities = "all"', {}),
+    (
+        'supported-driver-capabilities = "compute,utility"',
+        {"request": {"driverCapabilities": ["compute", "utility"]}},
+    ),
+    ('[nvidia-container-cli]\nroot = "/run/driver"', {"driver": {"root": "/run/driver"}}),
+    (
+        '[nvidia-container-runtime]\nruntimes = ["crun"]',
+        {"runtime": {"lowLevelRuntimes": ["crun"]}},
+    ),
+    (
+        (
+            '[nvidia-container-runtime.modes.cdi]\nspec-dirs = ["/a"]\ndefault-kind = "a.b/c"\n'
+            'annotation-prefixes = ["x/"]'
+        ),
+        {"cdi": {"specDirs": ["/a"], "defaultKind": "a.b/c", "annotationPrefixes": ["x/"]}},
+    ),
+    (
+        "[features]\nignore-imex-channel-requests = true",
+        {"request": {"ignoreImexChannels": True}},
+    ),
+]
+
+TOLD = [
+    ("frob = 1", "line 1: frob: the toolkit has no such key"),
+    ("disable-requires = true", "disable-require was meant"),
+    ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
+    (
+        '[nvidia-container-runtime]\nmode = "legcay"',
+        "line 2: nvidia-container-runtime.mode: it has",
+    ),
+    ('[nvidia-container-runtime]\nmode = "jit-cdi"', "gpuhook generate-cdi --output"),
+    ('[nvidia-container-cli]\nroot = "driver"', "driver.root cannot be that: it must be an abs"),
+    ("[nvidia-container-cli]\nno-cgroups = true", "nothing is to be done"),
+    ('[nvidia-container-cli]\nuser = "root:video"', "NVreg_DeviceFileMode"),
+    ('[nvidia-container-cli]\nldcache = "/x"', "generate.librarySearchPaths"),
+    ('[nvidia-container-runtime.modes.cdi]\ndefault-kind = "gpu"', "it must be VENDOR/CLASS"),
+    ("[features]\nallow-ldconfig-from-container = true", "runs no program of an image"),
+]
+
+
+def gpuhook(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["config", "import", *arguments], prog_name="gpuhook")
+
+
+def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], str]:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    done = gpuhook(str(path))
+    assert done.exit_code == 0
+    return yaml.safe_load(done.stdout) or {}, done.stderr
+
+
+def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
+    """But for the modules that the toolkit loads at every start, and gpuhook does not."""
+    document, told = imported(tmp_path, DEFAULT)
+    assert document == {}
+    (line,) = told.splitlines()
+    assert "line 12: nvidia-container-cli.load-kmods: " in line
+    assert "gpuhook system load-kernel-modules" in line
+
+
+@pytest.mark.parametrize(("text", "document"), TAKEN)
+def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path) -> None:
+    """It means the same, is valid, and nothing is told of it."""
+    found, told = imported(tmp_path, text + "\n")
+    assert (found, told) == (document, "")
+    assert settings_file.faults_of(found) == []
+
+
+@pytest.mark.parametrize(("text", "sentence"), TOLD)
+def test_what_is_told(text: str, sentence: str, tmp_path: Path) -> None:
+    """The key, why it is not taken over, and what to do; nothing wrong is written."""
+    found, told = imported(tmp_path, text + "\n")
+    assert found == {}
+    assert sentence in told
+
+
+def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
+    """No key that has a value of its own is lost without a word."""
+    others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
+    special = {
+        "supported-driver-capabilities": "compute",
+        "nvidia-container-runtime.mode": "legacy",
+        "nvidia-container-runtime.log-level": "debug",
+        "nvidia-container-runtime.modes.legacy.cuda-compat-mode": "mount",
+        "nvidia-container-runtime.modes.cdi.default-kind": "a/b",
+        "nvidia-container-cli.ldconfig": "@/other",
+        "swarm-resource": "OTHER",
+        "accept-nvidia-visible-devices-envvar-when-unprivileged": False,
+    }
+    for key in toolkit_settings.known():
+        value = special.get(key, others[toolkit_settings.KEYS[key]])
+        document: dict[str, Any] = {}
+        *tables, last = key.split(".")
+        inner = document
+        for table in tables:
+            inner = inner.setdefault(table, {})
+        inner[last] = value
+        found = settings_import.imported(toolkit_settings.Settings("x", document))
+        assert bool(found.document) != bool(found.remarks), key
+
+
+def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
+    """--output writes what `validate` takes, with the remarks in it; what was there is replaced."""
+    source, target = tmp_path / "config.toml", tmp_path / "config.yaml"
+    source.write_text('disable-require = true\nfrob = "\\u001b[1m"\n')
+    target.write_text("old")
+    done = gpuhook(str(source), "--output", str(target))
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"wrote {target}, 1 key not taken over" in done.stderr
+    assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""
+    assert "# What was not taken over:\n#   line 2: frob: " in target.read_text()
+    assert source.read_text().startswith("disable-require")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        (b"[[[", "line 1: "),
+        (b"a = 1\nb\n", "line 2: "),
+        (b"\xff", "it is not UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read(content: bytes | None, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    if content is not None:
+        path.write_bytes(content)
+    failed = gpuhook(str(path))
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert f"Error GH1534: {path}: " in failed.stderr
+    assert reason in failed.stderr
+
+
+VALUES = st.one_of(
+    st.booleans(), st.integers(), st.text(max_size=8), st.lists(st.text(max_size=8), max_size=3)
+)
+
+
+@given(st.dictionaries(st.sampled_from(toolkit_settings.known()), VALUES, max_size=8))
+@examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
+    """Whatever the keys hold, the settings are ones, and read back as they were written."""
+    document: dict[str, Any] = {}
+    for key, value in keys.items():
+        *tables, last = key.split(".")
+        inner = document
+        for table in tables:
+            inner = inner.setdefault(table, {})
+        inner[last] = value
+    found = settings_import.imported(toolkit_settings.Settings("x", document))
+    assert settings_file.faults_of(found.document) == []
+    assert (yaml.safe_load(settings_import.text(found, "x\ny")) or {}) == found.document
