@@ -25,6 +25,7 @@ ENTRIES = {
     "gpuhook.programs.runtime": None,
     "gpuhook.programs.create": "gpuhook.programs.runtime",
     "gpuhook.programs.memory.at_create": "gpuhook.programs.create",
+    "gpuhook.programs.beside": "gpuhook.programs.create",
     "gpuhook.programs.hook": None,
     "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
     "gpuhook.programs.hook_limit": "gpuhook.programs.hook",

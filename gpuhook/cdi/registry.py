@@ -36,6 +36,13 @@ class Registry:
         self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
         self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
 
+    def over(self, specs: list[Compiled]) -> Registry:
+        """Return this registry with `specs`, which are of no file, below all of its own."""
+        found = Registry(self.dirs, [], self._vendor)
+        found._layers = [specs, *self._layers]
+        found.broken = self.broken
+        return found
+
     def device(self, qualified: str) -> tuple[Compiled, ContainerEdits]:
         """Return the spec and the edits of a device.
 

@@ -39,6 +39,9 @@ def sources(container: dict[str, Any], *, is_pod: bool) -> Iterator[str]:
     for one in container["sources"]:
         because = f": {one['reason']}" if one["reason"] else ""
         yield f"{one['result']:<8}{one['where']} asks for {listed(one['names'])}{because}"
+    for one in container["extras"]:
+        because = f": {one['reason']}" if one["reason"] else ""
+        yield f"{one['result']:<8}{one['where']} asks beside for {listed(one['names'])}{because}"
 
 
 def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:

@@ -76,6 +76,29 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has major number {found}, but the kernel module {name} has {major}",
         "the node is older than the module: run `gpuhook system create-device-nodes --replace`",
     ),
+    "GH1213": (
+        DriverError,
+        "mode {mode} finds no device on this node: {reason}",
+        "load the kernel module that makes the device nodes, or name their place with --dev-root",
+    ),
+    "GH1214": (
+        DriverError,
+        "{path}, by which MIG's {name} is opened, cannot be had: {reason}",
+        (
+            "run nvidia-modprobe -f {file}, or gpuhook generate-cdi --mode mig with"
+            " --create-device-nodes"
+        ),
+    ),
+    "GH1215": (
+        DriverError,
+        "{path} is not the character device {major}:{minor}",
+        "the node is older than the kernel module: remove it, and have it made again",
+    ),
+    "GH1216": (
+        DriverError,
+        "the driver knows no MIG {name}: neither {minors} nor {file} has its minor",
+        "MIG needs a GPU that has it, and a driver from 450 on that is loaded",
+    ),
     "GH1230": (
         DriverError,
         "no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}",

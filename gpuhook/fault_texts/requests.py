@@ -72,4 +72,39 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             " MiB, so 4096 is 4 GiB"
         ),
     ),
+    "GH1036": (
+        RequestError,
+        "{where} asks for the IMEX channel {number}, which is none",
+        "give the numbers of channels, from 0 to 1048575: those of /dev/nvidia-caps-imex-channels",
+    ),
+    "GH1037": (
+        DriverError,
+        "{name}: this node has none: there is no device node {looked}{why}",
+        "load the kernel module that makes it, or make the node; the container did not get it",
+    ),
+    "GH1038": (
+        RefusedError,
+        "{where} asks for {name}, which is for privileged containers alone",
+        "run the container privileged (with CAP_SYS_ADMIN), or leave the request out",
+    ),
+    "GH1039": (
+        RequestError,
+        "{variable}={value}: only `all` can be asked for",
+        "set it to all, which is the whole node, or leave it out; GPUs are chosen by other words",
+    ),
+    "GH1040": (
+        DriverError,
+        "{where} is on and finds nothing, the container starts without: {reason}",
+        "load the kernel module on this node, or leave the variable out",
+    ),
+    "GH1041": (
+        RefusedError,
+        "ignored the request of {where}: {reason}",
+        "leave the variable or mount out, or change the setting in /etc/gpuhook/config.yaml",
+    ),
+    "GH1042": (
+        RequestError,
+        "{name}: no such device in {files}, which describes this kind on this node",
+        "run `gpuhook generate-cdi --mode {mode}` with that --output again, or remove the file",
+    ),
 }

@@ -11,6 +11,7 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 MAX_NAMES = 4096
@@ -25,11 +26,14 @@ class Vocabulary:
         "capabilities_env",
         "default_kind",
         "devices_env",
+        "extra_mounts",
+        "extras",
         "hints_env",
         "memory_limit_env",
         "memory_prefix",
         "memory_request_env",
         "mount_prefix",
+        "privileged_kinds",
         "replicas_env",
     )
 
@@ -45,7 +49,15 @@ class Vocabulary:
         memory_limit_env: str,
         memory_prefix: str,
         hints_env: str,
+        extras: dict[str, tuple[str, str, str]],
+        extra_mounts: dict[str, str],
+        privileged_kinds: tuple[str, ...],
     ) -> None:
+        """Take the words; those of extras.py are the last three.
+
+        `extras` has how each variable is read, the kind that it asks for and the device of that,
+        `extra_mounts` the kind that ids in a directory below `mount_prefix` are of.
+        """
         self.devices_env = devices_env
         self.capabilities_env = capabilities_env
         self.replicas_env = replicas_env
@@ -55,6 +67,9 @@ class Vocabulary:
         self.memory_limit_env = memory_limit_env
         self.memory_prefix = memory_prefix
         self.hints_env = hints_env
+        self.extras = extras
+        self.extra_mounts = extra_mounts
+        self.privileged_kinds = privileged_kinds
 
 
 class Source:
@@ -103,6 +118,32 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     return any(isinstance(m, dict) and str(m.get("destination")).startswith(below) for m in mounts)
 
 
+def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
+    """Return whether a container may ask for something beside its devices, see extras.py.
+
+    Most containers have none of these words, and pay for no more than this look.
+    """
+    names = tuple(name + "=" for name in words.extras)
+    process = spec.get("process")
+    entries = process.get("env") if isinstance(process, dict) else None
+    if any(isinstance(entry, str) and entry.startswith(names) for entry in _items(entries)):
+        return True
+    return any(below(spec, words.mount_prefix + "/" + one) for one in words.extra_mounts)
+
+
+def names_of(text: str, where: str) -> list[str]:
+    """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
+    return _names(text, where)
+
+
+def below(spec: dict[str, Any], directory: str) -> list[str]:
+    """Return the rest of each destination below `directory` of a mount of /dev/null."""
+    start = directory.rstrip("/") + "/"
+    mounts = [mount for mount in _items(spec.get("mounts")) if isinstance(mount, dict)]
+    places = [mount.get("destination") for mount in mounts if mount.get("source") == "/dev/null"]
+    return [p[len(start) :] for p in places if isinstance(p, str) and p.startswith(start)]
+
+
 def sources(spec: dict[str, Any], words: Vocabulary, prefixes: list[str]) -> list[Source]:
     """Return every source that names devices, in the order of precedence; [] asks for nothing.
 
@@ -110,7 +151,7 @@ def sources(spec: dict[str, Any], words: Vocabulary, prefixes: list[str]) -> lis
     """
     found = (
         _from_annotations(spec, prefixes),
-        _from_mounts(spec, words.mount_prefix),
+        _from_mounts(spec, words.mount_prefix, words.extra_mounts),
         _from_environment(spec, words.devices_env),
     )
     return [source for source in found if source is not None]
@@ -126,17 +167,13 @@ def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | Non
     return Source(ANNOTATIONS, ", ".join(keys), names) if names else None
 
 
-def _from_mounts(spec: dict[str, Any], prefix: str) -> Source | None:
-    below = prefix.rstrip("/") + "/"
-    named = []
-    for mount in _items(spec.get("mounts")):
-        destination = mount.get("destination") if isinstance(mount, dict) else None
-        if not isinstance(destination, str) or not destination.startswith(below):
-            continue
-        if mount.get("source") == "/dev/null":
-            named.append(_cdi_name(destination[len(below) :]))
+def _from_mounts(spec: dict[str, Any], prefix: str, others: Collection[str] = ()) -> Source | None:
+    """Return what mounts name, but for those in the directories `others`."""
+    named = [
+        _cdi_name(rest) for rest in below(spec, prefix) if rest.partition("/")[0] not in others
+    ]
     names = _names(",".join(named), "mounts below " + prefix)
-    return Source(MOUNTS, below, names) if names else None
+    return Source(MOUNTS, prefix.rstrip("/") + "/", names) if names else None
 
 
 def _cdi_name(rest: str) -> str:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.container import live, oci, recovery
-from gpuhook.grant import replicas
+from gpuhook.grant import extras, replicas
 from gpuhook.programs.memory import at_attach
 from gpuhook.programs.report import Report
 from gpuhook.programs.target import Note
 from gpuhook.vendors.nvidia import live as nvidia_live
+from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def attach(
     or nothing. Raises the faults of resolving and of memory limits, and OSError or GH17xx of the
     container.
     """
+    extras.require_privilege(names, "attach", target.spec, words.VOCABULARY)
     grant = grants.named(list(names), capabilities)
     todo = grants.jobs(grant, capabilities)
     held = target.held

@@ -13,22 +13,30 @@ from gpuhook import state
 from gpuhook.cdi import registry
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request, resolve
+from gpuhook.programs import bundled
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    import types
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits, Hook
+    from gpuhook.cdi.registry import Registry
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
     from gpuhook.vendors.nvidia.jobs import Jobs
 
 
 class Granting:
-    """The node's settings, its CDI specs, and where to report what was refused."""
+    """The node's settings, its CDI specs, and where to report what was refused.
+
+    Where the node is not this machine, it is not `is_here`: its /dev cannot be looked at.
+    """
+
+    is_here = True
 
     def __init__(
         self, settings: Settings, log: EngineLog, compile_spec: Callable[[str], None]
@@ -55,14 +63,17 @@ class Granting:
             raise fault("GH1006", where=source.where)
         capabilities = capabilities_of(spec)
         policy.require_own_vendor(source, self.default_kind())
-        return self.named(source.names, capabilities)
+        names = source.names
+        if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
+            names = _beside().names(self, spec, source)
+        return self.named(names, capabilities)
 
     def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
         """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
         return resolve.resolve(
             names,
             self.default_kind(),
-            self.registry(),
+            self.registry_for(names),
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
         )
@@ -143,9 +154,27 @@ class Granting:
         vendor = self.default_kind().partition("/")[0]
         return registry.load(self.settings.spec_dirs, self._compile_spec, vendor)
 
+    def registry_for(self, names: Sequence[str]) -> Registry:
+        """Return that registry, with what the node itself shows of the kinds beside GPUs.
+
+        Raises what on_the_spot.require_device raises for those of `names` that it has not.
+        """
+        if any(map(words.is_extra, names)):
+            found: Registry = _beside().registry_for(self, names)
+            return found
+        return self.registry()
+
     def default_kind(self) -> str:
         """Return the kind that names without one are of."""
         return self.settings.default_kind or words.VOCABULARY.default_kind
+
+
+def _beside() -> types.ModuleType:
+    """Return the module of what is beside GPUs, which few containers need."""
+    bundled.load("gpuhook.programs.beside")
+    from gpuhook.programs import beside
+
+    return beside
 
 
 def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:

@@ -328,3 +328,35 @@ def test_a_text_without_objects_is_told_so() -> None:
     done = run("-", stdin="hello")
     assert done.exit_code == 1
     assert "pod template in it: no object in it has a `kind`\n" in done.stderr
+
+
+def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:
+    switches = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=all")
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
+    found = {one["where"]: (one["result"], one["reason"]) for one in container["extras"]}
+    assert found["NVIDIA_GDS"] == ("won", "whether the node has it cannot be told from here")
+    assert found["NVIDIA_MOFED"] == ("ignored", "NVIDIA_MOFED=1 is not NVIDIA_MOFED=enabled")
+    assert found["NVIDIA_IMEX_CHANNELS"][0] == "ignored"
+    assert container["result"] == "gets"
+    assert [one["name"] for one in container["devices"]] == ["0"]
+    assert container["ignored"] == []
+    text = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches)).stdout
+    assert "NVIDIA_GDS asks beside for nvidia.com/gds=all" in text
+    graph = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches), "--dot").stdout
+    assert "NVIDIA_GDS" in graph
+    assert "NVIDIA_MOFED" not in graph
+
+
+def test_what_is_beside_gpus_counts_with_gpus_alone() -> None:
+    (one,) = told(*env("NVIDIA_GDS=enabled"))["extras"]
+    assert one["result"] == "ignored"
+    assert "containers with GPUs" in one["reason"]
+
+
+def test_who_may_administer_mig_is_told() -> None:
+    asked = env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_MIG_CONFIG_DEVICES=all")
+    container = told(*asked, status=1)
+    assert container["fault"]["code"] == "GH1038"
+    (one,) = container["extras"]
+    assert one["result"] == "refused"
+    assert "privileged" in one["reason"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.diagnose.explain import answer as answers
-from gpuhook.diagnose.explain import ignored, manifests, outcome, parts, required, shares
+from gpuhook.diagnose.explain import besides, ignored, manifests, outcome, parts, required, shares
 from gpuhook.diagnose.explain.requests import capabilities_of, grant_of
 from gpuhook.grant import request
 from gpuhook.programs import told_replicas
@@ -58,7 +58,8 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     granting, chosen = ground.granting, answer.verdict.chosen
     environment = request.environment(answer.asked)
     capabilities = capabilities_of(answer.asked)
-    names = chosen.names if chosen else []
+    extras = besides.of(answer, granting)
+    names = [*chosen.names, *besides.names(extras, granting)] if chosen else []
     grant = grant_of(answer, granting, capabilities)
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
@@ -78,6 +79,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         **outcome.document(end),
         "gpus": shares.described(gpus, ground.node),
         "sources": list(answers.sources(answer.verdict)),
+        "extras": extras,
         "capabilities": {
             "asked": environment.get(words.VOCABULARY.capabilities_env),
             "effective": sorted(capabilities) if names else [],

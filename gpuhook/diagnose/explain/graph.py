@@ -53,6 +53,7 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
         if source["result"] == "won":
             for name in source["names"]:
                 yield _edge(place, f"{prefix}name {name}")
+    yield from _of_extras(container, prefix)
     for device in container["devices"]:
         name = f"{prefix}name {device['name']}"
         colour = "firebrick" if device["fault"] else "black"
@@ -65,6 +66,15 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
         for path in spec["nodes"]:
             yield _edge(place, f"{prefix}node {path}")
             yield _node(f"{prefix}node {path}", path)
+
+
+def _of_extras(container: dict[str, Any], prefix: str) -> Iterator[str]:
+    for number, extra in enumerate(container["extras"]):
+        if extra["result"] == "won":
+            place = f"{prefix}extra {number}"
+            yield _node(place, f"{extra['where']}\nbeside", shape="ellipse", color=_COLOURS["won"])
+            for name in extra["names"]:
+                yield _edge(place, f"{prefix}name {name}")
 
 
 def _of_device(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:

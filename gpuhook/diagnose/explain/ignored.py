@@ -13,18 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_ENABLED = "is honoured by NVIDIA's runtime in its modes legacy and jit-cdi"
-# Variables that NVIDIA's runtime knows and gpuhook does not read.
-_UNREAD = {
-    "NVIDIA_IMEX_CHANNELS": "names IMEX channels, which NVIDIA's runtime adds",
-    "NVIDIA_MIG_CONFIG_DEVICES": "is honoured by NVIDIA's legacy mode alone",
-    "NVIDIA_MIG_MONITOR_DEVICES": "is honoured by NVIDIA's legacy mode alone",
-    "NVIDIA_GDS": _ENABLED,
-    "NVIDIA_MOFED": _ENABLED,
-    "NVIDIA_GDRCOPY": _ENABLED,
-    "NVIDIA_NVSWITCH": _ENABLED,
-}
-
 
 def of(spec: dict[str, Any], devices: Iterable[dict[str, Any]]) -> list[str]:
     """Return a sentence for each thing that is ignored; `devices` are parts.of_names()."""
@@ -55,9 +43,6 @@ def _of_variables(spec: dict[str, Any]) -> Iterator[str]:
             f"{CUDA_VERSION} without {name}: NVIDIA's runtime takes such an image of old to ask for"
             " all GPUs, gpuhook takes it to ask for none"
         )
-    for unread, what in _UNREAD.items():
-        if environment.get(unread):
-            yield f"{unread}={environment[unread]} {what}; gpuhook does not read it"
 
 
 def _entries(spec: dict[str, Any], name: str) -> list[str]:

@@ -66,7 +66,8 @@ def left_out(
 ) -> list[dict[str, Any]]:
     """Return the nodes, mounts, libraries and links that the capabilities leave out."""
     parts = [(spec, spec.edits) for spec in grant.specs]
-    parts += [granting.registry().device(qualified) for qualified in grant.devices]
+    registry = granting.registry_for(grant.devices)
+    parts += [registry.device(qualified) for qualified in grant.devices]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         for what, path in _missing(spec, whole, capabilities):
@@ -104,7 +105,7 @@ def _items(value: object) -> list[Any]:
 def _device(
     name: str, qualified: str, granting: Granting, capabilities: frozenset[str]
 ) -> dict[str, Any]:
-    spec, whole = granting.registry().device(qualified)
+    spec, whole = granting.registry_for([qualified]).device(qualified)
     device = qualified.partition("=")[2]
     return {
         **_entry(name, _reason(name, qualified, granting)),

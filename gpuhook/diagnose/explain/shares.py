@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuhook.diagnose import sharing
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import isolation
+from gpuhook.vendors.nvidia import isolation, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def gpus(grant: Grant, node: Node | None) -> list[str]:
     """Return the GPUs and instances of a grant, by UUID where `node` tells, else as specs do."""
     nodes = {one["path"] for one in grant.edits.get("deviceNodes") or ()}
     found: dict[str, None] = {}
-    for qualified in grant.devices:
+    for qualified in (one for one in grant.devices if not words.is_extra(one)):
         name = qualified.partition("=")[2]
         found.update(dict.fromkeys(_named(name, node, nodes)))
     return list(found)

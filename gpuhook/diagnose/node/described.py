@@ -62,6 +62,7 @@ class DescribedGranting(Granting):
         self._has_driver = bool(node.driver.module_version)
         self._aliases = selection.aliases(found.gpus, self.choices.strategies)
         self._nvml = (node.driver.nvml or "") if is_elsewhere else None
+        self.is_here = not is_elsewhere
         if is_elsewhere:
             _number(found.spec, node)
         compiled = cache.of_spec(NAME, found.spec)

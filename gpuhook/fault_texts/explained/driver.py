@@ -135,6 +135,53 @@ $ grep nvidia-uvm /proc/devices
 $ gpuhook system create-device-nodes --replace
 """,
     ),
+    "GH1213": (
+        (
+            "generate-cdi was told to describe a kind of device of which this node has none: "
+            "their device nodes are made by a kernel module that is not loaded, or lie "
+            "elsewhere than below the dev root. A spec without devices would only hide that."
+        ),
+        "Load the module, name the right --dev-root, or do without the spec.",
+        """
+$ gpuhook generate-cdi --mode gds
+error GH1213: mode gds finds no device on this node: there is no device node /dev/nvidia-fs*
+$ modprobe nvidia-fs
+""",
+    ),
+    "GH1214": (
+        (
+            "The driver says which node opens the configuration (or the monitoring) of MIG, "
+            "and the node is not there or cannot be looked at. The driver makes none by "
+            "itself: nvidia-modprobe does, or generate-cdi where it is told to."
+        ),
+        "Make the node.",
+        """
+$ nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/config
+$ gpuhook generate-cdi --mode mig --create-device-nodes --output /etc/cdi/mig.yaml
+""",
+    ),
+    "GH1215": (
+        (
+            "What is there in place of MIG's node is no device, or has other numbers than the "
+            "driver says now: the major of nvidia-caps is given anew at each load."
+        ),
+        "Remove it, and have it made again.",
+        """
+$ rm /dev/nvidia-caps/nvidia-cap1
+$ nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/config
+""",
+    ),
+    "GH1216": (
+        (
+            "Neither mig-minors nor the capability's own file in /proc tells the minor of the "
+            "node: the driver is not loaded, is too old to have MIG, or its /proc is hidden."
+        ),
+        "Load a driver that has MIG; name the host's /proc with --host-root in a container.",
+        """
+$ cat /proc/driver/nvidia/capabilities/mig/config
+DeviceFileMinor: 1
+""",
+    ),
     "GH1230": (
         (
             "There is no libcuda.so with a version in its name in any directory of the driver: "

@@ -175,4 +175,99 @@ NVIDIA_GPU_MEMORY_LIMIT=4        # GH1025: 4 MiB
 NVIDIA_GPU_MEMORY_LIMIT=4096     # 4 GiB
 """,
     ),
+    "GH1036": (
+        (
+            "NVIDIA_IMEX_CHANNELS, or a mount below "
+            "/var/run/nvidia-container-devices/imex, names something that is no channel's "
+            "number. Channels are numbered from 0 to 1048575, without leading zeros; neither "
+            "`channel0` nor, in a mount, `all` is a number."
+        ),
+        "Give the numbers of the channels, separated by commas.",
+        """
+NVIDIA_IMEX_CHANNELS=channel0    # GH1036
+NVIDIA_IMEX_CHANNELS=0,1         # right
+""",
+    ),
+    "GH1037": (
+        (
+            "The container asks for a device that this node has not at this moment: an IMEX "
+            "channel whose node is missing (or is left from an earlier load of the driver, "
+            "with another major number), or a kind of device whose kernel module is not "
+            "loaded. Such devices are looked for when the container is made, where no CDI spec "
+            "of the node describes that kind."
+        ),
+        (
+            "Load the module (nvidia-fs, gdrdrv, ib_uverbs, the fabric's driver), or make the "
+            "channel: its major is in /proc/devices, its minor is the channel's number."
+        ),
+        """
+$ grep imex /proc/devices
+234 nvidia-caps-imex-channels
+$ mkdir -p /dev/nvidia-caps-imex-channels
+$ mknod /dev/nvidia-caps-imex-channels/channel0 c 234 0
+""",
+    ),
+    "GH1038": (
+        (
+            "The devices nvidia.com/mig=config and nvidia.com/mig=monitor (and the variables "
+            "NVIDIA_MIG_CONFIG_DEVICES and NVIDIA_MIG_MONITOR_DEVICES) let a container divide "
+            "the node's GPUs anew, or see all of their instances. Only a container that may "
+            "administer the host gets them, whoever asks: its bounding set has CAP_SYS_ADMIN."
+        ),
+        "Run that container privileged, or with CAP_SYS_ADMIN; others do not need the devices.",
+        """
+$ docker run --runtime gpuhook --cap-add SYS_ADMIN -e NVIDIA_VISIBLE_DEVICES=all \\
+    -e NVIDIA_MIG_CONFIG_DEVICES=all IMAGE nvidia-smi mig -lgi
+""",
+    ),
+    "GH1039": (
+        (
+            "NVIDIA_MIG_CONFIG_DEVICES and NVIDIA_MIG_MONITOR_DEVICES know one value, `all`: "
+            "the capability behind them is one for the whole node, and none for single GPUs."
+        ),
+        "Set it to all, and choose GPUs with NVIDIA_VISIBLE_DEVICES.",
+        """
+NVIDIA_MIG_CONFIG_DEVICES=0      # GH1039
+NVIDIA_MIG_CONFIG_DEVICES=all    # right
+""",
+    ),
+    "GH1040": (
+        (
+            "NVIDIA_GDS, NVIDIA_MOFED, NVIDIA_GDRCOPY or NVIDIA_NVSWITCH is `enabled`, and the "
+            "node has no device of that kind. Images bake such variables in and run on nodes "
+            "without the hardware, so the container starts without it."
+        ),
+        "Load the kernel module if this node should have it; `gpuhook explain` shows both.",
+        """
+$ modprobe nvidia-fs && ls /dev/nvidia-fs*
+""",
+    ),
+    "GH1041": (
+        (
+            "Something that a container asks for beside its GPUs does not count: the node's "
+            "policy refuses variables of unprivileged containers or mounts, "
+            "NVIDIA_IMEX_CHANNELS is `all` (which names no channel, as in NVIDIA's toolkit), "
+            "mounts name other channels, or a switch is not `enabled`. With request.onRefusal "
+            "`fail`, what policy refuses keeps the container from starting."
+        ),
+        (
+            "The reason names the setting or the word. Change that, or leave the variable or "
+            "mount out; `gpuhook explain` shows all that a container asks for and what counts."
+        ),
+        """
+NVIDIA_GDS=1          # GH1041: ignored
+NVIDIA_GDS=enabled    # right
+""",
+    ),
+    "GH1042": (
+        (
+            "A CDI spec of the node describes this kind of device, and the device is not in "
+            "it. Where there is such a spec it counts, and the node itself is not looked at; "
+            "one that was written before the device came does not know it."
+        ),
+        "Write the spec anew, or remove it: then the node is looked at for each container.",
+        """
+$ gpuhook generate-cdi --mode imex --output /etc/cdi/imex.yaml
+""",
+    ),
 }

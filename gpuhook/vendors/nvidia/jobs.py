@@ -24,9 +24,8 @@ LIMIT = "limit"
 # What `--skip` names: links that are asked for and SONAME links, the loader's files, EGL's profile.
 LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
 _SKIPPABLE = (LINKS, LOADER, PROFILE)
-HOST_OPTIONS = frozenset(
-    ("--host-root", "--ldconfig", "--libcuda")
-)  # their values are paths of the host
+# Their values are paths of the host.
+HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 

@@ -12,6 +12,22 @@ from gpuhook.grant.request import Vocabulary
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
 PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
+# Kinds of what there is beside GPUs: looked for on the node itself where no spec describes them.
+GDS_KIND = VENDOR + "/gds"
+MOFED_KIND = VENDOR + "/mofed"
+GDRCOPY_KIND = VENDOR + "/gdrcopy"
+NVSWITCH_KIND = VENDOR + "/nvswitch"
+IMEX_KIND = VENDOR + "/imex-channel"
+MIG_KIND = VENDOR + "/mig"  # access to the administration of MIG; instances are of the GPUs' kind
+# These kinds and the modes of generate-cdi that describe them.
+EXTRA_KINDS = {
+    GDS_KIND: "gds",
+    MOFED_KIND: "mofed",
+    GDRCOPY_KIND: "gdrcopy",
+    NVSWITCH_KIND: "nvswitch",
+    IMEX_KIND: "imex",
+    MIG_KIND: "mig",
+}
 VOCABULARY = Vocabulary(
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
@@ -22,6 +38,17 @@ VOCABULARY = Vocabulary(
     memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
     memory_prefix="/var/run/gpuhook/memory",
     hints_env="GPUHOOK_MEMORY_HINTS",
+    extras={
+        "NVIDIA_GDS": ("switch", GDS_KIND, "all"),
+        "NVIDIA_MOFED": ("switch", MOFED_KIND, "all"),
+        "NVIDIA_GDRCOPY": ("switch", GDRCOPY_KIND, "all"),
+        "NVIDIA_NVSWITCH": ("switch", NVSWITCH_KIND, "all"),
+        "NVIDIA_IMEX_CHANNELS": ("ids", IMEX_KIND, ""),
+        "NVIDIA_MIG_CONFIG_DEVICES": ("whole", MIG_KIND, "config"),
+        "NVIDIA_MIG_MONITOR_DEVICES": ("whole", MIG_KIND, "monitor"),
+    },
+    extra_mounts={"imex": IMEX_KIND},
+    privileged_kinds=(MIG_KIND,),
 )
 # A config.json without any of these asks for nothing of ours.
 MARKS = (
@@ -122,6 +149,8 @@ _FILES = {
     "nvidia-uvm-tools": _COMPUTE,
     "nvidia-modeset": _GRAPHICS,
 }
+# Those of MIG's configuration and monitoring, whose minors every driver has been giving.
+_MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
@@ -183,7 +212,12 @@ def is_nvml(path: str) -> bool:
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is that of one GPU's node or instance, and no control node."""
     name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
-    return name.isdigit() or name.startswith("-caps/")
+    return name.isdigit() or (name.startswith("-caps/") and path not in _MANAGEMENT_NODES)
+
+
+def is_extra(name: str) -> bool:
+    """Return whether a device's name is qualified, and of a kind of what is beside GPUs."""
+    return name.partition("=")[0] in EXTRA_KINDS
 
 
 def is_whole_gpu(path: str) -> bool:

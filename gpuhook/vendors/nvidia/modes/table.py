@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from gpuhook.vendors.nvidia import words
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,7 @@ AUTO, NVML, MANAGEMENT = "auto", "nvml", "management"
 KINDS = {
     NVML: "nvidia.com/gpu",
     MANAGEMENT: "management.nvidia.com/gpu",
+    **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
 

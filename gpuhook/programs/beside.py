@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container gets beside its GPUs: IMEX channels, switches, the administration of MIG.
+
+HOT, and loaded only for a container that asks for such a thing. A spec of the kind counts where
+the node has one; else the node itself is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import state
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.grant import extras, request
+from gpuhook.settings import FAIL
+from gpuhook.vendors.nvidia import on_the_spot, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from gpuhook.cdi.registry import Registry
+    from gpuhook.grant.extras import Extra
+    from gpuhook.grant.request import Source
+    from gpuhook.programs.granting import Granting
+    from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.on_the_spot import Roots
+
+_EVERYTHING = frozenset(words.CAPABILITIES)
+_NOTHING_FOUND = "GH1037"
+
+
+def asked(spec: dict[str, Any], settings: Settings) -> list[Extra]:
+    """Return what a container asks for beside its GPUs, and what the node's settings make of it.
+
+    Raises GH1036 for what is no IMEX channel, and what extras.judged raises.
+    """
+    if not request.has_extras(spec, words.VOCABULARY):
+        return []
+    found = extras.judged(spec, words.VOCABULARY, settings)
+    for one in found:
+        for name in one.names if one.is_list and one.result == extras.WON else ():
+            on_the_spot.require_channel(name.partition("=")[2], one.where)
+    return found
+
+
+def names(grants: Granting, spec: dict[str, Any], source: Source) -> list[str]:
+    """Return the names of the source that counts, and after them those of what is beside.
+
+    Reports what is left out. Raises GH1038 for an unprivileged container that would administer
+    MIG, GH1041 where the settings want a refused request to fail, and what asked() raises.
+    """
+    extras.require_privilege(source.names, source.where, spec, words.VOCABULARY)
+    found = list(source.names)
+    for one in asked(spec, grants.settings):
+        if one.result == extras.WON:
+            extras.require_privilege(one.names, one.where, spec, words.VOCABULARY)
+            found += _had(grants, one)
+        else:
+            _leave_out(grants, one)
+    return found
+
+
+def _leave_out(grants: Granting, one: Extra) -> None:
+    said = fault("GH1041", where=one.where, reason=one.reason)
+    if one.result == extras.REFUSED and grants.settings.on_refusal == FAIL:
+        raise said
+    if one.is_told:
+        grants.log.warning(said)
+
+
+def _had(grants: Granting, one: Extra) -> list[str]:
+    """Return the names of an extra, none of a switch for which there is nothing here."""
+    if not grants.is_here:
+        return []
+    reason = lack(grants, one)
+    if reason is None:
+        return one.names
+    grants.log.warning(fault("GH1040", where=one.where, reason=reason))
+    return []
+
+
+def lack(grants: Granting, one: Extra) -> str | None:
+    """Return what the node lacks for a switch that is on, None if it lacks nothing."""
+    try:
+        if one.is_switch:
+            grants.named(one.names, _EVERYTHING)
+    except GpuhookError as error:
+        if error.code != _NOTHING_FOUND:
+            raise
+        return error.message
+    return None
+
+
+def registry_for(grants: Granting, names: Sequence[str]) -> Registry:
+    """Return the node's registry with what the node shows of the kinds of `names`.
+
+    Raises what on_the_spot.require_device raises for those that it has not.
+    """
+    found = grants.registry()
+    named = [name for name in names if words.is_extra(name)]
+    if grants.is_here:
+        kinds = list(dict.fromkeys(name.partition("=")[0] for name in named))
+        found = on_the_spot.beside(found, kinds, roots(grants, found))
+        for name in named:
+            on_the_spot.require_device(found, name)
+    return found
+
+
+def roots(grants: Granting, found: Registry) -> Roots:
+    """Return where the node's parts are: by its settings, else as its specs have them."""
+    driver, dev = grants.settings.driver_root.rstrip("/"), grants.settings.dev_root
+    if driver and not dev and os.path.exists(os.path.join(driver, "dev/nvidiactl")):
+        dev = driver
+    try:
+        specs = found.kind(grants.default_kind())
+    except GpuhookError:
+        specs = []  # none of the GPUs'
+    for spec in specs:
+        nodes, mounts = spec.edits.get("deviceNodes") or (), spec.edits.get("mounts") or ()
+        dev = dev or _root_of((one["path"], one.get("hostPath")) for one in nodes)
+        driver = driver or _root_of((one["containerPath"], one["hostPath"]) for one in mounts)
+    return on_the_spot.Roots(dev or "/", driver or "/", state.host_root())
+
+
+def _root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
+    """Return the root in which hosts have what containers find at a path, "" if none is known."""
+    for path, source in pairs:
+        if source and source != path and source.endswith(path):
+            return source[: -len(path)]
+    return ""

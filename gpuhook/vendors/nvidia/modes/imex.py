@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode imex: the channels of NVIDIA's Internode Memory Exchange that this node has."""
+
+from __future__ import annotations
+
+from gpuhook.cdi.edits import merged
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import on_the_spot, selection, words
+from gpuhook.vendors.nvidia.modes import node_specs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices, Described
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+MODE = "imex"
+# How channels are called, by the strategy; they have no UUID.
+_NAMES = {"index": "{}", "type-index": on_the_spot.IMEX_CHANNEL + "{}"}
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of the channels; raises GH1213 if there is none, GH1512 for a --device-id."""
+    roots = node_specs.roots(place)
+    numbers = on_the_spot.channel_numbers(roots)
+    if not numbers:
+        looked = on_the_spot.looked_for(words.IMEX_KIND)
+        raise fault("GH1213", mode=MODE, reason=f"there is no channel {looked}")
+    names = {
+        form.format(number): number
+        for strategy, form in _NAMES.items()
+        if strategy in choices.strategies
+        for number in numbers
+    }
+    if not names:
+        raise fault("GH1213", mode=MODE, reason="channels have an index, and no UUID")
+    known = {form.format(number): number for number in numbers for form in _NAMES.values()}
+    chosen = {known[one] for one in node_specs.chosen(MODE, known, choices)}
+    parts = {name: number for name, number in names.items() if number in chosen}
+    found = {name: on_the_spot.channel(number, roots) or {} for name, number in parts.items()}
+    if choices.with_all:
+        found[selection.EVERY] = merged(list(found.values()))
+    return node_specs.described(found, choices)

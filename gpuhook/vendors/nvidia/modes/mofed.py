@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode mofed: the InfiniBand devices of MOFED."""
+
+from __future__ import annotations
+
+from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia.modes import node_specs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices, Described
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of these; raises what node_specs.of_whole raises."""
+    return node_specs.of_whole("mofed", words.MOFED_KIND, place, choices)

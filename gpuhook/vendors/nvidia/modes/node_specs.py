@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs of what a node has beside GPUs: the same devices that a create looks for on the spot."""
+
+from __future__ import annotations
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia import on_the_spot, selection, spec
+from gpuhook.vendors.nvidia.choices import Described
+from gpuhook.vendors.nvidia.on_the_spot import Roots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpuhook.cdi.edits import ContainerEdits, Device
+    from gpuhook.vendors.nvidia.choices import Choices
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+
+def roots(place: Place) -> Roots:
+    """Return the roots of a place as on_the_spot wants them."""
+    return Roots(place.roots.dev, place.roots.driver, place.roots.host)
+
+
+def of_whole(mode: str, kind: str, place: Place, choices: Choices) -> Described:
+    """Return the spec of a kind whose one device is `all`.
+
+    Raises GH1213 if this node has nothing of it, or `all` is left out, GH1512 for a --device-id.
+    """
+    if not choices.with_all:
+        raise fault("GH1213", mode=mode, reason="its one device, `all`, is to be left out")
+    chosen(mode, (selection.EVERY,), choices)
+    try:
+        found = on_the_spot.whole(kind, roots(place))
+    except GpuhookError as error:
+        looked = on_the_spot.looked_for(kind)
+        raise fault("GH1213", mode=mode, reason=f"there is no device node {looked}") from error
+    return described({selection.EVERY: found}, choices)
+
+
+def chosen(mode: str, names: Collection[str], choices: Choices) -> list[str]:
+    """Return those of `names` that --device-id asks for, all without one; GH1512 for another."""
+    asked = choices.device_ids
+    if not asked or selection.EVERY in asked:
+        return list(names)
+    for one in asked:
+        if one not in names:
+            reason = f"mode {mode} has {', '.join(names)}"
+            raise fault("GH1512", value=one, reason=reason)
+    return list(dict.fromkeys(asked))
+
+
+def described(
+    devices: dict[str, ContainerEdits], choices: Choices, warnings: tuple[str, ...] = ()
+) -> Described:
+    """Return the spec of `devices` by name; they have nothing in common."""
+    listed: list[Device] = [
+        {"name": name, "containerEdits": _chosen_edits(edits, choices)}
+        for name, edits in devices.items()
+    ]
+    made = spec.of_parts(choices.kind, listed, {})
+    del made["containerEdits"]
+    return Described(made, (), warnings)
+
+
+def _chosen_edits(edits: ContainerEdits, choices: Choices) -> ContainerEdits:
+    kept = edits.copy()
+    if not choices.additional_gids:
+        kept.pop("additionalGids", None)
+    return kept

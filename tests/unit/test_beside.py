@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a node's /dev and its driver are, for what is looked for beside its GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import cache
+from gpuhook.cdi.registry import Registry
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.programs import beside
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import dump_file
+
+DRIVER = "/run/nvidia/driver"
+
+
+def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str, str]:
+    """Return the roots for GPUs whose spec has its nodes and files in these."""
+    node: dict[str, Any] = {"path": "/dev/nvidiactl"}
+    if dev:
+        node["hostPath"] = dev + node["path"]
+    path = "/usr/lib64/libcuda.so.580.1"
+    edits = {"deviceNodes": [node], "mounts": [{"hostPath": driver + path, "containerPath": path}]}
+    devices = [{"name": "0", "containerEdits": {"env": ["A=B"]}}]
+    spec: Any = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    spec["containerEdits"] = edits
+    compiled = cache.of_spec("/x/nvidia.yaml", spec)
+    grants = Granting(settings, Heard(), lambda _: None)
+    roots = beside.roots(grants, Registry(["/x"], [[compiled]]))
+    return roots.dev, roots.driver, roots.host
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the host be this one."""
+    monkeypatch.delenv("GPUHOOK_HOST_ROOT", raising=False)
+
+
+def test_roots_are_those_of_the_gpus_spec() -> None:
+    """A node's own, those of a driver container with the host's /dev, and with one of its own."""
+    assert found(Settings()) == ("/", "/", "/")
+    assert found(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
+    assert found(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
+
+
+def test_settings_come_first(tmp_path: Path) -> None:
+    """A dev root that is named counts; a driver root has its own where there is a nvidiactl."""
+    settings = Settings()
+    settings.driver_root = str(tmp_path)
+    assert found(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    assert found(settings, dev=DRIVER) == (str(tmp_path), str(tmp_path), "/")
+    settings.dev_root = "/named"
+    assert found(settings, dev=DRIVER) == ("/named", str(tmp_path), "/")
+
+
+def test_a_node_elsewhere_is_not_looked_for_here() -> None:
+    """What another node has beside its GPUs cannot be told: the GPUs are granted all the same."""
+    node = dump_file.load("t4")
+    grants = DescribedGranting(node, Settings(), Heard(), is_elsewhere=True)
+    env = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
+    spec = {"process": {"env": env}}
+    source = grants.source(spec)
+    assert source is not None
+    grant = grants.of(spec, source)
+    assert grant is not None
+    assert grant.devices == ["nvidia.com/gpu=0"]

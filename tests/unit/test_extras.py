@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container asks for beside its GPUs: how each word is read, and what policy says to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import extras, request
+from gpuhook.programs import beside
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import words
+
+SWITCHES = {
+    "NVIDIA_GDS": "nvidia.com/gds=all",
+    "NVIDIA_MOFED": "nvidia.com/mofed=all",
+    "NVIDIA_GDRCOPY": "nvidia.com/gdrcopy=all",
+    "NVIDIA_NVSWITCH": "nvidia.com/nvswitch=all",
+}
+CHANNELS = "NVIDIA_IMEX_CHANNELS"
+MOUNT = "/var/run/nvidia-container-devices/imex/"
+
+
+def asking(*env: str, imex: tuple[str, ...] = (), privileged: bool = False) -> dict[str, Any]:
+    """Return a config.json with these variables, mounts and CAP_SYS_ADMIN."""
+    bounding = ["CAP_SYS_ADMIN"] if privileged else []
+    return {
+        "process": {"env": list(env), "capabilities": {"bounding": bounding}},
+        "mounts": [{"source": "/dev/null", "destination": MOUNT + one} for one in imex],
+    }
+
+
+def settings(**chosen: object) -> Settings:
+    """Return settings with some of them chosen."""
+    made = Settings()
+    for name, value in chosen.items():
+        setattr(made, name, value)
+    return made
+
+
+def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], str]]:
+    """Return where, names and result of each extra."""
+    found = beside.asked(spec, settings(**chosen))
+    return [(one.where, one.names, one.result) for one in found]
+
+
+@pytest.mark.parametrize(("variable", "name"), SWITCHES.items())
+def test_a_switch_is_on_by_one_word_alone(variable: str, name: str) -> None:
+    """`enabled` exactly; everything else is ignored, and nothing said of an empty one."""
+    assert told(asking(f"{variable}=enabled")) == [(variable, [name], "won")]
+    for value in ("1", "true", "ENABLED", "enabled ", "disabled"):
+        assert [one[2] for one in told(asking(f"{variable}={value}"))] == ["ignored"], value
+    assert told(asking(f"{variable}=")) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("0", ["0"]),
+        ("0,3", ["0", "3"]),
+        (" 3 , 0,3,", ["3", "0"]),
+        ("1048575", ["1048575"]),
+    ],
+)
+def test_channels_are_a_list_of_numbers(value: str, names: list[str]) -> None:
+    """Each channel once, in order, trimmed."""
+    expected = [f"nvidia.com/imex-channel={name}" for name in names]
+    assert told(asking(f"{CHANNELS}={value}")) == [(CHANNELS, expected, "won")]
+
+
+@pytest.mark.parametrize(
+    "value", ["1048576", "-1", "01", "channel0", "none", "void", "0x1", "1.0", "²", "9" * 200]
+)
+def test_what_is_no_channel_is_refused(value: str) -> None:
+    """By variable and by mount."""
+    for spec in (asking(f"{CHANNELS}={value}"), asking(imex=(value,))):
+        with pytest.raises(GpuhookError) as raised:
+            told(spec, accept_volume_mounts=True)
+        assert raised.value.code == "GH1036"
+
+
+def test_all_channels_are_none() -> None:
+    """As in NVIDIA's toolkit; and a mount of that name is no channel."""
+    assert told(asking(f"{CHANNELS}=all")) == [(CHANNELS, ["all"], "ignored")]
+    with pytest.raises(GpuhookError, match="which is none"):
+        told(asking(imex=("all",)), accept_volume_mounts=True)
+
+
+def test_mounts_come_before_the_variable() -> None:
+    """Where mounts count; where they do not, the variable is what is asked for."""
+    spec = asking(f"{CHANNELS}=3", imex=("0", "12"))
+    assert told(spec, accept_volume_mounts=True) == [
+        (MOUNT, ["nvidia.com/imex-channel=0", "nvidia.com/imex-channel=12"], "won"),
+        (CHANNELS, ["nvidia.com/imex-channel=3"], "ignored"),
+    ]
+    assert [one[2] for one in told(spec)] == ["refused", "won"]
+
+
+def test_policy_of_variables() -> None:
+    """Variables of an unprivileged container do not count where they don't for GPUs."""
+    env = ("NVIDIA_GDS=enabled", f"{CHANNELS}=0")
+    for is_privileged, result in ((False, "refused"), (True, "won")):
+        found = told(asking(*env, privileged=is_privileged), accept_env_when_unprivileged=False)
+        assert [one[2] for one in found] == [result, result]
+
+
+def test_channels_may_be_ignored_on_a_node() -> None:
+    """By variable and by mount, and switches are none of that."""
+    spec = asking(f"{CHANNELS}=0", "NVIDIA_GDS=enabled", imex=("3",))
+    found = told(spec, ignore_imex_channels=True, accept_volume_mounts=True)
+    assert {one[0]: one[2] for one in found} == {
+        MOUNT: "ignored",
+        CHANNELS: "ignored",
+        "NVIDIA_GDS": "won",
+    }
+
+
+@pytest.mark.parametrize("device", ["config", "monitor"])
+def test_the_administration_of_mig(device: str) -> None:
+    """`all` and nothing else, whatever the policy of variables is."""
+    variable = f"NVIDIA_MIG_{device.upper()}_DEVICES"
+    spec = asking(f"{variable}=all", privileged=True)
+    for accepts in (True, False):
+        found = told(spec, accept_env_when_unprivileged=accepts)
+        assert found == [(variable, [f"nvidia.com/mig={device}"], "won")]
+    for value in ("0", "0,1", "all,0", "none", "ALL"):
+        with pytest.raises(GpuhookError) as raised:
+            told(asking(f"{variable}={value}", privileged=True))
+        assert raised.value.code == "GH1039"
+    assert told(asking(f"{variable}=")) == []
+
+
+@pytest.mark.parametrize("name", ["config", "monitor", "all", "x"])
+def test_only_the_privileged_administer_mig(name: str) -> None:
+    """Whoever asks; `none` gives nothing, and other kinds are for everybody."""
+    qualified = f"nvidia.com/mig={name}"
+    extras.require_privilege([qualified], "x", asking(privileged=True), words.VOCABULARY)
+    with pytest.raises(GpuhookError) as raised:
+        extras.require_privilege(["0", qualified], "x", asking(), words.VOCABULARY)
+    assert raised.value.code == "GH1038"
+    free = ["nvidia.com/mig=none", "nvidia.com/gpu=config", "nvidia.com/gds=all", "config"]
+    extras.require_privilege(free, "x", asking(), words.VOCABULARY)
+
+
+def test_channels_are_no_devices() -> None:
+    """Mounts of channels alone leave the request for GPUs to the variable."""
+    spec = asking("NVIDIA_VISIBLE_DEVICES=1", imex=("0",))
+    (source,) = request.sources(spec, words.VOCABULARY, [])
+    assert (source.kind, source.names) == ("env", ["1"])
+
+
+def test_most_containers_have_none() -> None:
+    """The look before the look says so; and it misses nothing that is asked for."""
+    for env in ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_GDSX=enabled", "NVIDIA_GDS"):
+        assert not request.has_extras(asking(env), words.VOCABULARY)
+    for variable in words.VOCABULARY.extras:
+        assert request.has_extras(asking(f"{variable}="), words.VOCABULARY)
+    assert request.has_extras(asking(imex=("0",)), words.VOCABULARY)
+    for odd in ({}, {"process": 1, "mounts": 2}, {"mounts": [None, {"source": "/dev/null"}]}):
+        assert not request.has_extras(odd, words.VOCABULARY)

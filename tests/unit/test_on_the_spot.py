@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node has beside GPUs, found on the spot and described by generate-cdi: the same things."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuhook.cdi import cache
+from gpuhook.cdi.registry import Registry
+from gpuhook.cli import main
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import management_nodes, on_the_spot, words
+from gpuhook.vendors.nvidia.on_the_spot import OnTheSpot, Roots
+from tests.simulated import extra_nodes
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+FOUND = {
+    "gds": ["/dev/nvidia-fs0", "/dev/nvidia-fs1"],
+    "mofed": ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"],
+    "gdrcopy": ["/dev/gdrdrv"],
+    "nvswitch": ["/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitchctl"],
+}
+KINDS = {mode: kind for kind, mode in words.EXTRA_KINDS.items()}
+IMEX = "/dev/nvidia-caps-imex-channels/channel"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return the root of a node that has everything."""
+    root = tmp_path / "node"
+    root.mkdir()
+    extra_nodes.add(root)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the commands a state directory and settings of the test's own."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
+
+
+def roots(place: Path) -> Roots:
+    """Return the roots of that node."""
+    return Roots(str(place), str(place), str(place))
+
+
+def generate(place: Path, mode: str, *options: str) -> Result:
+    """Call generate-cdi for that node."""
+    own = [f"--{name}-root={place}" for name in ("driver", "dev", "host")]
+    words = ["generate-cdi", f"--mode={mode}", "--format=json", *own, *options]
+    return CliRunner().invoke(main, words, prog_name="gpuhook")
+
+
+def described(place: Path, mode: str, *options: str) -> dict[str, Any]:
+    """Return the edits of each device of the spec, by name."""
+    done = generate(place, mode, *options)
+    assert done.exit_code == 0, done.output
+    spec = json.loads(done.stdout)
+    assert spec["kind"] == KINDS[mode]
+    assert "containerEdits" not in spec
+    return {one["name"]: one["containerEdits"] for one in spec["devices"]}
+
+
+def paths(edits: Any) -> list[str]:
+    """Return the paths of device nodes, each of which must be the node's own."""
+    nodes = edits["deviceNodes"]
+    for node in nodes:
+        assert node["hostPath"].endswith(node["path"])
+        assert "major" not in node
+    return [node["path"] for node in nodes]
+
+
+def code_of(kind: str, name: str, place: Path) -> str:
+    """Return the code of the fault of a device."""
+    with pytest.raises(GpuhookError) as raised:
+        OnTheSpot(kind, roots(place)).device(name)
+    return raised.value.code
+
+
+@pytest.mark.parametrize("mode", FOUND)
+def test_a_kind_with_one_device(mode: str, place: Path) -> None:
+    """Its nodes and no others, on the spot as in a spec; nothing there is a fault."""
+    spot = OnTheSpot(KINDS[mode], roots(place))
+    edits = spot.device("all")
+    assert paths(edits) == FOUND[mode]
+    assert spot.device("0") is None
+    assert described(place, mode) == {"all": edits}
+    for path in FOUND[mode]:
+        Path(f"{place}{path}").unlink()
+    assert code_of(KINDS[mode], "all", place) == "GH1037"
+    assert "GH1213" in generate(place, mode).output
+    Path(f"{place}{FOUND[mode][0]}").write_text("no device", encoding="utf-8")
+    assert code_of(KINDS[mode], "all", place) == "GH1037"
+
+
+def test_storage_brings_its_files(place: Path) -> None:
+    """udev's database and cufile.json, read-only, as far as they are there."""
+    edits = OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {}
+    assert {m["containerPath"]: m["hostPath"] for m in edits["mounts"]} == {
+        "/run/udev": f"{place}/run/udev",
+        "/etc/cufile.json": f"{place}/etc/cufile.json",
+    }
+    assert all("ro" in mount["options"] for mount in edits["mounts"])
+    (place / "etc/cufile.json").unlink()
+    edits = OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {}
+    assert [mount["containerPath"] for mount in edits["mounts"]] == ["/run/udev"]
+
+
+def test_a_closed_node_brings_its_group(place: Path) -> None:
+    """The group without which a node cannot be opened; not where everybody can."""
+    edits = OnTheSpot(words.MOFED_KIND, roots(place)).device("all") or {}
+    assert edits["additionalGids"] == [109]
+    assert "additionalGids" not in (OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {})
+
+
+def test_channels(place: Path) -> None:
+    """By number and by name; one that is missing, or of another load of the driver, is a fault."""
+    spot = OnTheSpot(words.IMEX_KIND, roots(place))
+    for name in ("3", "channel3"):
+        assert paths(spot.device(name)) == [IMEX + "3"]
+    assert paths(spot.device("all")) == [IMEX + number for number in ("0", "3", "12")]
+    assert spot.device("abc") is None
+    assert code_of(words.IMEX_KIND, "5", place) == "GH1037"
+    assert code_of(words.IMEX_KIND, "7", place) == "GH1037"
+
+
+def test_channels_as_a_spec(place: Path) -> None:
+    """Named by the strategies, with `all`, and only those that --device-id names."""
+    found = described(place, "imex")
+    assert list(found) == ["0", "3", "12", "all"]
+    assert paths(found["all"]) == [IMEX + number for number in ("0", "3", "12")]
+    both = described(place, "imex", "--device-name-strategy=type-index", "--no-all-device")
+    assert list(both) == ["channel0", "channel3", "channel12"]
+    one = described(place, "imex", "--device-id=channel3")
+    assert (list(one), paths(one["all"])) == (["3", "all"], [IMEX + "3"])
+    assert "GH1512" in generate(place, "imex", "--device-id=7").output
+    assert "GH1213" in generate(place, "imex", "--device-name-strategy=uuid").output
+
+
+def test_the_administration_of_mig(place: Path) -> None:
+    """Each of the two has its own node, by the driver's numbers."""
+    spot = OnTheSpot(words.MIG_KIND, roots(place))
+    cap = "/dev/nvidia-caps/nvidia-cap"
+    assert paths(spot.device("config")) == [cap + "1"]
+    assert paths(spot.device("monitor")) == [cap + "2"]
+    assert spot.device("0") is None
+    assert {name: paths(edits) for name, edits in described(place, "mig").items()} == {
+        "config": [cap + "1"],
+        "monitor": [cap + "2"],
+    }
+    (place / "proc/driver/nvidia-caps/mig-minors").write_text("config 2\nmonitor x\n")
+    assert paths(spot.device("config")) == [cap + "2"]
+    assert paths(spot.device("monitor")) == [cap + "2"]  # by its own file
+
+
+def test_administration_that_cannot_be_had(place: Path) -> None:
+    """A missing node, one of other numbers and a driver without MIG are told apart."""
+    node = place / "dev/nvidia-caps/nvidia-cap1"
+    node.unlink()
+    assert code_of(words.MIG_KIND, "config", place) == "GH1214"
+    done = generate(place, "mig")
+    assert done.exit_code == 0
+    assert "nvidia-cap1" in done.stderr
+    assert [one["name"] for one in json.loads(done.stdout)["devices"]] == ["monitor"]
+    assert "GH1214" in generate(place, "mig", "--device-id=config").output
+    node.write_text("no device")
+    assert code_of(words.MIG_KIND, "config", place) == "GH1215"
+    for path in (management_nodes.MINORS, f"{management_nodes.FILES}/config"):
+        Path(f"{place}{path}").unlink()
+    assert code_of(words.MIG_KIND, "config", place) == "GH1216"
+
+
+def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
+    """With --create-device-nodes, with the driver's number and mode; what is there stays."""
+    node, other = (place / f"dev/nvidia-caps/nvidia-cap{minor}" for minor in (1, 2))
+    node.unlink()
+    before = other.stat()
+    assert list(described(place, "mig", "--create-device-nodes")) == ["config", "monitor"]
+    status = node.stat()
+    numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
+    assert (numbers, status.st_mode & 0o777) == ((extra_nodes.CAPS_MAJOR, 1), 0o400)
+    assert other.stat().st_ino == before.st_ino
+
+
+def test_a_spec_of_the_kind_counts(place: Path) -> None:
+    """The node is looked at for kinds that no spec describes, and for no others."""
+    found = on_the_spot.beside(Registry(["/x"], [[]]), [words.IMEX_KIND], roots(place))
+    on_the_spot.require_device(found, "nvidia.com/imex-channel=3")
+    with pytest.raises(GpuhookError) as raised:
+        on_the_spot.require_device(found, "nvidia.com/imex-channel=5")
+    assert raised.value.code == "GH1037"
+    spec = json.loads(generate(place, "imex", "--device-id=0").stdout)
+    own = Registry(["/x"], [[cache.of_spec("/x/imex.json", spec)]])
+    found = on_the_spot.beside(own, [words.IMEX_KIND], roots(place))
+    on_the_spot.require_device(found, "nvidia.com/imex-channel=0")
+    with pytest.raises(GpuhookError, match=r"no such device in /x/imex\.json") as raised:
+        on_the_spot.require_device(found, "nvidia.com/imex-channel=3")
+    assert raised.value.code == "GH1042"
+    assert "--mode imex" in raised.value.hint
