@@ -69,6 +69,10 @@ class Registry:
             raise self._unknown(kind, kind)
         return found
 
+    def all(self) -> list[Compiled]:
+        """Return the specs that can be read, lowest priority first."""
+        return [spec for layer in self._layers for spec in layer]
+
     def names(self, kind: str) -> list[str]:
         """Return the names of all devices of a kind, each once."""
         return list(dict.fromkeys(name for spec in self.kind(kind) for name in spec.names()))

@@ -42,6 +42,7 @@ COMMANDS = {
     "limits": "gpuhook.cli.limits:limits",
     "map": "gpuhook.cli.map:map_",
     "ps": "gpuhook.cli.ps:ps",
+    "refresh": "gpuhook.cli.refresh:refresh",
     "repair": "gpuhook.cli.repair:repair",
     "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
     "system": "gpuhook.cli.system:system",

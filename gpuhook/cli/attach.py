@@ -61,7 +61,10 @@ def attach(
         options.failing("attach", container, output),
         target.opened(container, state_roots, to_change=not dry_run) as found,
     ):
-        chosen, grants = driver_capabilities or found.capabilities(), options.grants()
+        chosen, grants = (
+            driver_capabilities or found.capabilities(),
+            options.grants(may_refresh=not dry_run),
+        )
         names = options.whole_names(names, grants)
         report = attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
     if limit is not None:

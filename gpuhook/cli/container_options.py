@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import contextmanager
 
 import click
@@ -17,6 +18,7 @@ from gpuhook.diagnose import settings_file
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import replicas
+from gpuhook.programs import cold
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import known_node
@@ -101,10 +103,18 @@ class _Granting(Granting):
             self._registry = super().registry()
         return self._registry
 
+    def forget(self) -> None:
+        """Read the specs again when they are asked for."""
+        self._registry = None
 
-def grants() -> Granting:
-    """Return how this node grants, by its settings; GH1530 if they are broken."""
-    return _Granting(settings_file.of_node(), EngineLog("gpuhook"), _compile)
+
+def grants(*, may_refresh: bool = False) -> Granting:
+    """Return how this node grants, by its settings; GH1530 if they are broken.
+
+    With `may_refresh`, stale specs are written anew where the settings say so.
+    """
+    refresh = cold.Compiler(sys.argv[0]).refresh if may_refresh else None
+    return _Granting(settings_file.of_node(), EngineLog("gpuhook"), _compile, refresh)
 
 
 def whole_names(names: Sequence[str], granting: Granting) -> list[str]:

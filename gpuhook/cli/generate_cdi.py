@@ -12,6 +12,7 @@ import click
 from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
+    given_words,
     node_options,
     parameters,
     printing,
@@ -151,10 +152,10 @@ def generate_cdi(
         option = "--create-device-nodes" if create_device_nodes else f"--mode {mode}"
         raise click.UsageError(f"{option} is of no use with --inventory")
     place = _place(node_of, config_search_path, create_nodes=create_device_nodes)
-    mode = table.chosen(mode, place) if inventory is None else table.NVML
     is_here = inventory is None
-    choices, notes = _choices(options, mode, place.roots.host, is_here=is_here)
-    if mode == table.MANAGEMENT:
+    meant = table.chosen(mode, place) if is_here else table.NVML
+    choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)
     if choices.coherent and output is None and fmt == "json":
@@ -176,7 +177,9 @@ def generate_cdi(
             click.echo(spec.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    spec_writing.write(path, fmt, found, choices, is_here=is_here)
+    words = given_words.of(click.get_current_context(), "output")
+    again = [*words, "--output", path] if is_here else None
+    spec_writing.write(path, fmt, found, choices, again)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
 
 
@@ -204,7 +207,7 @@ def _described(inventory: str | None, mode: str, place: Place, choices: Choices)
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with progress.telling("asking the driver"):
-            found = table.describe(mode, place, choices)
+            found = table.described(mode, place, choices)
         if found.node is not None:
             node_options.tell(found.node, place.roots.driver, warn_of_losses=False)
     return found

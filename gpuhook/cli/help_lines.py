@@ -31,6 +31,7 @@ LINES = {
     "limits": "Limit the GPU memory of running containers, and tell who has which limit.",
     "map": "Draw the GPUs of this node: each a bar of its memory, cut into those who have a part.",
     "ps": "List who uses the GPUs: containers, their memory of each GPU, and how busy they are.",
+    "refresh": "Write the CDI specs of this node again where they describe another state of it.",
     "repair": (
         "Put back what a running CONTAINER has lost of the GPUs that it was granted, and no more."
     ),

@@ -77,16 +77,23 @@ def _repair_one(
         target.opened(container, roots, to_change=not is_dry) as found,
     ):
         report = repairing.repair(found, options.grants(), library, is_dry=is_dry)
-        if not (report.steps or found.granted):
-            report.notes += _unheard(found)
+        told = _beyond(found)
+        report.notes += [
+            text
+            for code, text in told.items()
+            if code == "GH1123" or not (report.steps or found.granted)
+        ]
     options.show([report.document()], "repair", output)
 
 
-def _unheard(one: target.Target) -> list[str]:
-    """Return that a container asks for GPUs and was given none, which is not repair's to mend."""
+def _beyond(one: target.Target) -> dict[str, str]:
+    """Return what is not repair's to mend, by the code of the fault.
+
+    A container asks for GPUs and was given none; or its GPU, or MIG instance, has left the node.
+    """
     facts = inspection.of(one.held, one.found, one.spec, one.entry)
-    wrong = [error for error in inspection.findings(facts) if error.code == "GH1745"]
-    return [f"{error.message}: {error.hint}" for error in wrong]
+    wrong = [e for e in inspection.findings(facts) if e.code in ("GH1123", "GH1745")]
+    return {error.code: f"{error.message}: {error.hint}" for error in wrong}
 
 
 def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry: bool) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Find out": ("explain", "doctor", "compare", "ps", "map", "inspect", "support-bundle"),
     "Running containers": ("attach", "detach", "repair", "limits"),
-    "Describe GPUs": ("inventory", "generate-cdi", "cdi", "labels"),
+    "Describe GPUs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
     "On nodes": ("device-plugin", "health", "config", "system", "completion"),
 }
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)

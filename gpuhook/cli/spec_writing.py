@@ -10,7 +10,7 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, spec
 from gpuhook.cli import printing
-from gpuhook.vendors.nvidia import known_node, node_file, selection
+from gpuhook.vendors.nvidia import freshness, generated, jobs, known_node, node_file, selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
 
 
-def write(path: str, fmt: str, found: Described, choices: Choices, *, is_here: bool) -> None:
+def write(
+    path: str, fmt: str, found: Described, choices: Choices, words: list[str] | None = None
+) -> None:
     """Write the spec to `path`, atomically, and what belongs to it; raises what spec.write does.
 
-    With `is_here` it is of this machine, whose node.json is written too.
+    With `words`, which make it again, it is of this machine: its node.json is written too, and
+    what `gpuhook refresh` has to know.
     """
     spec.write(found.spec, path, fmt)
     _prepare(path, found.spec)
@@ -31,8 +34,41 @@ def write(path: str, fmt: str, found: Described, choices: Choices, *, is_here: b
         spec.write(further, beside, fmt)
         _prepare(beside, further)
         printing.say(f"wrote {beside}: {further['kind']} {names(further)}")
-    if is_here and found.node is not None:
+    if words is None:
+        return
+    if found.node is not None:
         _remember(found, choices, path)
+    _note(found, choices, path, words)
+
+
+def _note(found: Described, choices: Choices, path: str, words: list[str]) -> None:
+    hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
+    ours = [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
+    node = found.node
+    libcuda = ours[0].libcuda if ours else _libcuda(found)
+    fingerprint = node.fingerprint if node else freshness.fingerprint(choices.host_root, libcuda)
+    made = generated.Generated(
+        path=path,
+        words=words,
+        host_root=choices.host_root,
+        libcuda=libcuda,
+        fingerprint=fingerprint,
+        has_node=node is not None,
+        identity=generated.identity(path),
+        inputs=generated.inputs(),
+    )
+    try:
+        generated.remember(made)
+    except OSError as error:
+        reason = error.strerror or error
+        told = f"warning: {generated.directory()} was not written: {reason}"
+        click.echo(f"{told}; gpuhook refresh will not know how {path} was made", err=True)
+
+
+def _libcuda(found: Described) -> str:
+    libraries = found.node.files if found.node else ()
+    known = [one.host_path for one in libraries if one.soname == "libcuda.so.1"]
+    return known[0] if known else ""
 
 
 def names(spec: Spec) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import generate_section
+from gpuhook.cli import generate_section, given_words
 from gpuhook.vendors.nvidia.jobs import HOOK_NAME
 
 HOOK_PATH = "--hook-path"
@@ -60,7 +60,9 @@ class Command(generate_section.Configured):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse `args`, after the toolkit's names in them and in the environment became ours."""
-        ctx.default_map = {**(ctx.default_map or {}), **self._environment(ctx)}
+        found = self._environment(ctx)
+        ctx.default_map = {**(ctx.default_map or {}), **found}
+        ctx.meta[given_words.ADOPTED] = frozenset(found)
         return super().parse_args(ctx, self._renamed(ctx, args))
 
     def _options(self) -> dict[str, click.Option]:

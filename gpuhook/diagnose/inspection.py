@@ -15,7 +15,7 @@ from gpuhook.container import ledger
 from gpuhook.container.provide import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.loader import cache, conf
-from gpuhook.vendors.nvidia import freshness, seen, words
+from gpuhook.vendors.nvidia import departed, freshness, seen, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ def findings(facts: dict[str, Any]) -> list[GpuhookError]:
     request = _unheard(facts)
     if request:
         wrong.append(fault("GH1745", container=identity, request=request))
+    gone_with_gpus = _departed(facts)
+    if gone_with_gpus:
+        wrong.append(fault("GH1123", container=identity, nodes=", ".join(gone_with_gpus)))
     driver = facts["driver"]
     if driver["agree"] is False:
         mounted = " and ".join(driver["mounted"])
@@ -83,6 +86,11 @@ def findings(facts: dict[str, Any]) -> list[GpuhookError]:
     if facts["loader"]["trouble"]:
         wrong.append(fault("GH1743", container=identity, reason=facts["loader"]["trouble"]))
     return wrong
+
+
+def _departed(facts: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container whose GPU or MIG instance the node does not have any more."""
+    return departed.of_paths([node["path"] for node in facts["nodes"]], state.host_root())
 
 
 def _unheard(facts: dict[str, Any]) -> str:

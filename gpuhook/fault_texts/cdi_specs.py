@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import FileError, GpuhookError, HostError, RequestError
+from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1101": (
@@ -72,6 +72,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1120": (
         FileError,
         "the CDI spec describes another state of this host ({changes})",
-        "run `gpuhook generate-cdi --output DIR/nvidia.yaml`, DIR being {dirs}",
+        "run `gpuhook refresh`, which writes the specs of this node anew",
+    ),
+    "GH1121": (
+        DriverError,
+        "the nvidia kernel module is not loaded: {root} has no /proc/driver/nvidia/version",
+        "run modprobe nvidia and look at dmesg; on a node without a GPU this is as it should be",
+    ),
+    "GH1122": (
+        HostError,
+        "the CDI specs of this node could not be written anew: {reason}",
+        "run `gpuhook refresh`: it tells what is wrong",
+    ),
+    "GH1123": (
+        HostError,
+        "{container} was given {nodes}, whose GPU or MIG instance this node has no more",
+        "restart the container: it then gets what there is now, or is refused",
     ),
 }

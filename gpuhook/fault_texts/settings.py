@@ -6,7 +6,14 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, RequestError
+from gpuhook.errors import (
+    DriverError,
+    FileError,
+    GpuhookError,
+    HostError,
+    RefusedError,
+    RequestError,
+)
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1500": (
@@ -84,6 +91,26 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RequestError,
         "{options} contradict each other: {reason}",
         "leave one of them out",
+    ),
+    "GH1526": (
+        HostError,
+        "another gpuhook refresh has held {path} for more than {seconds} seconds",
+        "find out what it waits for (`fuser {path}`), end it, and call again",
+    ),
+    "GH1527": (
+        RefusedError,
+        "{path} is stale, and nobody has noted how it was made: {what}",
+        "write it with `gpuhook generate-cdi --output {path}` and the options it shall have",
+    ),
+    "GH1528": (
+        FileError,
+        "a spec was made with words that generate-cdi does not take ({words}): {reason}",
+        "write it again with `gpuhook generate-cdi` and the options it shall have",
+    ),
+    "GH1529": (
+        FileError,
+        "{path} is there and cannot be read as a CDI spec, and gpuhook may not have written it",
+        "`gpuhook cdi validate {path}` tells what is wrong; remove it, and call again",
     ),
     "GH1530": (
         FileError,

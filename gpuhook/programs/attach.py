@@ -44,8 +44,12 @@ def attach(
     container.
     """
     extras.require_privilege(names, "attach", target.spec, words.VOCABULARY)
-    grant = grants.named(list(names), capabilities)
-    todo = grants.jobs(grant, capabilities)
+
+    def judged() -> tuple[Grant, list[Jobs]]:
+        found = grants.named(list(names), capabilities)
+        return found, grants.jobs(found, capabilities)
+
+    grant, todo = grants.by_fresh_specs(judged)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)

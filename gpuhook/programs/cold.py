@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way from the hot path to the cold: `gpuhook` run as a program, to parse YAML.
+"""The one way from the hot path to the cold: `gpuhook` run as a program.
 
-HOT. It happens once per version of a YAML file; the result is kept below the state directory.
+HOT. YAML is parsed by it once per version of a file, and kept below the state directory; stale
+specs are written anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import os
 
 from gpuhook import state
 from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROGRAM = "gpuhook"
 
@@ -27,6 +32,21 @@ class Compiler:
     def compile_settings(self, path: str) -> None:
         """Compile the settings file; a broken file is compiled into its error."""
         self._run(["config", "compile", path], path)
+
+    def refresh(self, is_needed: Callable[[], bool], *options: str) -> str:
+        """Have the node's specs written anew, if they still have to be once it is our turn.
+
+        `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
+        """
+        from gpuhook.programs import refreshing  # too late to be fast
+
+        program = self._program()
+        if not program:
+            return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
+        try:
+            return refreshing.run([program, "refresh", *options], _environment(), is_needed)
+        except OSError as error:
+            return f"{error.filename or program}: {error.strerror or error}"
 
     def _run(self, arguments: list[str], path: str) -> None:
         program = self._program()

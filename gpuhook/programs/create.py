@@ -100,9 +100,9 @@ class Create:
         else:
             if self._trouble is not None:
                 raise self._trouble
-            edited.grant = self.grants.of(spec, edited.source)
-            if edited.grant is not None:
-                self._apply(spec, edited, edited.grant, engine_hooks, low_level)
+            given = self.grants.given(spec, edited.source)
+            if given is not None:
+                self._apply(spec, edited, given, engine_hooks, low_level)
         # Without a grant: what an earlier create gave, when there was a driver, goes.
         edited.is_changed = edited.is_changed or taken_back
         return edited
@@ -111,13 +111,14 @@ class Create:
         self,
         spec: dict[str, Any],
         edited: Edited,
-        grant: resolve.Grant,
+        given: tuple[resolve.Grant, list[jobs.Jobs]],
         engine_hooks: list[dict[str, Any]],
         low_level: str,
     ) -> None:
         """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
+        grant, todo = given
+        edited.grant = grant
         before = record.survey(spec)
-        todo = self.grants.jobs(grant, granting.capabilities_of(spec))
         brought = [hook["args"] for hook in engine_hooks]
         todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"
@@ -150,7 +151,7 @@ class Create:
     ) -> None:
         """Check a container to which its engine has applied our CDI spec already."""
         for hook in engine_hooks:
-            granting.require_fresh(jobs.of_hook(hook), self.grants.settings.spec_dirs)
+            granting.require_fresh(jobs.of_hook(hook))
         before = record.survey(spec)
         edited.memory, entries = self._limit(spec, [], [], low_level)
         if edited.memory and self._trouble is not None:

@@ -14,13 +14,14 @@ from gpuhook.cdi import registry
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request, resolve
 from gpuhook.programs import bundled
+from gpuhook.settings import REFRESH
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Collection, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits, Hook
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
     from gpuhook.vendors.nvidia.jobs import Jobs
+
+    T = TypeVar("T")
 
 
 class Granting:
@@ -39,11 +42,21 @@ class Granting:
     is_here = True
 
     def __init__(
-        self, settings: Settings, log: EngineLog, compile_spec: Callable[[str], None]
+        self,
+        settings: Settings,
+        log: EngineLog,
+        compile_spec: Callable[[str], None],
+        refresh: Callable[[Callable[[], bool]], str] | None = None,
     ) -> None:
+        """Take what grants are made by.
+
+        `refresh(is_needed)` has stale specs written anew and returns why it failed, or "". Who
+        only looks has none.
+        """
         self.settings = settings
         self.log = log
         self._compile_spec = compile_spec
+        self._refresh = refresh
 
     def source(self, spec: dict[str, Any]) -> request.Source | None:
         """Return the source of the request that counts, None where nothing is asked for."""
@@ -77,6 +90,63 @@ class Granting:
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
         )
+
+    def given(
+        self, spec: dict[str, Any], source: request.Source
+    ) -> tuple[resolve.Grant, list[jobs.Jobs]] | None:
+        """Return what the container gets, and the jobs of our hooks in it.
+
+        None where it may start without. Specs that are stale are written anew first, where the
+        settings say so. Raises as of() and jobs() do.
+        """
+
+        def judged() -> tuple[resolve.Grant, list[jobs.Jobs]] | None:
+            grant = self.of(spec, source)
+            return None if grant is None else (grant, self.jobs(grant, capabilities_of(spec)))
+
+        return self.by_fresh_specs(judged)
+
+    def by_fresh_specs(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; once more where stale specs kept it from that at first.
+
+        It changes nothing, and is called a few times.
+        """
+        try:
+            return work()
+        except GpuhookError as error:
+            if self._refresh is None or not self._is_mendable(error):
+                raise
+            trouble = self._refresh(lambda: self._is_still_wrong(work))
+            self.forget()
+            if trouble:
+                self.log.warning(fault("GH1122", reason=trouble))
+                raise
+        return work()
+
+    def forget(self) -> None:
+        """Forget what was read of the node's specs: they were written anew."""
+
+    def _is_still_wrong(self, work: Callable[[], object]) -> bool:
+        self.forget()
+        try:
+            work()
+        except GpuhookError as error:
+            return self._is_mendable(error)
+        return False
+
+    def _is_mendable(self, error: GpuhookError) -> bool:
+        """Return whether a refusal may be for want of a fresh spec: one that we would write."""
+        if self.settings.on_stale != REFRESH or state.is_rootless():
+            return False
+        if error.code == "GH1120":
+            return True
+        found = self.registry()
+        known = found.all()
+        if error.code == "GH1104":
+            # What a broken file was to describe is not known.
+            is_there = any(spec.kind == self.default_kind() for spec in known) or found.broken
+            return self.has_driver() and not is_there
+        return error.code == "GH1102" and any(map(_is_stale, known))
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the device nodes of each device of the node's own kind.
@@ -147,7 +217,7 @@ class Granting:
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""
-        require_fresh(job, self.settings.spec_dirs)
+        require_fresh(job)
 
     def registry(self) -> registry.Registry:
         """Return the registry of this node's CDI specs."""
@@ -183,14 +253,24 @@ def capabilities_of(spec: dict[str, Any]) -> frozenset[str]:
     return words.parse_capabilities(text)
 
 
-def require_fresh(job: jobs.Jobs, spec_dirs: list[str]) -> None:
+def require_fresh(job: jobs.Jobs) -> None:
     """Raise GH1120 if the spec that a job comes from describes another state of this host."""
     if not job.fingerprint:
         return
     now = freshness.fingerprint(job.host_root, job.libcuda)
     changed = freshness.differences(job.fingerprint, now)
     if changed:
-        raise fault("GH1120", changes="; ".join(changed), dirs=spec_dirs[-1])
+        raise fault("GH1120", changes="; ".join(changed))
+
+
+def _is_stale(spec: Compiled) -> bool:
+    """Return whether a spec of ours describes another state of this host."""
+    for hook in spec.edits.get("hooks") or ():
+        if jobs.is_ours(hook):
+            job = jobs.of_hook(hook)
+            now = freshness.fingerprint(job.host_root, job.libcuda)
+            return bool(job.fingerprint and freshness.differences(job.fingerprint, now))
+    return False
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:

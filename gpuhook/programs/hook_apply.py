@@ -44,7 +44,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
         now = freshness.fingerprint(job.host_root, job.libcuda)
         changed = freshness.differences(job.fingerprint, now)
         if changed:
-            raise fault("GH1120", changes="; ".join(changed), dirs="the CDI spec directories")
+            raise fault("GH1120", changes="; ".join(changed))
     with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":

@@ -74,7 +74,7 @@ def _served(spec: dict[str, Any]) -> str:
 def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
     """Do what is to be done, but in a dry run; return what that is, a line for each step."""
     spec = state.spec
-    grants, trouble = _granting(log)
+    grants, trouble = _granting(log, is_dry=is_dry)
     source = grants.source(spec)
     if source is None:
         if not is_dry and _has_limited_gpus(spec):
@@ -84,10 +84,10 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
         raise trouble
     # Only now: a container that asks for nothing starts, whatever its state looks like.
     state.require_id()
-    grant = grants.of(spec, source)
-    if grant is None:
+    given = grants.given(spec, source)
+    if given is None:
         return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
-    todo = grants.jobs(grant, granting.capabilities_of(spec))
+    grant, todo = given
     with _process(state) as process:
         known = _known(state, process)
         if known is not None:
@@ -165,7 +165,7 @@ def _planned(
     return wanted, plan
 
 
-def _granting(log: EngineLog) -> tuple[granting.Granting, GpuhookError | None]:
+def _granting(log: EngineLog, *, is_dry: bool) -> tuple[granting.Granting, GpuhookError | None]:
     """Return how this node grants, and what is wrong with its settings."""
     compiler = cold.Compiler(sys.argv[0])
     trouble = None
@@ -173,7 +173,8 @@ def _granting(log: EngineLog) -> tuple[granting.Granting, GpuhookError | None]:
         chosen = settings.load(compiler.compile_settings)
     except GpuhookError as error:
         chosen, trouble = settings.Settings(), error
-    return granting.Granting(chosen, log, compiler.compile_spec), trouble
+    refresh = None if is_dry else compiler.refresh
+    return granting.Granting(chosen, log, compiler.compile_spec, refresh), trouble
 
 
 def _process(state: HookState) -> Process:

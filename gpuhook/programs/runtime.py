@@ -77,7 +77,7 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         from gpuhook.programs.create import Create
         from gpuhook.programs.granting import Granting
 
-        grants = Granting(chosen, log, compiler.compile_spec)
+        grants = Granting(chosen, log, compiler.compile_spec, compiler.refresh)
         create = Create(command, grants, launcher, trouble)
         try:
             create.edit(path, raw, low_level)

@@ -160,6 +160,11 @@ class Product:
         document = {**known, **self.settings}
         self.config.write_text(json.dumps(document), encoding="utf-8")
 
+    def refuse_stale(self) -> None:
+        """Write settings by which stale specs are refused, and not written anew."""
+        document = {"cdi": {"specDirs": [str(self.specs)], "onStale": "refuse"}}
+        self.config.write_text(json.dumps(document), encoding="utf-8")
+
     def edit(
         self,
         bundle: Bundle,

@@ -206,6 +206,7 @@ def not_a_node(made: Product) -> list[str]:
 
 def stale(made: Product) -> list[str]:
     """Let the spec be of another driver."""
+    made.refuse_stale()
     text = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(text.replace("driver=5", "driver=4"), encoding="utf-8")
     return ["GH1120", "driver: was 480.95.05, is 580.95.05"]
@@ -213,6 +214,7 @@ def stale(made: Product) -> list[str]:
 
 def no_spec(made: Product) -> list[str]:
     """Take the spec away."""
+    made.refuse_stale()
     made.spec.unlink()
     return ["GH1104", str(made.specs), "generate-cdi"]
 

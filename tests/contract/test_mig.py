@@ -133,6 +133,7 @@ def test_another_instance_in_its_place(
 ) -> None:
     """By a spec from before instances were made anew, nothing is given; by a new one it is."""
     own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    own.refuse_stale()
     made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
     instance = Path(own.node.host_root, "proc/driver/nvidia/capabilities/gpu0/mig/gi8")
     instance.rename(instance.with_name("gi14"))

@@ -265,6 +265,7 @@ def broken(name: str, product: Product, made: Bundle) -> tuple[str, dict[str, An
         product.config.write_text("cdi: [", encoding="utf-8")
         return "GH1530", {}
     if name == "no spec":
+        product.refuse_stale()
         product.spec.unlink()
         return "GH1104", {}
     if name == "no node":

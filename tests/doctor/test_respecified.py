@@ -13,7 +13,8 @@ from gpuhook.diagnose.doctor import respecified, spec_facts
 from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.node import readings
 from gpuhook.diagnose.node.readings import Readings
-from gpuhook.vendors.nvidia import dump
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump, generated
 from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.spec import describe
 from tests.doctor.parts import driver
@@ -92,3 +93,33 @@ def test_what_is_written_is_what_generate_cdi_writes(
         [device] = spec.read(path)["devices"]
         assert device["name"] == scene.node.node.gpus[0].uuid
     assert json.loads((tmp_path / "state/node.json").read_bytes())["spec"]["path"] == path
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_spec_whose_options_are_known_is_refreshed(
+    fails: bool,
+    fresh: Callable[[str], Scene],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one with some of the GPUs: it has them again, and no others."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    program = tmp_path / "gpuhook"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\necho "Error GH1206: x: no"\nexit {int(fails)}\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(program)])
+    scene = fresh("h100x8")
+    made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
+    scene.write(driver.SPEC, spec.document(made, "yaml"))
+    generated.remember(generated.Generated(driver.SPEC, ["--output", driver.SPEC]))
+    mend = offered(scene)
+    assert mend is not None
+    assert mend.says == f"write {driver.SPEC} again, with the options that it was made with"
+    if fails:
+        with pytest.raises(GpuhookError, match="could not be written anew: GH1206: x: no"):
+            mend.apply()
+    else:
+        mend.apply()
+    assert (tmp_path / "calls").read_text() == "refresh --force\n"

@@ -13,6 +13,7 @@ import pytest
 from gpuhook.vendors.nvidia import freshness
 
 GPU = "proc/driver/nvidia/capabilities/gpu0/mig"
+GPUS = "proc/driver/nvidia/gpus"
 BOOT = "proc/sys/kernel/random/boot_id"
 DEVICES = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  8 sd\n"
 
@@ -26,6 +27,7 @@ def host(tmp_path: Path) -> Path:
         ("proc/devices", DEVICES),
         ("proc/driver/nvidia-caps/mig-minors", "config 1\n"),
         ("proc/driver/nvidia/capabilities/mig/config", "DeviceFileMinor: 1\n"),
+        ("proc/driver/nvidia/gpus/0000:17:00.0/information", "Device Minor: 0\n"),
         (f"{GPU}/gi7/access", "DeviceFileMinor: 66\n"),
         (f"{GPU}/gi7/ci0/access", "DeviceFileMinor: 67\n"),
         ("usr/lib/libcuda.so.550.54.15", "ELF"),
@@ -42,7 +44,8 @@ def taken(host: Path) -> str:
 def test_it_is_readable(host: Path) -> None:
     """A fingerprint says what it was made of, and is the same the next time."""
     text = taken(host)
-    assert text.startswith("boot=0f1e-boot,driver=550.54.15,majors=nvidia-uvm:511+nvidia:195,mig=")
+    assert text.startswith("boot=0f1e-boot,driver=550.54.15,gpus=1-")
+    assert ",majors=nvidia-uvm:511+nvidia:195,mig=" in text
     assert taken(host) == text
     assert freshness.differences(text, text) == []
 
@@ -56,6 +59,13 @@ def upgraded_in_place(host: Path) -> None:
     (host / "new").rename(library)
 
 
+def replaced_root(host: Path) -> None:
+    """Put another driver tree of the same version in its place, as a driver container does."""
+    (host / "usr").rename(host / "old")
+    (host / "usr/lib").mkdir(parents=True)
+    (host / "usr/lib/libcuda.so.550.54.15").write_text("ELF")
+
+
 def made_anew(host: Path) -> None:
     """Put one GPU instance in another's place; the driver numbers both all the time."""
     (host / GPU / "gi7").rename(host / GPU / "gi8")
@@ -67,6 +77,9 @@ def made_anew(host: Path) -> None:
         ("boot", lambda host: (host / BOOT).write_text("another\n")),
         ("boot", lambda host: (host / BOOT).unlink()),
         ("driver", lambda host: (host / "sys/module/nvidia/version").write_text("560.1\n")),
+        ("gpus", lambda host: (host / GPUS / "0000:65:00.0").mkdir()),
+        ("gpus", lambda host: shutil.rmtree(host / GPUS / "0000:17:00.0")),
+        ("gpus", lambda host: (host / GPUS / "0000:17:00.0").rename(host / GPUS / "0000:18:00.0")),
         ("majors", lambda host: (host / "proc/devices").write_text(DEVICES.replace("511", "510"))),
         ("majors", lambda host: (host / "proc/devices").write_text("195 nvidia-frontend\n")),
         ("mig", lambda host: (host / "proc/driver/nvidia-caps/mig-minors").write_text("gpu0 2\n")),
@@ -74,6 +87,7 @@ def made_anew(host: Path) -> None:
         ("mig", lambda host: (host / GPU / "gi7/ci1").mkdir()),
         ("mig", lambda host: shutil.rmtree(host / GPU / "gi7")),
         ("tree", upgraded_in_place),
+        ("tree", replaced_root),
         ("tree", lambda host: (host / "usr/lib/libcuda.so.550.54.15").unlink()),
     ],
 )
@@ -104,8 +118,8 @@ def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
 def test_an_empty_host(tmp_path: Path) -> None:
     """Where nothing is, every part is empty, and differs from a host that has it."""
     empty = freshness.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
-    assert empty == "boot=,driver=,majors=,mig=,tree="
-    told = freshness.differences("boot=x,driver=1.2,majors=nvidia:195,mig=1,tree=2", empty)
+    assert empty == "boot=,driver=,gpus=,majors=,mig=,tree="
+    told = freshness.differences("boot=x,driver=1.2,gpus=1-0,majors=nvidia:195,mig=1,tree=2", empty)
     assert [phrase.partition(":")[0] for phrase in told] == list(freshness.PARTS)
     assert told[1] == "driver: was 1.2, is none"
 
@@ -131,4 +145,12 @@ def test_wsl(tmp_path: Path) -> None:
 def test_commas_stay_inside(host: Path) -> None:
     """No file of the host can add a part to the text."""
     (host / BOOT).write_text("a,driver=9.9\n")
-    assert taken(host).count(",") == 4
+    assert taken(host).count(",") == 5
+
+
+def test_a_part_that_was_not_recorded_says_nothing(host: Path) -> None:
+    """A spec by a gpuhook that knew fewer parts is not stale by an upgrade of gpuhook."""
+    recorded = ",".join(part for part in taken(host).split(",") if not part.startswith("gpus="))
+    assert freshness.differences(recorded, taken(host)) == []
+    (host / BOOT).write_text("another\n")
+    assert len(freshness.differences(recorded, taken(host))) == 1

@@ -289,3 +289,14 @@ def test_an_unopenable_common_node_needs_its_group(t4: Node) -> None:
     control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl", 195, 255, 0o660, 0, 27)
     found = described(replace(t4, device_nodes=(control, t4.device_nodes[-1])))
     assert found.spec["containerEdits"]["additionalGids"] == [27]
+
+
+def test_a_spec_of_some_capabilities_knows_its_host(t4: Node) -> None:
+    """The identity of libcuda is part of the fingerprint, also where containers do not get it."""
+    whole, limited = (
+        jobs.of_hook(described(t4, capabilities=chosen).spec["containerEdits"]["hooks"][0])
+        for chosen in (None, frozenset({"utility"}))
+    )
+    assert limited.libcuda == whole.libcuda != ""
+    assert limited.fingerprint == whole.fingerprint
+    assert (limited.cuda_compat, whole.cuda_compat != "") == ("", True)

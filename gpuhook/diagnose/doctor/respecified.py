@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A spec of gpuhook's written anew, as it was: with its kind, its names and its hook.
 
-It is offered only where the node's devices are those that the spec has, so that nobody gets more
-than before.
+Without a note of how it was made, that is offered only where the node's devices are those that the
+spec has, so that nobody gets more than before.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 
 from gpuhook.cdi import cache, spec
@@ -15,7 +16,9 @@ from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import Mend
-from gpuhook.vendors.nvidia import selection
+from gpuhook.errors import fault
+from gpuhook.programs import cold
+from gpuhook.vendors.nvidia import generated, selection
 from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.spec import describe
 
@@ -31,8 +34,11 @@ if TYPE_CHECKING:
 def mend(node: Node, one: SpecFile) -> Mend | None:
     """Return what writes the spec again, None where that is not ours, or might change what it is.
 
-    A spec with a part of the GPUs, or of the driver's files, may be meant so.
+    Where generate-cdi has noted how it was made, it is made so again. Without, a spec with a part
+    of the GPUs, or of the driver's files, may be meant so.
     """
+    if node.tree.root == "/" and one.path in {made.path for made in generated.all_of_node()}:
+        return Mend(f"write {one.path} again, with the options that it was made with", _refresh)
     known, jobs = facts.inventory_of(node), one.jobs()
     if one.author != specs.GPUHOOK or known is None or not jobs or node.tree.root != "/":
         return None
@@ -43,13 +49,20 @@ def mend(node: Node, one: SpecFile) -> Mend | None:
     return Mend(f"write {one.path} again for this node", partial(write, one.path, choices, root))
 
 
+def _refresh() -> None:
+    """Let `gpuhook refresh` write this node's specs again; raises GH1122 where it fails."""
+    trouble = cold.Compiler(sys.argv[0]).refresh(lambda: True, "--force")
+    if trouble:
+        raise fault("GH1122", reason=trouble)
+
+
 def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
     """Return the choices that a spec was made by, as far as it shows them."""
     vendor, _, device_class = one.kind.partition("/")
     return Choices(
         vendor=vendor,
         device_class=device_class,
-        strategies=tuple(dict.fromkeys(map(_strategy, _own_names(one)))),
+        strategies=tuple(dict.fromkeys(map(selection.strategy, _own_names(one)))),
         with_all=selection.EVERY in one.device_names,
         hook_path=hook_path,
         host_root=host_root,
@@ -58,12 +71,6 @@ def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
 
 def _own_names(one: SpecFile) -> list[str]:
     return [name for name in one.device_names if name != selection.EVERY]
-
-
-def _strategy(name: str) -> str:
-    if name.startswith(("GPU-", "MIG-")):
-        return "uuid"
-    return "index" if name[0].isdigit() else "type-index"
 
 
 def _names(known: inventory.Node, choices: Choices) -> Iterable[str]:

@@ -160,17 +160,63 @@ $ gpuhook cdi show nvidia.com/gpu=0
     ),
     "GH1120": (
         (
-            "The spec was written for another boot, driver, MIG layout or driver tree than this "
-            "host has now: the message says which, was and is. With such a spec a container "
-            "would get libraries that are gone or a device of another number, so it is refused."
+            "The spec was written for another boot, driver, set of GPUs, MIG layout or driver "
+            "tree than this host has now: the message says which, was and is. With such a spec a "
+            "container would get libraries that are gone or a device of another number, so it is "
+            "refused. The runtime wrapper, the prestart hook and `gpuhook attach` write the spec "
+            "again themselves first (cdi.onStale: refresh); where you see this, they may not, or "
+            "could not, or the container's engine applies the spec by itself."
         ),
         (
-            "Write the spec anew, and see to it that this happens after each driver upgrade, "
+            "Run `gpuhook refresh`, and see to it that this happens after each driver upgrade, "
             "MIG change and boot."
         ),
         """
 ... the CDI spec describes another state of this host (driver: was 575.57.08, is 580.95.05)
-$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
+/var/run/cdi/nvidia.yaml: written: driver: was 575.57.08, is 580.95.05
+""",
+    ),
+    "GH1121": (
+        (
+            "`generate-cdi --mode proc` takes the GPUs from the kernel module's files, and the "
+            "module is not loaded, or its files are elsewhere."
+        ),
+        "Load the module; in a container, name where the host's /proc is with --host-root.",
+        """
+$ gpuhook generate-cdi --mode proc
+Error GH1121: the nvidia kernel module is not loaded: / has no /proc/driver/nvidia/version
+$ modprobe nvidia
+""",
+    ),
+    "GH1122": (
+        (
+            "A container asked for a GPU by a spec that is stale, or by none, and `gpuhook "
+            "refresh`, which is to mend that, failed or took too long. The container is refused "
+            "for what is wrong with the spec; this line says why that was not mended."
+        ),
+        "Run `gpuhook refresh` by hand: it tells what is wrong, and what to do.",
+        """
+$ gpuhook refresh
+/var/run/cdi/nvidia.yaml: failed: driver: was 575.57.08, is 580.95.05
+Error GH1203: /usr/lib64/libnvidia-ml.so.575.57.08 is of driver 575.57.08, but ...
+""",
+    ),
+    "GH1123": (
+        (
+            "The GPU was taken away, or the MIG instance destroyed, while the container ran. It "
+            "keeps its device nodes: they open nothing, or, of MIG, the instance that has their "
+            "number next. The driver does not let an instance go that a process uses, so its "
+            "programs had ended, or had not begun."
+        ),
+        (
+            "Restart the container, or take the nodes away with `gpuhook detach` and give it "
+            "another GPU with `gpuhook attach`."
+        ),
+        """
+$ gpuhook inspect trainer
+...
+GH1123: trainer was given /dev/nvidia3, whose GPU or MIG instance this node has no more
 """,
     ),
 }

@@ -141,6 +141,61 @@ $ gpuhook generate-cdi --hooks none --ldconfig-path /sbin/ldconfig     # GH1520
 $ gpuhook generate-cdi --ldconfig-path /sbin/ldconfig
 """,
     ),
+    "GH1526": (
+        (
+            "One `gpuhook refresh` writes a node's specs at a time; the others wait for it, and "
+            "find its work done. The one that is at work does not end: most often it waits for a "
+            "driver that hangs."
+        ),
+        "Look what it waits for, and why the driver does not answer; end it, and call again.",
+        """
+$ fuser /run/gpuhook/refresh.lock
+/run/gpuhook/refresh.lock:  4711
+$ dmesg | grep NVRM
+""",
+    ),
+    "GH1527": (
+        (
+            "`gpuhook refresh` writes a spec again as generate-cdi was called for it. That is "
+            "noted below /run/gpuhook, and the note is gone, after a boot for example. The spec "
+            "itself does not show whether it was limited to some GPUs or files on purpose, and "
+            "what would be written now has others, so it is left as it is."
+        ),
+        (
+            "Call generate-cdi with the options that the spec shall have, or `gpuhook refresh "
+            "--force` for all GPUs and files. Specs in /var/run/cdi go with their notes."
+        ),
+        """
+$ gpuhook refresh
+/etc/cdi/nvidia.yaml: failed: boot: was 6f1c..., is 90ab...
+Error GH1527: /etc/cdi/nvidia.yaml is stale, and nobody has noted how it was made: ...
+$ gpuhook generate-cdi --device-id 0,1 --output /etc/cdi/nvidia.yaml
+""",
+    ),
+    "GH1528": (
+        (
+            "The note of how a spec was made has an option that this version of generate-cdi "
+            "does not know, or a value that it does not take: the note is of another version."
+        ),
+        "Call generate-cdi with the options of this version; that replaces the note too.",
+        """
+$ gpuhook generate-cdi --help
+$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+""",
+    ),
+    "GH1529": (
+        (
+            "The node has no CDI spec, and `gpuhook refresh` would write its first one. In its "
+            "place is a file that is none: half of one, or somebody's draft. It is left as it is."
+        ),
+        "Look at the file, remove or rename it, and call `gpuhook refresh` again.",
+        """
+$ gpuhook refresh
+Error GH1529: /var/run/cdi/nvidia.yaml is there and cannot be read as a CDI spec, ...
+$ rm /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
+""",
+    ),
     "GH1530": (
         (
             "The settings file is broken: an unknown key, a value of another type, no YAML. No "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fingerprint of the host that a description of its GPUs was made on.
 
-HOT. It is readable text, `boot=..,driver=..,majors=..,mig=..,tree=..`, so that a mismatch can name
-what changed. It costs a handful of small reads and never loads NVML.
+HOT. It is readable text, `boot=..,driver=..,gpus=..,majors=..,mig=..,tree=..`, so that a
+mismatch can name what changed. It costs a handful of small reads and never loads NVML.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-PARTS = ("boot", "driver", "majors", "mig", "tree")
+PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
 _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
 
 
@@ -26,6 +26,7 @@ def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
         (
             "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
             "driver=" + module_version(host_root),
+            "gpus=" + gpus_of(_names(root + "/proc/driver/nvidia/gpus")),
             "majors=" + majors(_read(root + "/proc/devices")),
             "mig=" + (mig_state(host_root) if mig is None else mig),
             "tree=" + _identity(libcuda),
@@ -51,12 +52,15 @@ def driver_is_loaded(host_root: str) -> bool:
 
 
 def differences(recorded: str, current: str) -> list[str]:
-    """Return one phrase per part in which the two fingerprints differ, [] when they are equal."""
+    """Return one phrase per part in which the two fingerprints differ, [] when they are equal.
+
+    A part that an older gpuhook did not record says nothing.
+    """
     old, new = _parsed(recorded), _parsed(current)
     return [
         "{}: was {}, is {}".format(part, old.get(part) or "none", new.get(part) or "none")
         for part in PARTS
-        if old.get(part, "") != new.get(part, "")
+        if part in old and old[part] != new.get(part, "")
     ]
 
 
@@ -79,6 +83,11 @@ def _read(path: str) -> bytes:
 
 def _first_line(path: str) -> str:
     return _read(path).partition(b"\n")[0].decode("utf-8", "replace").strip().replace(",", " ")
+
+
+def gpus_of(names: list[str]) -> str:
+    """Return what stands for the GPUs by their bus ids, in order: how many, and which."""
+    return f"{len(names)}-{crc32(' '.join(names).encode()):08x}" if names else ""
 
 
 def majors(devices: bytes) -> str:

@@ -25,6 +25,20 @@ class Roots:
     host: str = "/"
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What NVML, or /proc alone, tells of a node.
+
+    `mig_state` is what freshness.mig_state() said before the GPUs were looked at, so that these
+    cannot be older.
+    """
+
+    driver: Driver
+    gpus: tuple[Gpu, ...]
+    mig_state: str
+    warnings: tuple[str, ...] = ()
+
+
 def roots(driver_root: str = "/", dev_root: str | None = None, host_root: str = "/") -> Roots:
     """Return absolute roots; without a dev root, the driver root if it has a /dev/nvidiactl."""
     driver, host = os.path.abspath(driver_root), os.path.abspath(host_root)
@@ -52,8 +66,34 @@ def node(
     nodes that MIG instances lack are made; without, or where that fails, such an instance has a
     trouble.
     """
-    driver, gpus, state = _ask_nvml(where, nvml_library_path, library_search_paths)
-    gpus, warnings = _completed(gpus, where.host)
+    told = _ask_nvml(where, nvml_library_path, library_search_paths)
+    return assembled(
+        where,
+        told,
+        library_search_paths=library_search_paths,
+        config_search_paths=config_search_paths,
+        require_nodes=require_nodes,
+        require_files=require_files,
+        create_nodes=create_nodes,
+    )
+
+
+def assembled(
+    where: Roots,
+    told: Told,
+    *,
+    library_search_paths: tuple[str, ...] = (),
+    config_search_paths: tuple[str, ...] = (),
+    require_nodes: bool = True,
+    require_files: bool = True,
+    create_nodes: bool = False,
+) -> Node:
+    """Return the node of which `told` is known, with its device nodes and the driver's files.
+
+    As node(), but for the faults of NVML.
+    """
+    driver = told.driver
+    gpus, warnings = _completed(told.gpus, where.host)
     search_paths = (library_search_paths, config_search_paths)
     found, trouble = _files(where, driver.version, search_paths)
     if trouble is not None and require_files:
@@ -72,9 +112,9 @@ def node(
         driver_root=where.driver,
         dev_root=where.dev,
         masks_params=nodes.masks_params(where.host),
-        fingerprint=fingerprint(where.host, found.libcuda, state),
+        fingerprint=fingerprint(where.host, found.libcuda, told.mig_state),
         files_trouble=trouble.message if trouble else "",
-        warnings=(*warnings, *found.warnings, *devices.warnings),
+        warnings=(*told.warnings, *warnings, *found.warnings, *devices.warnings),
     )
 
 
@@ -102,10 +142,7 @@ def _files(
     return found, None
 
 
-def _ask_nvml(
-    where: Roots, library: str | None, search_paths: tuple[str, ...]
-) -> tuple[Driver, tuple[Gpu, ...], str]:
-    """Return (the driver, its GPUs, the state of MIG that these cannot be older than)."""
+def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) -> Told:
     path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
     loaded = module_version(where.host) or None
     with nvml.opened(path, loaded) as answering:
@@ -117,7 +154,7 @@ def _ask_nvml(
             cuda=answering.cuda_version(),
             nvml=path,
         )
-        return driver, answering.gpus(), state
+        return Told(driver, answering.gpus(), state)
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:

@@ -148,6 +148,7 @@ class ProcGpu:
     minor: int | None
     uuid: str | None
     model: str | None
+    is_excluded: bool = False  # by NVreg_ExcludedGpus: NVML does not number such a one
 
 
 def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
@@ -175,6 +176,7 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
         minor=int(minor) if minor.isdigit() else None,
         uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None,
         model=facts.get("Model") or None,
+        is_excluded=facts.get("GPU Excluded", "").lower() == "yes",
     )
 
 

@@ -125,6 +125,13 @@ def names(gpu: Gpu, strategies: tuple[str, ...], instance: MigInstance | None = 
     return [name for name in found if name and is_device(name)]
 
 
+def strategy(name: str) -> str:
+    """Return the strategy that a device of generate-cdi has its name by."""
+    if name.startswith(("GPU-", "MIG-")):
+        return "uuid"
+    return "index" if name[:1].isdigit() else "type-index"
+
+
 def nameless(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> list[str]:
     """Return, for each GPU or instance that no strategy has a name for, a sentence about it."""
     return [

@@ -38,15 +38,15 @@ _HOOKLESS = (
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
     gpus, warnings = selection.chosen(node, choices.device_ids)
-    node = limited(node, choices.capabilities)
-    edits, missing = common(node, choices)
-    spec = of_parts(choices.kind, _devices(node, gpus, choices), edits)
+    given = limited(node, choices.capabilities)
+    edits, missing = common(given, choices, libcuda_of(node))
+    spec = of_parts(choices.kind, _devices(given, gpus, choices), edits)
     further = []
     if choices.coherent:
         missing += coherence.unknown(gpus)
         for infix, some in coherence.groups(gpus):
             kind = choices.kind + infix
-            further.append((infix, of_parts(kind, _devices(node, some, choices), edits)))
+            further.append((infix, of_parts(kind, _devices(given, some, choices), edits)))
     nameless = selection.nameless(gpus, choices.strategies)
     return Described(spec, gpus, (*warnings, *nameless, *missing), node, tuple(further))
 
@@ -129,7 +129,7 @@ def node_edits(nodes: list[DeviceNode]) -> ContainerEdits:
     return found
 
 
-def common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
+def common(node: Node, choices: Choices, libcuda: str) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container, what could not be had)."""
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
@@ -151,7 +151,7 @@ def common(node: Node, choices: Choices) -> tuple[ContainerEdits, list[str]]:
     found["mounts"] = _mounts(bindings, sockets)
     if choices.hooks != "none":
         if hook_names.is_any_on(choices):
-            found["hooks"] = [_jobs(node, choices).hook()]
+            found["hooks"] = [_jobs(node, choices, libcuda).hook()]
         else:
             missing.append(_HOOKLESS)
     return found, missing
@@ -168,7 +168,16 @@ def _mounts(bindings: list[tuple[str, str]], sockets: set[str]) -> list[Mount]:
     ]
 
 
-def _jobs(node: Node, choices: Choices) -> Jobs:
+def libcuda_of(node: Node) -> str:
+    """Return the host path of libcuda, "" where there is none: its identity is the driver tree's.
+
+    Also for a spec that does not give it to containers.
+    """
+    known = [f.host_path for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
+    return known[0] if known else ""
+
+
+def _jobs(node: Node, choices: Choices, libcuda: str) -> Jobs:
     """Return what our one hook has to do for the files of `node`."""
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if file.kind == "library" and file.soname]
@@ -179,11 +188,9 @@ def _jobs(node: Node, choices: Choices) -> Jobs:
         own = {_soname_link(file) for file in libraries}
         jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
     jobs.driver_version = node.driver.version or ""
-    libcuda = [f for f in node.files if f.kind == "library" and f.soname == "libcuda.so.1"]
-    if libcuda:
-        if hook_names.is_on(hook_names.CUDA_COMPAT, choices):
-            jobs.cuda_compat = COMPAT_DIRECTORY
-        jobs.libcuda = libcuda[0].host_path
+    if libcuda_of(node) and hook_names.is_on(hook_names.CUDA_COMPAT, choices):
+        jobs.cuda_compat = COMPAT_DIRECTORY
+    jobs.libcuda = libcuda
     jobs.driver_params = node.masks_params and hook_names.is_on(hook_names.PARAMS, choices)
     if hook_names.is_on(hook_names.CHMOD, choices):
         jobs.chmod = [(_DRI_MODE, DRI_DIRECTORY)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia import inventory
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_GPUS = "/proc/driver/nvidia/gpus"
 _KINDS = (words.VENDOR + "/gpu", words.PLUGIN_KIND)
 _NODE = "/dev/nvidia-caps/nvidia-cap"
 
@@ -92,7 +93,8 @@ def _fresh(node: Node, one: SpecFile) -> Iterable[Finding]:
     changed = [
         phrase
         for part in freshness.PARTS
-        for phrase in _changed(node, part, told.get(part, ""), job.libcuda)
+        if part in told
+        for phrase in _changed(node, part, told[part], job.libcuda)
     ]
     if not changed:
         return [ok(f"{one.path} is of this state of the host", one.path, job.libcuda)]
@@ -130,6 +132,8 @@ def _part(node: Node, part: str, libcuda: str) -> str:
     if part == "tree":
         status = node.tree.status(libcuda) if libcuda else None
         return "" if status is None else f"0-{status.size}-{int(status.mtime) * 10**9}"
+    if part == "gpus":
+        return freshness.gpus_of(node.tree.names(_GPUS))
     if part == "majors":
         return freshness.majors(node.tree.read(facts.DEVICES) or b"")
     instances = facts.compute_instances(node)

@@ -50,7 +50,7 @@ def describe(place: Place, choices: Choices) -> Described:
     limited = spec.limited(node, wanted)
     if choices.capabilities is None:
         limited = replace(limited, device_nodes=node.device_nodes)
-    common, missing = spec.common(limited, choices)
+    common, missing = spec.common(limited, choices, spec.libcuda_of(node))
     edits = spec.node_edits([*limited.device_nodes])
     whole = spec.of_parts(
         choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
+from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -14,19 +16,41 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
     from gpuhook.vendors.nvidia.modes.place import Place
 
-AUTO, NVML, MANAGEMENT = "auto", "nvml", "management"
+AUTO, NVML, PROC, MANAGEMENT = "auto", "nvml", "proc", "management"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
+    PROC: "nvidia.com/gpu",
     MANAGEMENT: "management.nvidia.com/gpu",
     **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
+_UNLOADABLE = ("GH1200", "GH1202")  # NVML is not there, or nothing that can be loaded
+_INSTEAD = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 
 
 def chosen(mode: str, place: Place) -> str:  # noqa: ARG001 # one mode fits all places
     """Return the mode that `mode` means at `place`: `auto` looks what platform it is."""
     return NVML if mode == AUTO else mode
+
+
+def described(mode: str, place: Place, choices: Choices) -> Described:
+    """Return what the mode `mode` describes at `place`.
+
+    With `auto`, GPUs whose NVML cannot be loaded are described without it, and a warning says so.
+    """
+    meant = chosen(mode, place)
+    try:
+        return describe(meant, place, choices)
+    except GpuhookError as error:
+        if mode != AUTO or meant != NVML or error.code not in _UNLOADABLE:
+            raise
+        try:
+            found = describe(PROC, place, choices)
+        except GpuhookError:
+            raise error from None  # without a driver either: the first says more
+        reason = _INSTEAD.format(code=error.code, message=error.message)
+        return replace(found, warnings=(reason, *found.warnings))
 
 
 def describe(mode: str, place: Place, choices: Choices) -> Described:

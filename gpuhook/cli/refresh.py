@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook refresh`: the CDI specs of this node written again where the node has changed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+from gpuhook import settings, state
+from gpuhook.cli import generating, parameters, printing, refresh_plan
+from gpuhook.cli.refresh_plan import FORGOTTEN, STALE, Case
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.wording import worded
+from gpuhook.vendors.nvidia import generated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = "gpuhook/refresh/v1"
+WRITTEN, FAILED = "written", "failed"
+_PATIENCE = 60.0  # seconds
+_LOOK = 0.05
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook refresh
+  gpuhook refresh --dry-run
+  gpuhook refresh --force -o json
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one spec, and why; `error` is what kept it from being written."""
+
+    path: str
+    state: str
+    reason: str
+    error: GpuhookError | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return it as -o json has it."""
+        told: dict[str, object] = {"path": self.path, "state": self.state, "reason": self.reason}
+        if self.error is not None:
+            told["error"] = {
+                "code": self.error.code,
+                "message": self.error.message,
+                "hint": self.error.hint,
+            }
+        return told
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be done, and do nothing.")
+@click.option(
+    "--force", "is_forced", is_flag=True, help="Write specs again that are as they should be."
+)
+@parameters.output("text", "json", "yaml")
+@click.pass_context
+def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str) -> None:
+    """Write the CDI specs of this node again where they describe another state of it.
+
+    After a boot, a driver upgrade, a GPU that came or went, and a change of MIG devices. Each spec
+    that `gpuhook generate-cdi` has written here is written again with the options that it was
+    written with; where there is none, nvidia.yaml in the last directory of cdi.specDirs is. Specs
+    that are as they should be stay untouched, and so do those of others.
+
+    A node without a driver or a GPU needs none: a spec of ours stays, and gives nobody a GPU.
+
+    Exit status 0 where every spec is as it should be, or nothing is to be done; 1 where one could
+    not be written; 2 for wrong usage.
+    """
+    chosen = settings.load(_compile_settings)
+    root = ctx.find_root()
+
+    def look() -> list[Case]:
+        return refresh_plan.of_node(chosen, root, is_forced=is_forced)
+
+    cases = look()
+    if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):
+        with _locked():
+            cases = look()  # another one may have been at work
+            outcomes = [_done(case, root) for case in cases]
+    else:
+        outcomes = [Outcome(case.path, case.state, case.reason) for case in cases]
+    _show(outcomes, output, is_dry=is_dry)
+    ctx.exit(1 if any(one.state == FAILED for one in outcomes) else 0)
+
+
+def _compile_settings(path: str) -> None:
+    """Check the settings file and keep its compiled form, which costs as much as all the rest."""
+    from gpuhook.diagnose import settings_file
+
+    reason = settings_file.problem(path)
+    document: dict[str, object] = {"error": reason} if reason else settings_file.load(path)
+    settings.store(path, os.stat(path), document)
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Hold the lock of those who write specs; GH1526 if another one holds it for too long."""
+    os.makedirs(state.directory(), 0o755, exist_ok=True)
+    path = os.path.join(state.directory(), "refresh.lock")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        end = time.monotonic() + _PATIENCE
+        while not _taken(lock):
+            if time.monotonic() > end:
+                raise fault("GH1526", path=path, seconds=f"{_PATIENCE:g}")
+            time.sleep(_LOOK)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _done(case: Case, root: click.Context) -> Outcome:
+    """Do what is to be done with one spec; the others do not wait for it."""
+    try:
+        if case.state == FORGOTTEN:
+            generated.forget(case.path)
+        if case.state != STALE:
+            return Outcome(case.path, case.state, case.reason)
+        if case.is_new and os.path.lexists(case.path):
+            raise fault("GH1529", path=case.path)
+        if case.origin is not None and case.reason != "--force":
+            from gpuhook.cli import adopted
+
+            adopted.require_same(case.origin, case.words, root)
+        os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
+        generating.run(case.words, root)
+    except (GpuhookError, OSError) as error:
+        return Outcome(case.path, FAILED, case.reason, worded(error))
+    return Outcome(case.path, WRITTEN, case.reason)
+
+
+def _show(outcomes: list[Outcome], output: str, *, is_dry: bool) -> None:
+    if output != "text":
+        document: dict[str, object] = {
+            "schema": SCHEMA,
+            "dryRun": is_dry,
+            "specs": [one.document() for one in outcomes],
+        }
+        if not outcomes:
+            document["reason"] = _nothing()
+        printing.document(document, output)
+        return
+    for one in outcomes:
+        click.echo(f"{one.path}: {one.state}: {one.reason}")
+        if one.error is not None:
+            click.echo(f"Error {one.error.code}: {one.error.message}", err=True)
+            click.echo(f"hint: {one.error.hint}", err=True)
+    if not outcomes:
+        click.echo(f"nothing to do: {_nothing()}")
+
+
+def _nothing() -> str:
+    return refresh_plan.absence(state.host_root()) or "cdi.specDirs names no directory"

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stale specs, by every way to a GPU: written anew at once, or refused with words."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gpuhook.cdi import spec as spec_files
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.live import sleeping, started
+from tests.contract.product import Product, asks, product
+
+GPUS = "proc/driver/nvidia/gpus"
+DOORS = ("runc", "crun", "runc-prestart", "podman-runtime")
+
+
+@pytest.fixture
+def own(node8: Product, tmp_path: Path) -> Product:
+    """Give an installation on a node that the test may change."""
+    made = product(tmp_path / "own", "h100x8", node8.bindir)
+    made.generate("--mode", "proc")
+    return made
+
+
+def host(made: Product, path: str) -> Path:
+    return Path(made.node.host_root, path)
+
+
+def rebooted(made: Product) -> str:
+    host(made, "proc/sys/kernel/random/boot_id").write_text("another\n")
+    return "boot"
+
+
+def upgraded(made: Product) -> str:
+    library = next(f for f in made.node.node.files if f.soname == "libcuda.so.1")
+    os.utime(library.host_path, ns=(1, 1))
+    return "tree"
+
+
+def new_uvm_major(made: Product) -> str:
+    devices = host(made, "proc/devices")
+    old = made.node.node.majors["nvidia-uvm"]
+    devices.write_text(devices.read_text().replace(f"{old} nvidia-uvm", "400 nvidia-uvm"))
+    for name in ("nvidia-uvm", "nvidia-uvm-tools"):
+        path = Path(made.node.dev_root, "dev", name)
+        minor = os.minor(path.stat().st_rdev)
+        path.unlink()
+        os.mknod(path, 0o20666, os.makedev(400, minor))
+    return "majors"
+
+
+def lost_gpu(made: Product) -> str:
+    shutil.rmtree(max(host(made, GPUS).iterdir()))
+    return "gpus"
+
+
+def replaced_root(made: Product) -> str:
+    root = Path(made.node.driver_root)
+    shutil.copytree(root / "usr", root / "new", symlinks=True)
+    shutil.rmtree(root / "usr")
+    (root / "new").rename(root / "usr")
+    return "tree"
+
+
+CHANGES = (rebooted, upgraded, new_uvm_major, lost_gpu, replaced_root)
+
+
+def open_door(made: Product, place: Path) -> Doors:
+    return Doors(made, place, pytest.fail)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_a_changed_node_is_described_anew(
+    door: str,
+    change: Callable[[Product], str],
+    own: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """The container that finds it out starts, with what is there now."""
+    change(own)
+    seen = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "2").view
+    assert own.device(2) in seen.gpus()
+    assert "unchanged" in own.gpuhook("refresh").stdout
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("door", ["runc", "runc-prestart", "podman-cdi"])
+def test_or_refused(
+    door: str,
+    change: Callable[[Product], str],
+    own: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """Where the settings say so; an engine's CDI is refused by our hook, whatever they say."""
+    if door != "podman-cdi":
+        own.refuse_stale()
+    before = own.spec.read_bytes()
+    part = change(own)
+    done = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "2")
+    assert done.rc != 0
+    told = done.stderr + done.log
+    assert "GH1120" in told
+    assert f"({part}: was " in told
+    assert "gpuhook refresh" in told
+    assert own.spec.read_bytes() == before
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_new_gpu_is_found_by_its_name(
+    door: str, own: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """It is in no spec yet: what was asked for is known once that is written."""
+    gone = max(host(own, GPUS).iterdir())
+    gone.rename(own.place / "gone")
+    own.generate("--mode", "proc")
+    assert "7" not in [d["name"] for d in spec_files.read(str(own.spec))["devices"]]
+    (own.place / "gone").rename(gone)
+    seen = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "7").view
+    assert own.device(7) in seen.gpus()
+
+
+def test_a_node_whose_specs_are_gone(own: Product, bundle_of: Callable[..., Bundle]) -> None:
+    """As after a boot that nobody wrote one: with the choices of before, if they are known."""
+    own.spec.unlink()
+    bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
+    (own.place / "root").mkdir(exist_ok=True)
+    done = own.edit(bundle)
+    assert done.rc == 0, done.stderr
+    assert own.spec.exists()
+
+
+def test_instances_made_anew(
+    node8: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """The instance by that name is another one now: its own nodes, and nothing of the old one's."""
+    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    own.generate("--mode", "proc", "--create-device-nodes")
+    capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
+    first, *others = sorted(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
+    second = spec_files.read(str(own.spec))["devices"]
+    nodes = {d["name"]: [n["path"] for n in d["containerEdits"]["deviceNodes"]] for d in second}
+    shutil.rmtree(first)
+    assert others
+    seen = open_door(own, tmp_path).through("runc", root_of("debian"), ["/probe"], "0:0").view
+    caps = {path for path in seen.gpus() if "nvidia-cap" in path}
+    assert caps == {path for path in nodes["0:1"] if "nvidia-cap" in path}
+
+
+def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
+    own: Product, bundle_of: Callable[..., Bundle]
+) -> None:
+    """The spec is stale, and the driver does not say of what it should be made."""
+    own.generate("--mode", "nvml")
+    Path(own.node.nvml_profile).write_text("init 999\n")
+    rebooted(own)
+    (own.place / "root").mkdir()
+    bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
+    before = bundle.file.read_bytes()
+    done = own.edit(bundle)
+    assert done.rc != 0
+    assert "error GH1120" in done.stderr
+    assert "warning GH1122" in done.stderr
+    assert "GH1206" in done.stderr
+    assert bundle.file.read_bytes() == before
+
+
+def test_32_at_once_are_one_refresh(
+    own: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+) -> None:
+    """All start; the program ran once."""
+    (own.place / "root").mkdir()
+    bundles = [bundle_of(own.place / "root", ["/probe"], asks("1")) for _ in range(32)]
+    counted = tmp_path / "prefix/bin"
+    shutil.copytree(own.bindir, counted, symlinks=True)
+    real = counted / "gpuhook"
+    real.rename(counted / "gpuhook.real")
+    real.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {counted}/gpuhook.real "$@"\n')
+    real.chmod(0o755)
+    made = Product(own.place, counted, own.node)
+    assert made.edit(bundles[0]).rc == 0
+    (tmp_path / "calls").unlink(missing_ok=True)
+    rebooted(own)
+    with ThreadPoolExecutor(32) as many:
+        done = list(many.map(made.edit, bundles))
+    assert [one.rc for one in done] == [0] * 32, done[0].stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls.count("refresh") == 1
+
+
+def test_an_attach_writes_it_anew(own: Product, tmp_path: Path) -> None:
+    """A dry run does not."""
+    with started(sleeping(tmp_path), own, "runc", "host") as live:
+        rebooted(own)
+        dry = live.gpuhook("attach", "--device", "1", "--dry-run")
+        assert "GH1120" in dry.stderr
+        live.attach("1")
+        assert own.device(1) in live.view().gpus()
+        assert "unchanged" in own.gpuhook("refresh").stdout
+
+
+def test_two_refreshes_at_once_write_once(own: Product) -> None:
+    rebooted(own)
+    command = [str(own.bindir / "gpuhook"), "refresh", "-o", "json"]
+    env = {**os.environ, **own.env}
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(4)
+    ]
+    states = [json.loads(one.communicate()[0])["specs"][0]["state"] for one in started]
+    assert sorted(states) == ["unchanged"] * 3 + ["written"]
+
+
+def test_instances_that_go_while_a_container_runs(node8: Product, tmp_path: Path) -> None:
+    """Who looks at the container is told; a healthy one beside it is not spoken of."""
+    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
+    first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
+    with started(sleeping(tmp_path, env=asks("0:0")), own, "runc", "host", own.runtime) as live:
+        assert "GH1123" not in live.gpuhook("inspect").stdout
+        assert live.report("repair")["notes"] == []
+        shutil.rmtree(first)
+        shown = live.gpuhook("inspect").stdout
+        assert "/dev/nvidia-caps/nvidia-cap66, /dev/nvidia-caps/nvidia-cap67, whose GPU or" in shown
+        (note,) = live.report("repair")["notes"]
+        assert "whose GPU or MIG instance this node has no more" in note
+        compared = live.gpuhook("compare").stdout
+        assert "GH1120: the CDI spec describes another state of this host (mig: was" in compared
+
+
+def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) -> None:
+    """Only its own node is told of."""
+    made = sleeping(tmp_path, env=asks("2,3"))
+    with started(made, own, "runc", "host", own.runtime) as live:
+        bus = str(own.gpu(2).pci_bus_id)[4:].lower()
+        shutil.rmtree(host(own, GPUS) / bus)
+        shown = live.gpuhook("inspect").stdout
+        assert f"was given {own.device(2)}, whose GPU" in shown
+        doctor = own.gpuhook("doctor", "--host-root", "/", "--checks", "containers.pieces")
+        assert f"{own.device(2)}, whose GPU or MIG instance" in doctor.stdout

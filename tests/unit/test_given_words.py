@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words by which a command was called: called by them again, it is given the same."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+import pytest
+
+from gpuhook.cli import given_words
+from gpuhook.cli.generate_cdi import generate_cdi
+
+OPTIONS = [one for one in generate_cdi.params if isinstance(one, click.Option)]
+# Of options that do not take just any text.
+SAMPLES = {
+    "capabilities": ["utility,compute"],
+    "device_id": ["0,2", "GPU-1"],
+    "device_name_strategy": ["uuid", "type-index"],
+}
+
+
+def context(words: list[str]) -> click.Context:
+    return generate_cdi.make_context("generate-cdi", list(words))
+
+
+def sample(option: click.Option) -> list[str]:
+    """Return words that give an option a value."""
+    name = max(option.opts, key=len)
+    if option.is_flag:
+        return [name]
+    if isinstance(option.type, click.Choice):
+        return [name, str(option.type.choices[-1])]
+    values = SAMPLES.get(option.name or "", ["/some/where", "/else where"])
+    return [word for value in values[: None if option.multiple else 1] for word in (name, value)]
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("GPUHOOK_"):
+            monkeypatch.delenv(name)
+
+
+def test_what_was_not_said_is_left_out() -> None:
+    assert given_words.of(context([])) == []
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: str(option.name))
+def test_each_option(option: click.Option) -> None:
+    """Also those that are added one day."""
+    before = context(sample(option))
+    words = given_words.of(before)
+    assert words
+    after = context(words)
+    assert after.params == before.params
+    assert given_words.of(after) == words
+
+
+def test_all_at_once() -> None:
+    words = [word for option in OPTIONS for word in sample(option)]
+    before = context(words)
+    assert context(given_words.of(before)).params == before.params
+    kept = given_words.of(before, "output", "vendor")
+    assert "--output" not in kept
+    assert "--vendor" not in kept
+
+
+def test_the_environment_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_GENERATE_CDI_MODE", "proc")
+    monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", "/driver")
+    assert sorted(given_words.of(context([]))) == sorted(
+        ["--mode", "proc", "--driver-root", "/driver"]
+    )
+
+
+def test_paths_are_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls again is elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    found = given_words.of(context(["--driver-root", "some/../driver"]))
+    assert found == ["--driver-root", f"{tmp_path}/driver"]
+
+
+def test_settings_of_the_site_are_not_said() -> None:
+    """They count as they are when the command is called again."""
+    ctx = generate_cdi.make_context("generate-cdi", [], default_map={"vendor": "example.com"})
+    assert ctx.params["vendor"] == "example.com"
+    assert given_words.of(ctx) == []

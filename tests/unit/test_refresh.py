@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook refresh`: which specs it writes again, how, and which it leaves alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import gpuhook
+from gpuhook.cdi import spec as spec_files
+from gpuhook.cli import main
+from gpuhook.cli import refresh as refreshing
+from gpuhook.vendors.nvidia import generated
+from tests.simulated.node import SimulatedNode, make_node
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+SCHEMA = json.loads(
+    Path(gpuhook.__file__).with_name("schemas").joinpath("refresh.json").read_text()
+)
+GPUS = "proc/driver/nvidia/gpus"
+
+
+class Here:
+    """A node with spec directories, settings and state of its own."""
+
+    def __init__(self, place: Path, profile: str = "h100x8") -> None:
+        self.node: SimulatedNode = make_node(place / "node", profile)
+        self.host = Path(self.node.host_root)
+        self.specs = place / "cdi"
+        self.spec = self.specs / "nvidia.yaml"
+        self.state = place / "state"
+        self.config = place / "config.yaml"
+        self.specs.mkdir()
+        dirs = [str(place / "etc"), str(self.specs)]
+        self.config.write_text(json.dumps({"cdi": {"specDirs": dirs}}))
+        self.env = {
+            "GPUHOOK_CONFIG": str(self.config),
+            "GPUHOOK_HOST_ROOT": str(self.host),
+            "GPUHOOK_STATE_DIR": str(self.state),
+        }
+
+    def call(self, *words: str, **env: str) -> Result:
+        return CliRunner().invoke(main, words, prog_name="gpuhook", env={**self.env, **env})
+
+    def generate(self, *options: str, output: Path | None = None) -> None:
+        words = [*self.node.options, "--output", str(output or self.spec), *options]
+        done = self.call("generate-cdi", *words)
+        assert done.exit_code == 0, done.stderr
+
+    def refresh(self, *options: str, rc: int = 0) -> list[dict[str, Any]]:
+        done = self.call("refresh", "-o", "json", *options)
+        assert done.exit_code == rc, done.stderr
+        document = json.loads(done.stdout)
+        jsonschema.validate(document, SCHEMA)
+        return list(document["specs"])
+
+    def states(self, *options: str, rc: int = 0) -> dict[str, str]:
+        return {Path(one["path"]).name: one["state"] for one in self.refresh(*options, rc=rc)}
+
+    def names(self, path: Path | None = None) -> list[str]:
+        return [device["name"] for device in spec_files.read(str(path or self.spec))["devices"]]
+
+    def reboot(self) -> None:
+        (self.host / "proc/sys/kernel/random/boot_id").write_text("another\n")
+
+    def gpus(self) -> list[Path]:
+        return sorted((self.host / GPUS).iterdir())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+def test_fresh_specs_stay_and_nvml_is_not_asked(here: Here) -> None:
+    here.generate()
+    before = here.spec.stat()
+    Path(here.node.nvml_profile).write_text("init 999\n")
+    for _ in range(2):
+        assert here.states() == {"nvidia.yaml": "unchanged"}
+    assert here.spec.stat() == before
+
+
+def test_what_was_chosen_is_kept(here: Here) -> None:
+    """Each spec comes again with its own options, and with nothing more."""
+    other = here.specs / "some.json"
+    here.generate("--device-id", "1,3", "--device-name-strategy", "type-index", "--no-all-device")
+    here.generate("--class", "other", "--hooks", "none", "--driver-capabilities", "utility",
+                  output=other)  # fmt: skip
+    before = [path.read_text() for path in (here.spec, other)]
+    here.reboot()
+    assert here.states("--dry-run") == {"nvidia.yaml": "stale", "some.json": "stale"}
+    assert [path.read_text() for path in (here.spec, other)] == before
+    assert here.states() == {"nvidia.yaml": "written", "some.json": "written"}
+    assert here.names() == ["gpu1", "gpu3"]
+    assert here.spec.read_text() != before[0]
+    assert other.read_text() == before[1]  # it has no hook, so nothing of the boot
+    assert here.states() == {"nvidia.yaml": "unchanged", "some.json": "unchanged"}
+
+
+def upgraded(here: Here) -> None:
+    """Another build of the same library, as a package upgrade puts it in place."""
+    library = next(f for f in here.node.node.files if f.soname == "libcuda.so.1")
+    os.utime(library.host_path, ns=(1, 1))
+
+
+def new_uvm_major(here: Here) -> None:
+    devices = here.host / "proc/devices"
+    old = here.node.node.majors["nvidia-uvm"]
+    devices.write_text(devices.read_text().replace(f"{old} nvidia-uvm", "400 nvidia-uvm"))
+    for name in ("nvidia-uvm", "nvidia-uvm-tools"):
+        path = Path(here.node.dev_root, "dev", name)
+        minor = os.minor(path.stat().st_rdev)
+        path.unlink()
+        os.mknod(path, 0o20666, os.makedev(400, minor))
+
+
+def replaced_root(here: Here) -> None:
+    """The driver's container was started anew: its tree is a copy with other inodes."""
+    root = Path(here.node.driver_root)
+    shutil.copytree(root / "usr", root / "new", symlinks=True)
+    shutil.rmtree(root / "usr")
+    (root / "new").rename(root / "usr")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (Here.reboot, "boot: was "),
+        (upgraded, "tree: was "),
+        (new_uvm_major, "majors: was "),
+        (replaced_root, "tree: was "),
+        (lambda here: here.config.write_text(here.config.read_text() + "\n"), "was changed"),
+    ],
+)
+def test_what_makes_a_spec_stale(change: Callable[[Here], object], told: str, here: Here) -> None:
+    here.generate()
+    change(here)
+    (one,) = here.refresh()
+    assert one["state"] == "written"
+    assert told in one["reason"]
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
+def test_another_version_of_gpuhook_writes_anew(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.generate()
+    monkeypatch.setattr(generated, "__version__", "99.0")
+    (one,) = here.refresh("--dry-run")
+    assert "gpuhook: was " in one["reason"]
+
+
+def test_a_gpu_that_went(here: Here) -> None:
+    """What is offered follows: seven are left."""
+    here.generate("--mode", "proc", "--device-name-strategy", "index")
+    shutil.rmtree(here.gpus()[0])
+    (one,) = here.refresh()
+    assert one["reason"].startswith("gpus: was 8-")
+    assert here.names() == [*map(str, range(7)), "all"]
+
+
+def test_mig_instances_made_anew(tmp_path: Path) -> None:
+    here = Here(tmp_path, "a100-mig")
+    here.generate("--mode", "proc", "--device-name-strategy", "index")
+    capabilities = here.host / "proc/driver/nvidia/capabilities"
+    shutil.rmtree(next(capabilities.glob("gpu0/mig/gi*")))
+    before = here.names()
+    (one,) = here.refresh()
+    assert "mig: was " in one["reason"]
+    assert (
+        len([name for name in here.names() if name.startswith("0:")])
+        == len([name for name in before if name.startswith("0:")]) - 1
+    )
+
+
+def test_no_driver_keeps_the_spec_and_is_no_failure(here: Here) -> None:
+    here.generate()
+    before = here.spec.read_text()
+    for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
+        (here.host / path).unlink()
+    (one,) = here.refresh()
+    assert one["state"] == "kept"
+    assert one["reason"].startswith("no NVIDIA driver is loaded (driver: was ")
+    assert here.spec.read_text() == before
+
+
+def test_all_gpus_gone_keeps_the_spec(here: Here) -> None:
+    here.generate()
+    for gpu in here.gpus():
+        shutil.rmtree(gpu)
+    (one,) = here.refresh()
+    assert (one["state"], one["reason"][:21]) == ("kept", "the driver has no GPU")
+
+
+def test_a_node_without_a_driver_needs_no_spec(here: Here) -> None:
+    shutil.rmtree(here.host / "sys/module")
+    shutil.rmtree(here.host / "proc/driver")
+    done = here.call("refresh")
+    assert (done.exit_code, done.stdout) == (0, "nothing to do: no NVIDIA driver is loaded\n")
+    assert not here.spec.exists()
+
+
+def test_a_node_without_a_spec_gets_one(here: Here) -> None:
+    """In the directory of the highest priority; where the driver is, the environment says."""
+    here.env["GPUHOOK_DRIVER_ROOT"] = here.node.driver_root
+    assert here.states("--dry-run") == {"nvidia.yaml": "stale"}
+    assert not here.spec.exists()
+    assert here.states() == {"nvidia.yaml": "written"}
+    assert len(here.names()) == 17
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
+def test_a_removed_spec_is_forgotten(here: Here) -> None:
+    """One of two is not made again; the last one is, with its options."""
+    other = here.specs / "other.yaml"
+    here.generate("--device-id", "2", "--no-all-device")
+    here.generate("--class", "other", output=other)
+    other.unlink()
+    assert here.states() == {"nvidia.yaml": "unchanged", "other.yaml": "forgotten"}
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+    here.spec.unlink()
+    assert here.states()["nvidia.yaml"] == "written"
+    assert here.names()[0] == "2"
+
+
+def test_specs_of_others_are_never_touched(here: Here) -> None:
+    text = json.dumps(
+        {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [{"name": "0", "containerEdits": {"env": ["A=1"]}}],
+        }
+    )
+    path = here.specs / "nvidia.json"
+    path.write_text(text)
+    for options in ((), ("--force",)):
+        (one,) = here.refresh(*options)
+        assert (one["state"], one["reason"]) == ("unchanged", "gpuhook did not write it")
+    assert path.read_text() == text
+    assert os.listdir(here.specs) == ["nvidia.json"]
+
+
+def test_force_writes_all_of_ours(here: Here) -> None:
+    here.generate()
+    before = here.spec.stat().st_mtime_ns
+    (one,) = here.refresh("--force")
+    assert (one["state"], one["reason"]) == ("written", "--force")
+    assert here.spec.stat().st_mtime_ns > before
+
+
+def test_without_its_note_a_whole_spec_is_told_from_itself(here: Here) -> None:
+    """After a boot /run is empty, and a spec in /etc/cdi is there."""
+    path = here.specs.parent / "etc/gpus.yaml"
+    path.parent.mkdir()
+    here.generate("--device-name-strategy", "type-index", "--vendor", "example.com", output=path)
+    before = spec_files.read(str(path))
+    shutil.rmtree(here.state)
+    assert here.states() == {"gpus.yaml": "unchanged"}
+    here.reboot()
+    assert here.states() == {"gpus.yaml": "written"}
+    after = spec_files.read(str(path))
+    assert (after["kind"], after["devices"]) == (before["kind"], before["devices"])
+    assert after["containerEdits"]["mounts"] == before["containerEdits"]["mounts"]
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--device-id", "1"], "its devices are not those of the node now"),
+        (["--driver-capabilities", "utility"], "it was made without "),
+    ],
+)
+def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, here: Here) -> None:
+    """Nobody gets more than before; --force is for who wants that."""
+    here.generate(*options)
+    before = here.spec.read_text()
+    shutil.rmtree(here.state)
+    here.reboot()
+    (one,) = here.refresh(rc=1)
+    assert (one["state"], one["error"]["code"]) == ("failed", "GH1527")
+    assert what in one["error"]["message"]
+    assert here.spec.read_text() == before
+    assert here.states("--force") == {"nvidia.yaml": "written"}
+
+
+def test_one_failure_keeps_no_other_from_being_written(here: Here) -> None:
+    """A note of another version, and a driver that does not answer."""
+    other = here.specs / "other.yaml"
+    here.generate("--mode", "proc")
+    here.generate("--class", "other", output=other)
+    (note,) = [
+        path
+        for path in (here.state / "generated").iterdir()
+        if json.loads(path.read_text())["path"] == str(other)
+    ]
+    document = json.loads(note.read_text())
+    document["words"].append("--no-such-option")
+    note.write_text(json.dumps(document))
+    here.reboot()
+    found = {Path(one["path"]).name: one for one in here.refresh(rc=1)}
+    assert found["nvidia.yaml"]["state"] == "written"
+    assert found["other.yaml"]["error"]["code"] == "GH1528"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "gpuhook/generated/v1", "words": 7}'])
+def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
+    here.generate()
+    (note,) = (here.state / "generated").iterdir()
+    note.write_text(text)
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+    here.reboot()
+    assert here.states() == {"nvidia.yaml": "written"}
+
+
+def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.generate()
+    here.reboot()
+    monkeypatch.setattr(refreshing, "_PATIENCE", 0.1)
+    with (here.state / "refresh.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = here.call("refresh")
+    assert done.exit_code == 1
+    assert "Error GH1526" in done.stderr
+    assert here.states() == {"nvidia.yaml": "written"}
+
+
+def test_words_for_people(here: Here) -> None:
+    here.generate()
+    assert here.call("refresh").stdout == (
+        f"{here.spec}: unchanged: it describes this host as it is\n"
+    )
+    Path(here.node.nvml_profile).write_text("init 999\n")
+    here.reboot()
+    done = here.call("refresh")
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"{here.spec}: failed: boot: was ")
+    assert "Error GH1206: " in done.stderr
+
+
+def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
+    """NVIDIA's own refresh writes the same file: nobody fights."""
+    here.generate()
+    devices = [{"name": "0", "containerEdits": {"env": ["A=1"]}}]
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
+    here.spec.write_text(text)
+    here.reboot()
+    found = here.refresh()
+    assert [(one["state"], one["reason"]) for one in found] == [
+        ("forgotten", "another program has written it"),
+        ("unchanged", "gpuhook did not write it"),
+    ]
+    assert here.spec.read_text() == text
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
+def test_a_spec_of_ours_that_was_broken_is_mended(here: Here) -> None:
+    here.generate()
+    before = here.spec.read_text()
+    here.spec.write_text("devices: [")
+    (one,) = here.refresh()
+    assert (one["state"], one["reason"]) == ("written", "it is broken")
+    assert here.spec.read_text() == before
+
+
+def test_what_nobody_knows_is_not_overwritten(here: Here) -> None:
+    here.spec.write_text("devices: [")
+    (one,) = here.refresh(rc=1)
+    assert one["error"]["code"] == "GH1529"
+    assert here.spec.read_text() == "devices: ["
