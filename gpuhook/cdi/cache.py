@@ -33,11 +33,12 @@ _MAX_SIZE = 256 << 20
 class Compiled:
     """A compiled spec, read as far as it was asked about."""
 
-    __slots__ = ("_data", "edits", "error", "kind", "path", "version")
+    __slots__ = ("_data", "_lines_by_name", "edits", "error", "kind", "path", "version")
 
     def __init__(self, path: str, data: bytes) -> None:
         """Read the head of `data`, the compiled form of the spec at `path`; raises ValueError."""
-        head = fastjson.loads(data.split(b"\n", 2)[1])
+        start = data.index(b"\n") + 1  # the rest may be large: it is not copied
+        head = fastjson.loads(data[start : data.index(b"\n", start)])
         if not isinstance(head, dict):
             raise ValueError("no head")  # noqa: TRY004 # of the text, not of an argument
         self.path = path
@@ -48,6 +49,7 @@ class Compiled:
         if "error" in head:
             self.error = GpuhookError(*head["error"])
         self._data = data
+        self._lines_by_name: dict[bytes, bytes] | None = None
 
     @classmethod
     def of_fault(cls, path: str, error: GpuhookError) -> Compiled:
@@ -56,6 +58,10 @@ class Compiled:
 
     def device(self, name: str) -> ContainerEdits | None:
         """Return the edits of the device `name`, None if the spec has no such device."""
+        if self._lines_by_name is not None:
+            line = self._lines_by_name.get(name.encode())
+            found: ContainerEdits | None = None if line is None else fastjson.loads(line)
+            return found
         mark = b"\n" + name.encode() + b"\t"
         start = self._data.find(mark)
         if start < 0:
@@ -66,8 +72,11 @@ class Compiled:
 
     def names(self) -> list[str]:
         """Return the names of the devices, in the order of the spec."""
-        lines = self._data.split(b"\n")[2:]
-        return [line.partition(b"\t")[0].decode() for line in lines if line]
+        if self._lines_by_name is None:
+            # Who has asked for all names may ask for each device: none is searched for from now on.
+            lines = (line.partition(b"\t") for line in self._data.split(b"\n")[2:] if line)
+            self._lines_by_name = {name: edits for name, _, edits in lines}
+        return [name.decode() for name in self._lines_by_name]
 
 
 def compiled_path(source: str) -> str:

@@ -28,8 +28,9 @@ _NUMBERS_AND_FLAGS = frozenset((
     "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
     "enableCMT", "enableMBM", "enableMonitoring",
 ))  # fmt: skip
-# Aliases make a small file large: no honest spec comes near this many values.
+# Aliases make a small file large. Without them, a value and its key take more bytes than these.
 _MAX_VALUES = 1_000_000
+_BYTES_A_VALUE = 8
 _MAX_DEPTH = 50
 
 
@@ -107,7 +108,8 @@ def parse_yaml(data: bytes, path: str) -> Any:
     loader = _Loader(data)
     try:
         node = loader.get_single_node()
-        return _Reader(loader, path).value(node) if node is not None else None
+        most = max(_MAX_VALUES, len(data) // _BYTES_A_VALUE)
+        return _Reader(loader, path, most).value(node) if node is not None else None
     except yaml.YAMLError as error:
         raise _broken(path, error) from error
     except (RecursionError, UnicodeDecodeError) as error:
@@ -126,15 +128,16 @@ def _broken(path: str, error: yaml.YAMLError) -> Exception:
 class _Reader:
     """Turns the nodes of a YAML document into values; counts them, as aliases multiply."""
 
-    def __init__(self, loader: Any, path: str) -> None:
+    def __init__(self, loader: Any, path: str, most: int) -> None:
         self._loader = loader
         self._path = path
         self._values = 0
+        self._most = most
 
     def value(self, node: yaml.Node, field: str = "", depth: int = 0) -> Any:
         """Return the value of `node`, the content of the object field `field`."""
         self._values += 1
-        if self._values > _MAX_VALUES or depth > _MAX_DEPTH:
+        if self._values > self._most or depth > _MAX_DEPTH:
             raise self._fault(node, "too many or too deeply nested values (aliases?)")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, depth)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `gpuhook generate-cdi` for mode csv, under our names and NVIDIA's toolkit's."""
+"""The options of `gpuhook generate-cdi` for mode csv."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _FILE = click.Path(dir_okay=False)
-_SHOWN = (
+_OPTIONS = (
     click.option(
         "--csv-file",
         type=_FILE,
@@ -40,16 +40,11 @@ _SHOWN = (
         "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
     ),
 )
-_ALIASES = (
-    click.option("--csv.file", "csv_file_alias", type=_FILE, multiple=True, hidden=True),
-    click.option("--csv.ignore-pattern", "csv_ignore_pattern_alias", multiple=True, hidden=True),
-    click.option("--csv.compat-container-root", "csv_compat_container_root_alias", hidden=True),
-)
 
 
 def csv_options(command: F) -> F:
     """Add the options to a click command."""
-    for option in reversed((*_SHOWN, *_ALIASES)):
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
@@ -59,14 +54,10 @@ def taken(options: dict[str, Any], mode: str) -> dict[str, Any]:
 
     A usage error where another mode than auto and csv is asked for by `mode`.
     """
-    file, pattern, root = (
-        (options.pop(name), options.pop(name + "_alias"))
-        for name in ("csv_file", "csv_ignore_pattern", "csv_compat_container_root")
-    )
     found = {
-        "csv_files": (*file[0], *file[1]),
-        "csv_ignore_patterns": (*pattern[0], *pattern[1]),
-        "csv_compat_root": root[0] or root[1] or "",
+        "csv_files": options.pop("csv_file"),
+        "csv_ignore_patterns": options.pop("csv_ignore_pattern"),
+        "csv_compat_root": options.pop("csv_compat_container_root") or "",
     }
     if any(found.values()) and mode not in ("auto", "csv"):
         raise click.UsageError(f"the options --csv-... are of no use with --mode {mode}")

@@ -14,13 +14,14 @@ from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
     csv_options,
-    generate_section,
     given_words,
     node_options,
     parameters,
     printing,
     progress,
     spec_writing,
+    switches,
+    toolkit_names,
 )
 from gpuhook.cli.node_options import load_node
 from gpuhook.diagnose import settings_file
@@ -32,27 +33,7 @@ from gpuhook.vendors.nvidia.modes.place import Place
 from gpuhook.vendors.nvidia.spec import describe as spec_of_node
 
 
-def _words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a repeatable option whose values may be comma lists."""
-    words = (word.strip() for value in values for word in value.split(","))
-    found = tuple(dict.fromkeys(word for word in words if word))
-    if values and not found:
-        raise click.BadParameter("it is empty", ctx, param)
-    return found
-
-
-def _strategies(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    found = _words(ctx, param, values)
-    for word in found:
-        if word not in selection.STRATEGIES:
-            known = ", ".join(selection.STRATEGIES)
-            raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
-    return found
-
-
-@click.command(name="generate-cdi", cls=generate_section.Configured)
+@click.command(name="generate-cdi", cls=toolkit_names.Command)
 @node_options.node_options
 @click.option(
     "--mode",
@@ -111,7 +92,7 @@ def _strategies(
     metavar="|".join(selection.STRATEGIES),
     multiple=True,
     default=("index", "uuid"),
-    callback=_strategies,
+    callback=switches.one_of(*selection.STRATEGIES),
     show_default=True,
     show_envvar=True,
     help="How devices are called: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
@@ -121,10 +102,10 @@ def _strategies(
     "--device-id",
     metavar="ID",
     multiple=True,
-    callback=_words,
+    callback=switches.words,
     show_envvar=True,
     help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
-    "repeatable, or a comma list.",
+    "none: all, without the device `all`; repeatable, or a comma list.",
 )
 @click.option(
     "--create-device-nodes",
@@ -158,6 +139,7 @@ def _strategies(
     help="Only the files and nodes that these need (compute,utility,...). Default: those that "
     "request.driverCapabilities of the settings allows, all without it.",
 )
+@switches.options
 def generate_cdi(
     output: str | None,
     fmt: str | None,
@@ -172,6 +154,8 @@ def generate_cdi(
 
     Every container engine that reads CDI can then give its containers these GPUs, as can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
+
+    The variables NVIDIA_CTK_CDI_GENERATE_* of NVIDIA's toolkit are read too, after our own.
     """
     output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
@@ -189,21 +173,33 @@ def generate_cdi(
     )
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
-    choices = _choices(options, meant, place.roots.host, is_here=is_here)
+    choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    if meant == table.MANAGEMENT:
+        _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)
+    if choices.coherent and output is None and fmt == "json":
+        both = f"--feature-flag {switches.COHERENT} and --format json without --output"
+        raise switches.contradiction(both, "that is more than one spec, and JSON is one document")
+    hook = toolkit_names.foreign_hook(click.get_current_context())
+    if hook:
+        notes.append(f"{hook} is passed over: the hook of this spec is {choices.hook_path}")
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     found = _described(inventory, mode, place, choices)
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
-    validate.check(found.spec, output or "standard output")
+    specs = [found.spec, *(further for _, further in found.further)]
+    for each in specs:
+        validate.check(each, output or "standard output")
     if output is None:
-        click.echo(spec.document(found.spec, fmt), nl=False)
+        for each in specs:
+            click.echo(spec.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
     words = given_words.of(click.get_current_context(), "output")
     again = [*words, "--output", path] if is_here else None
     spec_writing.write(path, fmt, found, choices, again)
-    devices = ", ".join(device["name"] for device in found.spec["devices"])
-    printing.say(f"wrote {path}: {found.spec['kind']} {devices}")
+    printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
 
 
 _NODE_OPTIONS = (
@@ -241,8 +237,26 @@ def _described(inventory: str | None, mode: str, place: Place, choices: Choices)
     return found
 
 
-def _choices(options: dict[str, Any], mode: str, host_root: str, *, is_here: bool) -> Choices:
-    """Return the checked choices; raises GH1510 and GH1515."""
+def _require_whole(choices: Choices, *, no_all: bool, creates: bool) -> None:
+    """Raise GH1520 for an option that picks devices: mode management has but one."""
+    for option, is_given in (
+        ("--device-id", bool(choices.device_ids)),
+        ("--no-all-device", no_all),
+        ("--create-device-nodes", creates),
+        (f"--feature-flag {switches.COHERENT}", choices.coherent),
+    ):
+        if is_given:
+            both = f"{option} and --mode {table.MANAGEMENT}"
+            raise switches.contradiction(both, "its one device, all, is whatever nodes there are")
+
+
+def _choices(
+    options: dict[str, Any], mode: str, host_root: str, *, is_here: bool
+) -> tuple[Choices, list[str]]:
+    """Return the checked choices, and sentences about what is passed over.
+
+    Raises GH1510, GH1515 and what switches.choices raises.
+    """
     vendor, _, device_class = table.KINDS[mode].partition("/")
     if options["vendor"] is None:
         options["vendor"] = vendor
@@ -255,17 +269,21 @@ def _choices(options: dict[str, Any], mode: str, host_root: str, *, is_here: boo
     hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
     if not hook_path.startswith("/"):
         raise fault("GH1515", path=hook_path)
-    return Choices(
+    switched, notes = switches.choices(options, mode, is_here=is_here)
+    ids = tuple(word for word in options["device_id"] if word not in ("none", selection.EVERY))
+    whole = Choices(
         vendor=options["vendor"],
         device_class=options["device_class"],
         strategies=options["device_name_strategy"],
-        device_ids=options["device_id"],
-        with_all=not options["no_all_device"],
+        device_ids=() if selection.EVERY in options["device_id"] else ids,
+        with_all=not options["no_all_device"] and "none" not in options["device_id"],
         hooks=options["hooks"],
         hook_path=hook_path,
         capabilities=options["capabilities"] or (_allowed() if is_here else None),
         host_root=os.path.abspath(host_root),
+        **switched,
     )
+    return whole, notes
 
 
 def _allowed() -> frozenset[str] | None:

@@ -14,8 +14,9 @@ import click
 from click.core import ParameterSource
 
 from gpuhook import settings
+from gpuhook.cli import switches
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import selection, words
+from gpuhook.vendors.nvidia import hook_names, selection, words
 from gpuhook.vendors.nvidia.modes import table
 
 TYPE_CHECKING = False
@@ -32,6 +33,9 @@ _WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False, "output": None
 _WORDS: dict[str, tuple[str, ...]] = {
     "device_name_strategy": selection.STRATEGIES,
     "capabilities": (*words.CAPABILITIES, "all"),
+    "feature_flag": switches.FLAGS,
+    "disable_hook": (*hook_names.NAMES, hook_names.EVERY),
+    "enable_hook": hook_names.NAMES,
 }
 
 

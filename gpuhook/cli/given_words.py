@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+ADOPTED = "gpuhook.adopted_words"  # options whose values are of another program's variables
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -26,7 +27,7 @@ def of(ctx: click.Context, *leaving_out: str) -> list[str]:
         name = option.name or ""
         if not isinstance(option, click.Option) or name in leaving_out:
             continue
-        if ctx.get_parameter_source(name) in _SAID:
+        if ctx.get_parameter_source(name) in _SAID or name in ctx.meta.get(ADOPTED, ()):
             words += _words(option, ctx.params.get(name))
     return words
 

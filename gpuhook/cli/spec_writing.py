@@ -9,10 +9,20 @@ import click
 
 from gpuhook import settings
 from gpuhook.cdi import cache, spec
-from gpuhook.vendors.nvidia import freshness, generated, jobs, known_node, node_file, selection
+from gpuhook.cli import printing
+from gpuhook.vendors.nvidia import (
+    freshness,
+    generated,
+    jobs,
+    known_node,
+    node_file,
+    selection,
+    spec_common,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.cdi.edits import Spec
     from gpuhook.vendors.nvidia.choices import Choices, Described
 
 
@@ -25,7 +35,13 @@ def write(
     what `gpuhook refresh` has to know.
     """
     spec.write(found.spec, path, fmt)
-    _prepare(path, found)
+    _prepare(path, found.spec)
+    stem, extension = os.path.splitext(path)
+    for infix, further in found.further:
+        beside = stem + infix + extension
+        spec.write(further, beside, fmt)
+        _prepare(beside, further)
+        printing.say(f"wrote {beside}: {further['kind']} {names(further)}")
     if words is None:
         return
     if found.node is not None:
@@ -37,7 +53,9 @@ def _note(found: Described, choices: Choices, path: str, words: list[str]) -> No
     hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
     ours = [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
     node = found.node
-    libcuda = ours[0].libcuda if ours else _libcuda(found)
+    libcuda = spec_common.libcuda_of(node) if node else ""
+    if ours:
+        libcuda = ours[0].libcuda
     fingerprint = node.fingerprint if node else freshness.fingerprint(choices.host_root, libcuda)
     made = generated.Generated(
         path=path,
@@ -57,21 +75,20 @@ def _note(found: Described, choices: Choices, path: str, words: list[str]) -> No
         click.echo(f"{told}; gpuhook refresh will not know how {path} was made", err=True)
 
 
-def _libcuda(found: Described) -> str:
-    libraries = found.node.files if found.node else ()
-    known = [one.host_path for one in libraries if one.soname == "libcuda.so.1"]
-    return known[0] if known else ""
+def names(spec: Spec) -> str:
+    """Return the names of a spec's devices, as a list for people."""
+    return ", ".join(device["name"] for device in spec["devices"])
 
 
-def _prepare(path: str, found: Described) -> None:
+def _prepare(path: str, described: Spec) -> None:
     """Keep the compiled form, under every name by which the wrapper may meet the file."""
     directory, name = os.path.split(path)
-    cache.store(path, os.stat(path), found.spec)
+    cache.store(path, os.stat(path), described)
     for other in settings.Settings().spec_dirs:
         # /var/run is a link to /run nearly everywhere.
         if other != directory and os.path.realpath(other) == os.path.realpath(directory):
             other_path = os.path.join(other, name)
-            cache.store(other_path, os.stat(other_path), found.spec)
+            cache.store(other_path, os.stat(other_path), described)
 
 
 def _remember(found: Described, choices: Choices, path: str) -> None:

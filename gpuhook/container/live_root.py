@@ -158,6 +158,13 @@ class LiveRoot(Root):
             error.filename = f"{self.path}, which is read-only"
             raise
 
+    def loader_cache(self, program: str, directories: list[bytes]) -> bytes:
+        """Return the loader cache that the host's ldconfig makes of this root; see ldconfig.py."""
+        from gpuhook.container import ldconfig
+
+        with _Host():
+            return ldconfig.cache_of(self.namespace, self._fd, program, directories)
+
     def make_target(self, path: str, *, is_directory: bool) -> str:
         """Make an empty file or directory to mount on; returns where it is, links resolved."""
         place = self.real(path)

@@ -14,6 +14,7 @@ from gpuhook.loader import cache, conf, musl, narrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from gpuhook.container.rootfs import Root
@@ -39,10 +40,11 @@ class Provision:
     `links` are (target, container path), `preferred` are (SONAME, path) of libraries of the image
     that the loader is to find before those, `files` are (container path, content). `together` are
     the loader's entries of all that the container gets, in the order of preference, where that is
-    more than this provision: what is recorded besides is of an earlier start.
+    more than this provision: what is recorded besides is of an earlier start. `index` makes the
+    cache of the root file system's own libraries anew, where it is not to be taken as it is.
     """
 
-    __slots__ = ("files", "libraries", "links", "preferred", "together")
+    __slots__ = ("files", "index", "libraries", "links", "preferred", "together")
 
     def __init__(
         self,
@@ -54,12 +56,8 @@ class Provision:
         self.libraries = libraries
         self.preferred = preferred
         self.together: list[tuple[bytes, bytes]] = []
-        sonames = [
-            (path.rpartition("/")[2], _sibling(path, soname))
-            for path, soname in libraries
-            if not path.endswith("/" + soname)
-        ]
-        self.links = sonames + links
+        self.index: Callable[[list[bytes]], bytes] | None = None
+        self.links = soname_links(libraries) + links
 
     def paths(self) -> list[str]:
         """Return the container paths that `provide` writes."""
@@ -81,6 +79,15 @@ class Provision:
         return [(os.fsencode(name), os.fsencode(path)) for name, path in pairs]
 
 
+def soname_links(libraries: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return (target, container path) of the links by whose names the loader opens `libraries`."""
+    return [
+        (path.rpartition("/")[2], _sibling(path, soname))
+        for path, soname in libraries
+        if not path.endswith("/" + soname)
+    ]
+
+
 def provide(root: Tree, provision: Provision) -> list[OSError]:
     """Make links, files and the loader's files in `root`; returns why each missing one is missing.
 
@@ -100,7 +107,7 @@ def provide(root: Tree, provision: Provision) -> list[OSError]:
             failures.append(_named(error, path))
     if provision.libraries:
         try:
-            _loader(root, provision.together or provision.entries())
+            _loader(root, provision.together or provision.entries(), provision.index)
         except OSError as error:
             failures.append(_named(error, "the loader's files in /etc"))
     return failures
@@ -111,7 +118,11 @@ def _named(error: OSError, path: str) -> OSError:
     return error
 
 
-def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
+def _loader(
+    root: Tree,
+    entries: list[tuple[bytes, bytes]],
+    index: Callable[[list[bytes]], bytes] | None,
+) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
     wide = [where for where in dirs if not narrow.is_narrow(os.fsdecode(where) + "/")]
@@ -124,8 +135,10 @@ def _loader(root: Tree, entries: list[tuple[bytes, bytes]]) -> None:
         return
     recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
     stale = [entry for entry in recorded if entry not in entries]
+    made = index(dirs) if index else None
     try:
-        merged = _merged(root.read(CACHE, MAX_CACHE), entries, stale, machine)
+        held = root.read(CACHE, MAX_CACHE) if made is None else made
+        merged = _merged(held, entries, stale, machine)
     except GpuhookError:
         merged = _merged(None, entries, [], machine)
     root.write(CACHE, merged)

@@ -64,6 +64,34 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "--hook-path {path}: not an absolute path",
         "give the path of gpuhook-hook on the host, as container engines see it",
     ),
+    "GH1516": (
+        RequestError,
+        "--ldconfig-path {path}: not an absolute path",
+        "give the path of ldconfig on the host, as hooks see it, such as /sbin/ldconfig",
+    ),
+    "GH1517": (
+        FileError,
+        "the host's ldconfig {path} cannot be run in a container: {reason}",
+        (
+            "name a statically linked ldconfig, or generate the spec without --ldconfig-path: "
+            "gpuhook merges the loader cache by itself"
+        ),
+    ),
+    "GH1518": (
+        HostError,
+        "{program} made no loader cache of the container: {reason}",
+        "generate the spec without --ldconfig-path: gpuhook merges the loader cache by itself",
+    ),
+    "GH1519": (
+        DriverError,
+        "mode management found no device node of the driver in {directory}",
+        "load the driver (modprobe nvidia, nvidia-smi), or say with --dev-root where its nodes are",
+    ),
+    "GH1520": (
+        RequestError,
+        "{options} contradict each other: {reason}",
+        "leave one of them out",
+    ),
     "GH1526": (
         HostError,
         "another gpuhook refresh has held {path} for more than {seconds} seconds",

@@ -15,6 +15,7 @@ import struct
 from gpuhook.kernel.libc import LIBC, os_error, syscall
 
 AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
 AT_FDCWD = -100
 MNT_DETACH = 2
 MOUNT_ATTR_RDONLY = 1
@@ -88,16 +89,24 @@ def move_mount(tree_fd: int, target_fd: int, path: str) -> None:
 
 
 def mount_setattr(
-    fd: int, attr_set: int, attr_clr: int, propagation: int, user_namespace: int = 0
+    fd: int,
+    attr_set: int,
+    attr_clr: int,
+    propagation: int,
+    *,
+    user_namespace: int = 0,
+    recursive: bool = False,
 ) -> None:
     """Change the attributes of the mount behind `fd`, and how mounts spread to it.
 
-    `user_namespace` is a descriptor of the one by which MOUNT_ATTR_IDMAP maps owners. Raises
-    OSError; ENOSYS before Linux 5.12.
+    `user_namespace` is a descriptor of the one by which MOUNT_ATTR_IDMAP maps owners. With
+    `recursive` those of what is mounted below it change as well. Raises OSError; ENOSYS before
+    Linux 5.12.
     """
     # struct mount_attr
     change = struct.pack("=4Q", attr_set, attr_clr, propagation, user_namespace)
-    arguments = (fd, "", AT_EMPTY_PATH, change, len(change))
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    arguments = (fd, "", flags, change, len(change))
     syscall(_SYS_MOUNT_SETATTR, *arguments, path="", reasons=_SETATTR)
 
 
@@ -124,7 +133,7 @@ def map_owners(tree_fd: int, user_namespace: int) -> None:
 
     Raises OSError: EINVAL where the file system cannot, ENOSYS before Linux 5.12.
     """
-    mount_setattr(tree_fd, MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
+    mount_setattr(tree_fd, MOUNT_ATTR_IDMAP, 0, 0, user_namespace=user_namespace)
 
 
 def attach(

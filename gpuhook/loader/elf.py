@@ -21,7 +21,7 @@ _MAX_SECTION_NAMES = 256 << 10
 _MAX_SEGMENTS = 128
 
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME = 0, 1, 5, 14
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 _SHT_NOTE = 7
 
 # e_type .. e_shstrndx; p_type ..; sh_name ..; d_tag, d_val
@@ -80,6 +80,18 @@ def read(path: str) -> Elf | None:
     try:
         image = _image(fd)
         return _named(image) if image else None
+    finally:
+        os.close(fd)
+
+
+def is_static(path: str) -> bool:
+    """Return whether the file at `path` is an ELF program that the kernel runs without a loader."""
+    fd = _opened(path)
+    if fd < 0:
+        return False
+    try:
+        image = _image(fd)
+        return image is not None and all(s.kind != _PT_INTERP for s in image.segments)
     finally:
         os.close(fd)
 

@@ -54,7 +54,7 @@ def attach(
     grants.require(target.spec, todo, given)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
-    nvidia_live.add_profile(wanted, held.root, target.withdrawn)
+    nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
     wanted.owner = oci.owner(target.spec)
     wanted.denied = target.denied
     plan = live.plan(held, wanted)

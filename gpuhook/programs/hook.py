@@ -27,6 +27,9 @@ apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` 
 
   --library PATH=SONAME   a mounted library of the loader: its link and its cache entry
   --link TARGET::PATH     a symbolic link to make
+  --ldconfig PATH         have this program of the host make the loader's cache
+  --chmod MODE:PATH       the permission bits of a directory that the runtime makes
+  --skip JOB              leave out links, loader-cache or profile; repeatable
   --cuda-compat DIR       where the image may have CUDA forward compatibility libraries
   --driver-version V      the version of the host's driver
   --cuda-version V        the highest CUDA version of the host's driver

@@ -10,6 +10,7 @@ parameters and enters the container in the ledger.
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import time
 
@@ -51,6 +52,8 @@ def run(arguments: list[str], log: EngineLog) -> None:
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
                 root.admit(str(mount.get("destination")))
         _file_system(root, job, state.spec, log)
+        for mode, path in job.chmod:
+            _chmod(root, mode, path, log)
         if job.driver_params:
             _mask_params(root, job, log)
     pid = _init_pid()
@@ -127,12 +130,36 @@ def _file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLo
     container: most of the driver works without.
     """
     whole, left_out = provision.beside(root, job, _all_jobs(spec, job), rootfs_jobs.nodes(spec))
+    if job.ldconfig:
+        whole.index = lambda directories: _indexed(root, job.ldconfig, directories)
     for failure in provide(root, whole):
         if failure.errno not in _TOLERATED:
             raise failure
         left_out.append(f"{failure.filename}: {failure.strerror}")
     for what in left_out:
         log.warning(fault("GH1641", what=what))
+
+
+def _indexed(root: Root, ldconfig: str, directories: list[bytes]) -> bytes:
+    """Return the loader cache that the host's ldconfig makes of the root file system."""
+    from gpuhook.container.ldconfig import cache_of  # few specs ask for it
+
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return cache_of(namespace, root.directory("/"), ldconfig, directories)
+    finally:
+        os.close(namespace)
+
+
+def _chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
+    """Set the permission bits of a directory that the runtime has made; others have set theirs."""
+    root.admit("/dev")
+    try:
+        os.chmod(f"/proc/self/fd/{root.directory(path)}", mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning(fault("GH1641", what=f"the mode of {path}: {error.strerror}"))
 
 
 def _mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:

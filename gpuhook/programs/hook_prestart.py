@@ -159,7 +159,7 @@ def _planned(
 ) -> tuple[live.Wanted, live.Plan]:
     """Return what the container is to have, and how it gets that."""
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=False)
-    nvidia_live.add_profile(wanted, held.root)
+    nvidia_live.add_profile(wanted, held.root, todo)
     wanted.owner = oci.owner(spec)
     plan = live.plan(held, wanted)
     plan.skipped += reasons

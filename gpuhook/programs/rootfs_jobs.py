@@ -67,7 +67,7 @@ def do(
         if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
             return _left_to_hooks(todo)
         for job in todo:
-            hooks = _params_hook(root, spec, job, work)
+            hooks = [*_params_hook(root, spec, job, work), *_chmod_hook(job)]
             outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
     return outcome
 
@@ -114,7 +114,12 @@ def _is_done(
     *,
     outcome: Outcome,
 ) -> bool:
-    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'."""
+    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'.
+
+    What ldconfig is to make is: it has to see the libraries where the container has them.
+    """
+    if any(job.ldconfig for job in todo):
+        return False
     whole, reasons = provision.of(root, todo, nodes(spec))
     if engine and whole.libraries:
         whole.together = provision.of(root, engine)[0].entries()
@@ -195,6 +200,15 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> lis
         except OSError:
             hook = None
     return [hook or _python_hook(_only_params(job))]
+
+
+def _chmod_hook(job: Jobs) -> list[Hook]:
+    """Return the hook that changes directories which the runtime is going to make."""
+    if not job.chmod:
+        return []
+    rest = Jobs(job.hook_path)
+    rest.chmod = job.chmod
+    return [_python_hook(rest)]
 
 
 def _only_params(job: Jobs) -> Jobs:

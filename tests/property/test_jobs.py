@@ -10,7 +10,10 @@ from gpuhook.vendors.nvidia import jobs
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)
-TEXT = ("cuda_compat", "cuda_version", "driver_version", "fingerprint", "libcuda", "host_root")
+TEXT = (
+    "cuda_compat", "cuda_version", "driver_version", "fingerprint", "libcuda", "ldconfig",
+    "host_root",
+)  # fmt: skip
 
 
 def facts(job: jobs.Jobs) -> dict[str, object]:
@@ -20,8 +23,10 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
 @given(
     st.lists(st.tuples(PATH, NAME), max_size=3),
     st.lists(st.tuples(NAME, PATH), max_size=3),
-    st.lists(st.one_of(st.just(""), PATH), min_size=6, max_size=6),
+    st.lists(st.one_of(st.just(""), PATH), min_size=7, max_size=7),
     st.lists(st.tuples(NAME, NAME, NAME), max_size=2),
+    st.lists(st.tuples(st.integers(0, 0o777), PATH), max_size=2),
+    st.lists(st.sampled_from([jobs.LINKS, jobs.LOADER, jobs.PROFILE]), max_size=3),
     st.booleans(),
     st.booleans(),
 )
@@ -30,11 +35,14 @@ def test_a_hook_says_its_jobs(
     links: list[tuple[str, str]],
     texts: list[str],
     gpus: list[tuple[str, str, str]],
+    chmod: list[tuple[int, str]],
+    skipped: list[str],
     driver_params: bool,
     whole: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
     job = jobs.Jobs("/usr/bin/gpuhook-hook")
+    job.chmod, job.skipped = chmod, skipped
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
     job.gpus = gpus
     job.whole = whole

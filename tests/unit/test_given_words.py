@@ -18,6 +18,9 @@ SAMPLES = {
     "capabilities": ["utility,compute"],
     "device_id": ["0,2", "GPU-1"],
     "device_name_strategy": ["uuid", "type-index"],
+    "disable_hook": ["all", "chmod"],
+    "enable_hook": ["chmod", "create-symlinks"],
+    "feature_flag": ["disable-ipc-discoverer", "enable-coherent-annotations"],
 }
 
 
@@ -45,6 +48,12 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_not_said_is_left_out() -> None:
     assert given_words.of(context([])) == []
+
+
+def test_another_programs_variables_are_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls again has not the environment of the first call."""
+    monkeypatch.setenv("NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS", "0,2")
+    assert given_words.of(context([])) == ["--device-id", "0", "--device-id", "2"]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: str(option.name))

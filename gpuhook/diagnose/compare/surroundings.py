@@ -57,7 +57,7 @@ def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
     if not expected.edits:
         return
     there = "written" if held.root.found(profile.PATH) is not None else ""
-    has_egl = any(provision.needs_profile(job.libraries) for job in expected.todo)
+    has_egl = any(provision.needs_profile_of(job) for job in expected.todo)
     if there or has_egl:
         ours = "written" if has_egl else ""
         yield item.of(item.PROFILE, profile.PATH, there, ours, reasons.profile(by, there))

@@ -88,6 +88,59 @@ $ gpuhook generate-cdi --output /var/run/cdi/nvidia.yml     # GH1514: engines re
 $ gpuhook generate-cdi --hook-path /usr/local/bin/gpuhook-hook
 """,
     ),
+    "GH1516": (
+        (
+            "The path of ldconfig goes into the spec, where a hook reads it in a working "
+            "directory of its own."
+        ),
+        "Give the absolute path on the host.",
+        """
+$ gpuhook generate-cdi --ldconfig-path /sbin/ldconfig
+""",
+    ),
+    "GH1517": (
+        (
+            "The program that --ldconfig-path names is not there, is not executable, or is "
+            "linked dynamically. The last would run the image's own loader, with the host's rights."
+        ),
+        (
+            "Name the ldconfig of the C library (on Ubuntu, /sbin/ldconfig.real is meant by "
+            "/sbin/ldconfig), or leave the option out."
+        ),
+        """
+$ file -L /sbin/ldconfig          # "statically linked", or "static-pie linked"
+""",
+    ),
+    "GH1518": (
+        (
+            "ldconfig ran in the container's root file system, shut in, and failed, was ended "
+            "after 30 seconds, or could not be shut in; the message has its words. The container "
+            "does not start: its loader would not find the driver."
+        ),
+        "Leave --ldconfig-path out and generate the spec anew.",
+        """
+$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+""",
+    ),
+    "GH1519": (
+        (
+            "Mode management describes the device nodes that are there; below this directory "
+            "there is none of the driver's."
+        ),
+        "Load the driver, so that its nodes are made, or name the root whose /dev has them.",
+        """
+$ nvidia-smi
+$ gpuhook generate-cdi --mode management --dev-root /
+""",
+    ),
+    "GH1520": (
+        "Two options of generate-cdi cannot be meant together; the message says why.",
+        "Leave one of them out. Variables (GPUHOOK_*, NVIDIA_CTK_CDI_*) count as options.",
+        """
+$ gpuhook generate-cdi --hooks none --ldconfig-path /sbin/ldconfig     # GH1520
+$ gpuhook generate-cdi --ldconfig-path /sbin/ldconfig
+""",
+    ),
     "GH1526": (
         (
             "One `gpuhook refresh` writes a node's specs at a time; the others wait for it, and "

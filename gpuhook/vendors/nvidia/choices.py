@@ -18,7 +18,11 @@ HOOKS = ("gpuhook", "none")
 class Choices:
     """How a spec is to be made. `capabilities` None means everything.
 
-    Without `multiple_csv_devices` a Tegra has one device.
+    `explicit_libraries` adds libraries that are not of the driver's version, `ipc` the sockets of
+    its daemons, `additional_gids` the groups of device nodes; `coherent` says of each GPU whether
+    it is coherent, in annotations and in specs of their own; without `multiple_csv_devices` a Tegra
+    has one device. `disabled_hooks` and `enabled_hooks` are names of hook_names; `ldconfig_path` is
+    the program that makes containers' loader caches, where gpuhook is not to merge them itself.
     """
 
     vendor: str = "nvidia.com"
@@ -35,6 +39,8 @@ class Choices:
     additional_gids: bool = True
     disabled_hooks: frozenset[str] = frozenset()
     ldconfig_path: str = ""
+    enabled_hooks: frozenset[str] = frozenset()  # of those that are off unless named
+    coherent: bool = False
     multiple_csv_devices: bool = True
 
     @property
@@ -48,10 +54,12 @@ class Described:
     """A spec, the GPUs in it, sentences about what is not in it, and the node that was asked.
 
     A GPU in MIG mode has only the instances that are in the spec. `node` is None in modes that
-    ask for no GPU.
+    ask for no GPU. `further` are specs that go beside this one: what their file's name has before
+    its extension, and the spec.
     """
 
     spec: Spec
     gpus: tuple[Gpu, ...]
     warnings: tuple[str, ...]
     node: Node | None = None
+    further: tuple[tuple[str, Spec], ...] = ()

@@ -73,7 +73,7 @@ def _facts(dumped: dict[str, Any]) -> dict[str, Any]:
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     dumped = _known(gpu)
-    for name in ("compute_mode", "time_slice", "lost"):  # settings, and what is unusual
+    for name in ("coherent", "compute_mode", "time_slice", "lost"):  # settings, and what is unusual
         if dumped[name] == UNKNOWN:
             del dumped[name]
     del dumped["instances"], dumped["drm"]

@@ -65,6 +65,7 @@ class Gpu:
     mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
     compute_mode: str | None = None  # "default", "exclusive-process", ...: who else may use it
     time_slice: str | None = None  # "default", "short", ...; only `gpuhook inventory` asks
+    coherent: bool | None = None  # whether it addresses the host's memory coherently (ATS)
     lost: str | None = None
     instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
     drm: tuple[str, ...] = ()  # what the kernel calls its nodes in /dev/dri: "card1", "renderD128"

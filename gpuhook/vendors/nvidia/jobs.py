@@ -22,7 +22,11 @@ HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
 NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
-HOST_OPTIONS = frozenset(("--host-root", "--libcuda"))  # their values are paths of the host
+# What `--skip` names: links that are asked for and SONAME links, the loader's files, EGL's profile.
+LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
+_SKIPPABLE = (LINKS, LOADER, PROFILE)
+# Their values are paths of the host.
+HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -30,6 +34,7 @@ class Jobs:
     """What is to be done in a container's root file system, and on which host it may be done."""
 
     __slots__ = (
+        "chmod",
         "cuda_compat",
         "cuda_version",
         "driver_params",
@@ -38,10 +43,12 @@ class Jobs:
         "gpus",
         "hook_path",
         "host_root",
+        "ldconfig",
         "libcuda",
         "libraries",
         "links",
         "needs",
+        "skipped",
         "whole",
     )
 
@@ -59,6 +66,9 @@ class Jobs:
         self.libcuda = ""
         self.host_root = "/"
         self.whole = False  # its files belong together, whatever a container asks for
+        self.ldconfig = ""  # the host's program that makes the loader cache; "": it is merged
+        self.chmod: list[tuple[int, str]] = []  # (permission bits, container path)
+        self.skipped: list[str] = []
 
     def hook(self) -> Hook:
         """Return the createContainer hook that does these jobs.
@@ -74,6 +84,15 @@ class Jobs:
 
     def arguments(self) -> list[str]:
         """Return the arguments of `gpuhook-hook apply`, as parse() reads them."""
+        args = self._lists()
+        for option, attribute in _TEXT.items():
+            value = getattr(self, attribute)
+            if value and value != _DEFAULTS.get(option):
+                args += [option, value]
+        return args + [option for option, name in _SWITCHES.items() if getattr(self, name)]
+
+    def _lists(self) -> list[str]:
+        """Return the arguments of what there may be several of."""
         args: list[str] = []
         for path, soname in self.libraries:
             args += ["--library", f"{path}={soname}"]
@@ -83,13 +102,10 @@ class Jobs:
             args += ["--gpus", f"{minors}={capability},{brand}"]
         for path, capabilities in sorted(self.needs.items()):
             args += [NEEDS, f"{','.join(sorted(capabilities))}={path}"]
-        for option, attribute in _TEXT.items():
-            value = getattr(self, attribute)
-            if value and value != _DEFAULTS.get(option):
-                args += [option, value]
-        for option, attribute in _SWITCHES.items():
-            if getattr(self, attribute):
-                args.append(option)
+        for mode, path in self.chmod:
+            args += ["--chmod", f"{mode:04o}:{path}"]
+        for word in self.skipped:
+            args += ["--skip", word]
         return args
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
@@ -149,44 +165,82 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
 
 
 def _set(jobs: Jobs, option: str, value: str) -> None:
-    if option == "--library":
-        path, _, soname = value.rpartition("=")
-        _absolute(option, path)
-        if not soname or "/" in soname:
-            raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")
-        jobs.libraries.append((path, soname))
-    elif option == "--link":
-        target, found, path = value.partition("::")
-        _absolute(option, path)
-        if not found or not target:
-            raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
-        jobs.links.append((target, path))
-    elif option == "--gpus":
-        minors, found, sort = value.partition("=")
-        capability, comma, brand = sort.partition(",")
-        if not minors or not found or not comma:
-            raise fault("GH1640", argument=option, reason=f"{value!r} is not MINORS=ARCH,BRAND")
-        jobs.gpus.append((minors, capability, brand))
-    elif option == NEEDS:
-        capabilities, _, path = value.partition("=")
-        _absolute(option, path)
-        jobs.needs[path] = frozenset(capabilities.split(","))
+    if option in _READERS:
+        _READERS[option](jobs, option, value)
     elif option in _TEXT:
+        if option == "--ldconfig":
+            _absolute(option, value)
         setattr(jobs, _TEXT[option], value)
     else:
         raise fault("GH1640", argument=option, reason="there is no such option")
 
 
 _SWITCHES = {"--driver-params": "driver_params", "--whole": "whole"}
+
+
+def _add_library(jobs: Jobs, option: str, value: str) -> None:
+    path, _, soname = value.rpartition("=")
+    _absolute(option, path)
+    if not soname or "/" in soname:
+        raise fault("GH1640", argument=option, reason=f"{value!r} has no SONAME")
+    jobs.libraries.append((path, soname))
+
+
+def _add_link(jobs: Jobs, option: str, value: str) -> None:
+    target, found, path = value.partition("::")
+    _absolute(option, path)
+    if not found or not target:
+        raise fault("GH1640", argument=option, reason=f"{value!r} is not TARGET::PATH")
+    jobs.links.append((target, path))
+
+
+def _add_chmod(jobs: Jobs, option: str, value: str) -> None:
+    mode, _, path = value.partition(":")
+    _absolute(option, path)
+    if not mode or mode.strip("01234567") or int(mode, 8) > _MOST_BITS:
+        raise fault("GH1640", argument=option, reason=f"{mode!r} is no mode of a directory")
+    jobs.chmod.append((int(mode, 8), path))
+
+
+def _add_gpus(jobs: Jobs, option: str, value: str) -> None:
+    minors, found, sort = value.partition("=")
+    capability, comma, brand = sort.partition(",")
+    if not minors or not found or not comma:
+        raise fault("GH1640", argument=option, reason=f"{value!r} is not MINORS=ARCH,BRAND")
+    jobs.gpus.append((minors, capability, brand))
+
+
+def _add_needs(jobs: Jobs, option: str, value: str) -> None:
+    capabilities, _, path = value.partition("=")
+    _absolute(option, path)
+    jobs.needs[path] = frozenset(capabilities.split(","))
+
+
+def _add_skipped(jobs: Jobs, option: str, value: str) -> None:
+    if value not in _SKIPPABLE:
+        raise fault("GH1640", argument=option, reason=f"there is no such job: {value!r}")
+    jobs.skipped.append(value)
+
+
+_READERS = {
+    "--chmod": _add_chmod,
+    "--gpus": _add_gpus,
+    "--library": _add_library,
+    "--link": _add_link,
+    NEEDS: _add_needs,
+    "--skip": _add_skipped,
+}
 _TEXT = {
     "--cuda-compat": "cuda_compat",
     "--cuda-version": "cuda_version",
     "--driver-version": "driver_version",
     "--fingerprint": "fingerprint",
     "--host-root": "host_root",
+    "--ldconfig": "ldconfig",
     "--libcuda": "libcuda",
 }
 _DEFAULTS = {"--host-root": "/"}
+_MOST_BITS = 0o777  # no set-uid bits
 
 
 def _absolute(option: str, path: str) -> None:

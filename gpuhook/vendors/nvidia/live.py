@@ -19,7 +19,7 @@ from gpuhook.vendors.nvidia import params, profile, provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gpuhook.cdi.edits import ContainerEdits, Mount
     from gpuhook.container.live_root import LiveRoot
@@ -41,6 +41,10 @@ def wanted(
     # What is `void` in a config.json would be a variable of a process that runs.
     whole["env"] = [entry for entry in edits.get("env") or () if not entry.endswith("=void")]
     made, reasons = provision.of(root, todo)
+    ldconfig = next((job.ldconfig for job in todo if job.ldconfig), "")
+    # Of a running container that has the entries already, the cache is what ldconfig has made.
+    if ldconfig and not (is_running and _is_recorded(root, made.entries())):
+        made.index = _index(root, ldconfig)
     if is_running and made.libraries:
         made.together = _with_others(root, made.entries())
     for job in todo:
@@ -49,6 +53,27 @@ def wanted(
         if masks:
             whole["mounts"] = [*mounts, *masks]
     return Wanted(whole, [made] if todo else []), reasons
+
+
+def _index(root: LiveRoot, ldconfig: str) -> Callable[[list[bytes]], bytes]:
+    """Return what runs ldconfig in the container, once: what is planned is what is made."""
+    known: dict[tuple[bytes, ...], bytes] = {}
+
+    def index(directories: list[bytes]) -> bytes:
+        key = tuple(directories)
+        if key not in known:
+            known[key] = root.loader_cache(ldconfig, directories)
+        return known[key]
+
+    return index
+
+
+def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
+    try:
+        recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+    except OSError:
+        return False
+    return set(own).issubset(recorded)
 
 
 def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -71,9 +96,11 @@ def _is_whole(root: LiveRoot, path: bytes) -> bool:
     return found is not None and (found.st_size > 0 or root.is_mounted(name))
 
 
-def add_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str] = ()) -> None:
+def add_profile(
+    wanted: Wanted, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
+) -> None:
     """Add the application profile for what is wanted and there, if EGL will look for it."""
-    if any(provision.needs_profile(made.libraries) for made in wanted.provisions):
+    if any(provision.needs_profile_of(job) for job in todo):
         renew_profile(wanted, root, gone)
 
 

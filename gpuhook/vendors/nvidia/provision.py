@@ -6,7 +6,8 @@ HOT.
 
 from __future__ import annotations
 
-from gpuhook.container.provide import Provision
+from gpuhook.container.provide import Provision, soname_links
+from gpuhook.vendors.nvidia import jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
     return any(soname == _EGL for _, soname in libraries)
 
 
+def needs_profile_of(job: Jobs) -> bool:
+    """Return whether a job brings EGL, and its application profile is not left out."""
+    return jobs.PROFILE not in job.skipped and needs_profile(job.libraries)
+
+
 def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Provision, list[str]]:
     """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
 
@@ -33,14 +39,19 @@ def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Pro
     links: list[tuple[str, str]] = []
     preferred: list[tuple[str, str]] = []
     reasons: list[str] = []
+    has_profile = False
     for job in todo:
-        libraries += job.libraries
+        if jobs.LOADER not in job.skipped:
+            libraries += job.libraries
+        elif jobs.LINKS not in job.skipped:
+            links += soname_links(job.libraries)
         links += job.links
+        has_profile = has_profile or needs_profile_of(job)
         chosen, reason = _preferred(root, job)
         preferred += chosen
         reasons += [reason] if reason and reason not in reasons else []
     made = Provision(_once(libraries), _once(links), _once(preferred))
-    if nodes and needs_profile(libraries):
+    if nodes and has_profile:
         from gpuhook.vendors.nvidia import profile  # few containers have EGL
 
         made.files.append((profile.PATH, profile.content(nodes)))
@@ -62,6 +73,8 @@ def beside(
 
 def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
     if not (job.cuda_compat and (job.driver_version or job.cuda_version) and job.libraries):
+        return [], ""
+    if jobs.LOADER in job.skipped:
         return [], ""
     names = root.names(job.cuda_compat)
     if not names:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import jobs, selection, spec, words
+from gpuhook.vendors.nvidia import jobs, node_edits, selection, spec, spec_common, words
 from gpuhook.vendors.nvidia.choices import Described
 from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE, fingerprint
 from gpuhook.vendors.nvidia.inventory import Driver, DriverFile, Node
@@ -116,14 +116,14 @@ def _witness(found: Found) -> str:
 
 def _devices(own: devices.Own, choices: Choices) -> list[Device]:
     made: list[Device] = [
-        {"name": name, "containerEdits": spec.node_edits(nodes)}
+        {"name": name, "containerEdits": node_edits.of(nodes)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, nodes in own
         for name in selection.names(gpu, (strategy,))
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
-        made.append({"name": selection.EVERY, "containerEdits": spec.node_edits([*every.values()])})
+        made.append({"name": selection.EVERY, "containerEdits": node_edits.of([*every.values()])})
     return made
 
 
@@ -144,7 +144,7 @@ class _Description:
             links=tuple(found.links.values()),
             fingerprint=fingerprint(self.place.roots.host, self.witness),
         )
-        edits, missing = spec.common(node, self.choices)
+        edits, missing = spec_common.common(node, self.choices)
         edits["hooks"] = [self._hook(hook) for hook in edits.get("hooks") or ()]
         if not edits["hooks"]:
             del edits["hooks"]
@@ -157,7 +157,7 @@ class _Description:
         edits, _ = self.common(found)
         edits.pop("env", None)  # the spec has it
         if found.nodes:
-            edits.update(spec.node_edits([*found.nodes.values()]))
+            edits.update(node_edits.of([*found.nodes.values()]))
         return [{"name": words.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:
@@ -167,6 +167,6 @@ class _Description:
         job.libcuda = self.witness
         job.cuda_version = self.chip.cuda
         if job.cuda_compat:
-            default = _ORIN_COMPAT if self.chip.is_orin else spec.COMPAT_DIRECTORY
+            default = _ORIN_COMPAT if self.chip.is_orin else spec_common.COMPAT_DIRECTORY
             job.cuda_compat = self.place.csv_compat_root or default
         return job.hook()

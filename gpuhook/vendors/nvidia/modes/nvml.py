@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia import gather, spec
+from dataclasses import replace
+
+from gpuhook.vendors.nvidia import coherence, gather, spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,4 +29,7 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
 
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises what gather.node and spec.describe do."""
-    return spec.describe(node(place, explicit_libraries=choices.explicit_libraries), choices)
+    found = node(place, explicit_libraries=choices.explicit_libraries)
+    if choices.coherent and found.driver.nvml:
+        found = replace(found, gpus=coherence.asked(found.gpus, found.driver.nvml))
+    return spec.describe(found, choices)

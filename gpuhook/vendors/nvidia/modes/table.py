@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.modes.place import Place
 
 AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"
+MANAGEMENT = "management"
 # Modes and the kind of their devices; each is a module of this package with `describe`.
 KINDS = {
     NVML: "nvidia.com/gpu",
     PROC: "nvidia.com/gpu",
     WSL: "nvidia.com/gpu",
     CSV: "nvidia.com/gpu",
+    MANAGEMENT: "management.nvidia.com/gpu",
     **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)

@@ -10,7 +10,7 @@ import os
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import jobs, selection, spec
+from gpuhook.vendors.nvidia import jobs, node_edits, selection, spec, spec_common
 from gpuhook.vendors.nvidia.choices import Described
 from gpuhook.vendors.nvidia.freshness import fingerprint
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
@@ -39,7 +39,7 @@ def describe(place: Place, choices: Choices) -> Described:
     common, missing = _common(place, choices, store)
     devices = spec.of_parts(
         choices.kind,
-        [{"name": selection.EVERY, "containerEdits": spec.node_edits([device])}],
+        [{"name": selection.EVERY, "containerEdits": node_edits.of([device])}],
         common,
     )
     return Described(devices, (), (*store.warnings, *missing))
@@ -71,7 +71,7 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
         links=store.links,
         fingerprint=fingerprint(place.roots.host, store.witness),
     )
-    found, missing = spec.common(node, choices)
+    found, missing = spec_common.common(node, choices)
     if choices.hooks == "none":
         _keep_in_place(found, store)
     else:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks of NVIDIA's container toolkit by their names, and the jobs of our one hook they are.
+
+Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unless it is enabled.
+"""
+
+from __future__ import annotations
+
+from gpuhook.vendors.nvidia import jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices
+
+LINKS = "create-symlinks"
+LOADER = "update-ldcache"
+CUDA_COMPAT = "enable-cuda-compat"
+PARAMS = "disable-device-node-modification"
+PROFILE = "update-application-profile"
+CHMOD = "chmod"
+EVERY = "all"
+_ON = (LINKS, LOADER, CUDA_COMPAT, PARAMS, PROFILE)
+NAMES = (*_ON, CHMOD)
+_SKIPPED = {LINKS: jobs.LINKS, LOADER: jobs.LOADER, PROFILE: jobs.PROFILE}
+
+
+def chosen(disabled: tuple[str, ...], enabled: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that are disabled; `all` means each, and one of `enabled` is never."""
+    named = NAMES if EVERY in disabled else disabled
+    return frozenset(named) - frozenset(enabled)
+
+
+def is_on(name: str, choices: Choices) -> bool:
+    """Return whether the hook of that name has something to do."""
+    if name in choices.disabled_hooks:
+        return False
+    return name in _ON or name in choices.enabled_hooks
+
+
+def is_any_on(choices: Choices) -> bool:
+    """Return whether there is anything to do for a hook."""
+    return any(is_on(name, choices) for name in NAMES)
+
+
+def skipped(choices: Choices) -> list[str]:
+    """Return what of the jobs that follow from the driver's libraries is left out."""
+    return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode management: every device node of the driver as one device, for who manages the GPUs.
+
+NVML is not asked: its users are, among others, those who make the driver work. What belongs to
+fabrics and storage has modes of its own, and programs that manage GPUs draw nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import (
+    files,
+    hook_names,
+    node_edits,
+    nodes,
+    selection,
+    spec,
+    spec_common,
+    words,
+)
+from gpuhook.vendors.nvidia.choices import Described
+from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
+from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.choices import Choices
+    from gpuhook.vendors.nvidia.modes.place import Place
+
+_PREFIXES = {
+    "/dev": "nvidia",
+    "/dev/nvidia-caps": "nvidia-cap",
+    "/dev/nvidia-caps-imex-channels": "channel",
+}
+_OTHERS = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
+_CAPABILITIES = frozenset(words.CAPABILITIES) - {"graphics", "display"}
+# An image's program that manages the driver may make its nodes, and is asked nothing by EGL.
+_LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
+
+
+def describe(place: Place, choices: Choices) -> Described:
+    """Return the spec of all nodes and the driver's files below the roots of `place`.
+
+    Raises GH1519 if there is no node, and what files.find raises.
+    """
+    found = device_nodes(place.roots.dev)
+    if not found:
+        raise fault("GH1519", directory=os.path.join(place.roots.dev, "dev"))
+    choices = replace(
+        choices, disabled_hooks=choices.disabled_hooks | (_LEFT_OUT - choices.enabled_hooks)
+    )
+    node, warnings = _node(place, found)
+    # Nodes go by the device; what is limited are files, and nodes only where somebody says so.
+    wanted = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
+    common, missing = spec_common.common(node, wanted)
+    given = spec_common.limited(node, choices).device_nodes
+    edits = node_edits.of([*given], additional_gids=choices.additional_gids)
+    whole = spec.of_parts(
+        choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common
+    )
+    return Described(whole, (), (*warnings, *_absent(found), *missing))
+
+
+def device_nodes(dev_root: str) -> tuple[DeviceNode, ...]:
+    """Return the character devices of the driver below `dev_root`, by path."""
+    found = []
+    for directory, prefix in _PREFIXES.items():
+        place = os.path.join(dev_root, directory[1:])
+        try:
+            names = sorted(os.listdir(place))
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(prefix) and not name.startswith(_OTHERS):
+                found += _node_at(f"{directory}/{name}", os.path.join(place, name))
+    return tuple(found)
+
+
+def _node_at(path: str, host_path: str) -> list[DeviceNode]:
+    try:
+        seen = os.lstat(host_path)
+    except OSError:
+        return []  # gone meanwhile
+    if not stat.S_ISCHR(seen.st_mode):
+        return []
+    numbers = os.major(seen.st_rdev), os.minor(seen.st_rdev)
+    mode = stat.S_IMODE(seen.st_mode)
+    return [DeviceNode(path, host_path, *numbers, mode, seen.st_uid, seen.st_gid)]
+
+
+def _node(place: Place, devices: tuple[DeviceNode, ...]) -> tuple[Node, tuple[str, ...]]:
+    roots = place.roots
+    found = files.find(
+        roots.driver,
+        module_version(roots.host) or None,
+        library_search_paths=place.library_search_paths,
+        config_search_paths=place.config_search_paths,
+        host_root=roots.host,
+    )
+    node = Node(
+        driver=Driver(version=found.version),
+        device_nodes=devices,
+        files=found.files,
+        links=found.links,
+        library_dirs=found.library_dirs,
+        driver_root=roots.driver,
+        dev_root=roots.dev,
+        masks_params=nodes.masks_params(roots.host),
+        fingerprint=fingerprint(roots.host, found.libcuda),
+    )
+    return node, found.warnings
+
+
+def _absent(found: tuple[DeviceNode, ...]) -> list[str]:
+    there = {device.path for device in found}
+    return [
+        f"{path}: no such device node"
+        for path in nodes.CONTROL_NODES
+        if path not in there and not path.endswith("-modeset")
+    ]

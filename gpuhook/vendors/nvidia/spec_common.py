@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every container of a node needs of the driver: control nodes, files, links, our one hook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuhook.vendors.nvidia import gpu_facts, hook_names, hookless, node_edits, nodes, words
+from gpuhook.vendors.nvidia.inventory import DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.jobs import Jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.edits import ContainerEdits, Mount
+    from gpuhook.vendors.nvidia.choices import Choices
+
+COMPAT_DIRECTORY = "/usr/local/cuda/compat"
+DRI_DIRECTORY = "/dev/dri"
+_DRI_MODE = 0o755
+# Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
+_FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
+_SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
+_OPTIONS = {
+    "socket": _SOCKET_OPTIONS,
+    "pipes": _SOCKET_OPTIONS,
+    "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+}
+_IPC = ("socket", "pipes")  # by which containers talk to daemons of the host
+_HOOKLESS = (
+    "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
+    "for both), and an engine that applies this spec does not notice when it is stale"
+)
+
+
+def common(
+    node: Node, choices: Choices, gpus: tuple[Gpu, ...] = ()
+) -> tuple[ContainerEdits, list[str]]:
+    """Return (the edits for every container of `node`, sentences about what could not be had).
+
+    They are its control nodes, its files and links, and our one hook, which knows what `gpus` are.
+    """
+    given = limited(node, choices)
+    return _edits(given, choices, _jobs(given, gpus, choices, libcuda_of(node)))
+
+
+def limited(node: Node, choices: Choices) -> Node:
+    """Return `node` with only those nodes, files and links that are to be given."""
+    capabilities = choices.capabilities
+    if not choices.ipc:
+        node = replace(node, files=tuple(f for f in node.files if f.kind not in _IPC))
+    if capabilities is None:
+        return node
+    return replace(
+        node,
+        device_nodes=tuple(d for d in node.device_nodes if words.wanted(d.path, capabilities)),
+        files=tuple(f for f in node.files if _is_wanted(f, capabilities)),
+        links=tuple(link for link in node.links if words.wanted(link.path, capabilities)),
+    )
+
+
+def _is_wanted(file: DriverFile, capabilities: frozenset[str]) -> bool:
+    if file.capabilities:
+        return not capabilities.isdisjoint(file.capabilities)
+    return words.wanted(file.container_path, capabilities)
+
+
+def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, list[str]]:
+    """Return (the edits for every container, what could not be had)."""
+    control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
+    found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
+    if control:
+        found.update(node_edits.of(control, additional_gids=choices.additional_gids))
+    missing = []
+    if choices.hooks == "none":
+        found["env"].append(hookless.ENV)
+        bindings, lost = hookless.bindings(node.files, node.links)
+        missing += [f"without a hook there is no link {link}" for link in lost]
+        if node.masks_params:
+            missing.append(
+                "without a hook containers see the host's /proc/driver/nvidia/params, "
+                "with ModifyDeviceFiles 1"
+            )
+    else:
+        bindings = [(file.host_path, file.container_path) for file in node.files]
+    options = {file.host_path: _OPTIONS.get(file.kind, _FILE_OPTIONS) for file in node.files}
+    found["mounts"] = _mounts(bindings, options)
+    if choices.hooks != "none":
+        if hook_names.is_any_on(choices):
+            found["hooks"] = [todo.hook()]
+        else:
+            missing.append(_HOOKLESS)
+    return found, missing
+
+
+def _mounts(bindings: list[tuple[str, str]], options: dict[str, list[str]]) -> list[Mount]:
+    return [
+        {
+            "hostPath": source,
+            "containerPath": place,
+            "options": list(options.get(source, _FILE_OPTIONS)),
+        }
+        for source, place in sorted(set(bindings), key=lambda pair: _order(pair[1]))
+    ]
+
+
+def libcuda_of(node: Node) -> str:
+    """Return the host path of libcuda, "" where there is none: its identity is the driver tree's.
+
+    Also for a spec that does not give it to containers.
+    """
+    return next((file.host_path for file in node.files if _is_libcuda(file)), "")
+
+
+def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
+    """Return what our one hook has to do for the files of `node`."""
+    jobs = Jobs(choices.hook_path)
+    libraries = [file for file in node.files if file.kind == "library" and file.soname]
+    jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
+    jobs.gpus = gpu_facts.grouped(gpus)
+    jobs.cuda_version = node.driver.cuda or ""
+    jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
+    jobs.skipped = hook_names.skipped(choices)
+    jobs.ldconfig = choices.ldconfig_path
+    if hook_names.is_on(hook_names.LINKS, choices):
+        own = {_soname_link(file) for file in libraries}
+        jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
+    jobs.driver_version = node.driver.version or ""
+    has_libcuda = any(_is_libcuda(file) for file in libraries)
+    if has_libcuda and hook_names.is_on(hook_names.CUDA_COMPAT, choices):
+        jobs.cuda_compat = COMPAT_DIRECTORY
+    jobs.libcuda = libcuda
+    jobs.driver_params = node.masks_params and hook_names.is_on(hook_names.PARAMS, choices)
+    if hook_names.is_on(hook_names.CHMOD, choices):
+        jobs.chmod = [(_DRI_MODE, DRI_DIRECTORY)]
+    jobs.fingerprint = node.fingerprint
+    jobs.host_root = choices.host_root
+    return jobs
+
+
+def _is_libcuda(file: DriverFile) -> bool:
+    return file.soname == "libcuda.so.1" and not words.is_32_bit(file.container_path)
+
+
+def _soname_link(file: DriverFile) -> Link:
+    """Return the link that the hook makes for a library anyway."""
+    directory, _, name = file.container_path.rpartition("/")
+    return Link(f"{directory}/{file.soname}", name)
+
+
+def _order(path: str) -> tuple[int, str]:
+    """Return the sort key of a path: what lies less deep is mounted first."""
+    return path.count("/"), path

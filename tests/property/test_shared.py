@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Property of what devices need not say: a container gets the same, with it or without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.cdi import shared
+from gpuhook.cdi.edits import merged
+
+NAMES = st.sampled_from("abc")
+ENV = st.lists(st.builds("{}=1".format, NAMES), max_size=3, unique=True)
+NODES = st.lists(st.builds(lambda name: {"path": f"/dev/{name}"}, NAMES), max_size=3)
+GIDS = st.lists(st.integers(1, 3), max_size=2, unique=True)
+EDITS = st.fixed_dictionaries({}, optional={"env": ENV, "deviceNodes": NODES, "gids": GIDS}).map(
+    lambda found: {
+        {"gids": "additionalGids"}.get(key, key): value for key, value in found.items() if value
+    }
+)
+
+
+@given(EDITS, EDITS)
+def test_nothing_changes_for_a_container(own: dict[str, Any], common: dict[str, Any]) -> None:
+    """Applied after the spec's own edits, what is left of a device's makes the same container."""
+    device: Any = {"name": "x", "containerEdits": own}
+    left = shared.without(device, common)  # type: ignore[arg-type]
+    both = merged([common, own])  # type: ignore[list-item]
+    assert merged([common, left["containerEdits"]]) == both  # type: ignore[list-item]
+    assert bool(left["containerEdits"]) == bool(own)

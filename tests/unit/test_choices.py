@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What generate-cdi's options turn on and off, and the names that NVIDIA's toolkit has for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook.cdi import shared
+from gpuhook.cli import main, switches
+from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.container import ldconfig
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import coherence, dump, dump_file, hook_names, jobs, nvml
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.inventory import Gpu, Node
+from gpuhook.vendors.nvidia.modes import management
+from gpuhook.vendors.nvidia.spec import describe
+from tests.simulated.node import make_node
+
+OPTIONS = {name: option for option in generate_cdi.params for name in option.opts}
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the machine's settings and variables out."""
+    for name in list(os.environ):
+        if name.startswith(("GPUHOOK_", "NVIDIA_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
+
+
+def call(*args: str, env: dict[str, str] | None = None) -> Result:
+    """Run `gpuhook generate-cdi` on the node of a T4."""
+    words = ["generate-cdi", "--inventory", "t4", *args]
+    return CliRunner().invoke(main, words, env=env, prog_name="gpuhook")
+
+
+def made(*args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the spec that the options make."""
+    done = call("--format", "json", *args, env=env)
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+def job_of(document: dict[str, Any]) -> jobs.Jobs:
+    """Return the jobs of a spec's one hook."""
+    (hook,) = document["containerEdits"]["hooks"]
+    return jobs.of_hook(hook)
+
+
+@pytest.fixture(scope="module")
+def t4() -> Node:
+    """Return the node of a T4 whose driver would make device nodes."""
+    return replace(dump_file.load("t4"), masks_params=True)
+
+
+def described(node: Node, **choices: Any) -> jobs.Jobs:
+    """Return the jobs of a node's spec."""
+    return job_of({**describe(node, Choices(**choices)).spec})
+
+
+def test_every_hook_has_its_job(t4: Node) -> None:
+    """By default all jobs are there but chmod; each name takes its own job away and no other."""
+    whole = described(t4).arguments()
+    parts = {
+        hook_names.LINKS: ["--link", "--skip"],
+        hook_names.LOADER: ["--skip"],
+        hook_names.CUDA_COMPAT: ["--cuda-compat"],
+        hook_names.PARAMS: ["--driver-params"],
+        hook_names.PROFILE: ["--skip"],
+    }
+    assert "--skip" not in whole
+    assert "--chmod" not in whole
+    for name, options in parts.items():
+        without = described(t4, disabled_hooks=frozenset({name})).arguments()
+        changed = {word for word in {*whole, *without} if whole.count(word) != without.count(word)}
+        assert {word for word in changed if word.startswith("--")} == set(options)
+        assert "--fingerprint" in without
+    assert described(t4, enabled_hooks=frozenset({"chmod"})).chmod == [(0o755, "/dev/dri")]
+
+
+def test_who_wins_of_disabled_and_enabled() -> None:
+    """`all` disables each, and what is enabled as well is on; without any there is no hook."""
+    job = job_of(made("--disable-hook", "all", "--enable-hook", "update-ldcache"))
+    assert job.skipped == [jobs.LINKS, jobs.PROFILE]
+    assert (job.links, job.cuda_compat, job.libraries != []) == ([], "", True)
+    done = call("--disable-hook", "all", "--format", "json")
+    assert "hooks" not in json.loads(done.stdout)["containerEdits"]
+    assert "warning: every hook is disabled: " in done.stderr
+    assert job_of(made("--disable-hook", "all", "--enable-hook", "chmod")).chmod
+
+
+@pytest.mark.parametrize(
+    ("flag", "field", "value"),
+    [
+        ("enable-explicit-driver-libraries", "explicit_libraries", True),
+        ("enable-coherent-annotations", "coherent", True),
+        ("no-additional-gids-for-device-nodes", "additional_gids", False),
+        ("disable-ipc-discoverer", "ipc", False),
+        ("disable-multiple-csv-devices", "multiple_csv_devices", False),
+    ],
+)
+def test_a_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
+    """Each feature flag is one field of the choices, and the others stay as they are."""
+
+    def chosen(*flags: str) -> dict[str, Any]:
+        given = {
+            "feature_flag": flags, "disable_hook": (), "enable_hook": (), "ldconfig_path": None,
+            "hooks": "gpuhook",
+        }  # fmt: skip
+        return switches.choices(given, "csv", is_here=False)[0]
+
+    plain = chosen()
+    assert Choices(**plain) == Choices()
+    assert chosen(flag) == {**plain, field: value}
+
+
+@pytest.mark.parametrize("flag", ["disable-nvsandboxutils", "disable-nvsandbox-utils"])
+def test_flags_without_effect_are_told(flag: str) -> None:
+    """A flag for what gpuhook never does is accepted, and a note says so."""
+    done = call("--feature-flag", flag)
+    assert done.exit_code == 0
+    assert "note: disable-nvsandboxutils: gpuhook never loads that library" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--hooks", "none", "--disable-hook", "chmod"], "GH1520"),
+        (["--hooks", "none", "--enable-hook", "chmod"], "GH1520"),
+        (["--hooks", "none", "--ldconfig-path", "/sbin/ldconfig"], "GH1520"),
+        (["--ldconfig-path", "/x", "--disable-hook", "update-ldcache"], "GH1520"),
+        (["--ldconfig-path", "/x", "--disable-hook", "all"], "GH1520"),
+        (["--ldconfig-path", "ldconfig"], "GH1516"),
+        (["--feature-flag", "enable-coherent-annotations", "--format", "json"], "GH1520"),
+    ],
+)
+def test_contradictions_are_refused(options: list[str], code: str) -> None:
+    """What cannot be meant together is refused by its code, with the reason, and nothing else."""
+    done = call(*options)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"Error {code}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--enable-hook", "all"], ["--disable-hook", "x"], ["--feature-flag", "x"]],
+)
+def test_unknown_names_are_usage_errors(options: list[str]) -> None:
+    """An unknown name is wrong usage; so is enabling all hooks, as in the toolkit."""
+    done = call(*options)
+    assert done.exit_code == 2
+    assert options[0] in done.stderr
+
+
+def test_ldconfig_goes_into_the_hook() -> None:
+    """The path is one argument of the hook; the toolkit's mark of a host's path is understood."""
+    assert job_of(made("--ldconfig-path", "/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
+    assert job_of(made("--ldconfig-path", "@/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["--device-id", "0"], ["--device", "0"]),
+        (["--device-id", "0"], ["--devices=0"]),
+        (["--device-id", "0"], ["--device-ids", "0"]),
+        (["--vendor", "a.com"], ["--cdi-vendor", "a.com"]),
+        (["--class", "b"], ["--cdi-class=b"]),
+        (["--mode", "nvml"], ["--discovery-mode", "nvml"]),
+        (["--device-name-strategy", "type-index"], ["--device-name-strategies", "type-index"]),
+        (["--disable-hook", "chmod,create-symlinks"], ["--disable-hooks", "chmod,create-symlinks"]),
+        (["--enable-hook", "chmod"], ["--enable-hooks", "chmod"]),
+        (["--hook-path", "/a/gpuhook-hook"], ["--nvidia-cdi-hook-path", "/a/gpuhook-hook"]),
+        (["--hook-path", "/a/gpuhook-hook"], ["--nvidia-ctk-path=/a/gpuhook-hook"]),
+    ],
+)
+def test_the_toolkits_names_are_understood(ours: list[str], theirs: list[str]) -> None:
+    """An option of nvidia-ctk's name does what ours does, and is in no help text."""
+    assert made(*theirs) == made(*ours) != made("--no-all-device")
+    shown = CliRunner().invoke(main, ["generate-cdi", "--help"]).stdout
+    named = theirs[0].partition("=")[0]
+    assert not any(line.lstrip().startswith(named + " ") for line in shown.splitlines())
+
+
+def test_values_are_no_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows an option is its value, even if it has an option's name."""
+    done = call("--device-id", "--device")
+    assert "GH1511: --device-id --device: " in done.stderr
+    assert call("--", "--device").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "options"),
+    [
+        ("NVIDIA_CTK_CDI_GENERATE_VENDOR", "a.com", ["--vendor", "a.com"]),
+        ("NVIDIA_CTK_CDI_GENERATE_CLASS", "b", ["--class", "b"]),
+        ("NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE", "true", ["--no-all-device"]),
+        ("NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS", "none", ["--device-id", "none"]),
+        (
+            "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES",
+            "type-index,uuid",
+            ["--device-name-strategy", "type-index,uuid"],
+        ),
+        (
+            "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS",
+            "create-symlinks,chmod",
+            ["--disable-hook", "create-symlinks"],
+        ),
+        ("NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS", "chmod", ["--enable-hook", "chmod"]),
+        ("NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH", "/x", ["--ldconfig-path", "/x"]),
+        ("NVIDIA_CTK_CDI_HOOK_PATH", "/a/gpuhook-hook", ["--hook-path", "/a/gpuhook-hook"]),
+    ],
+)
+def test_the_toolkits_variables_are_read(variable: str, value: str, options: list[str]) -> None:
+    """A variable of the toolkit's counts as the option does; it is after the option and after
+    our own variable."""
+    assert made(env={variable: value}) == made(*options) != made()
+    ours = str(OPTIONS[options[0]].envvar or "GPUHOOK_GENERATE_CDI_" + _upper(options[0]))
+    own = options[1] if len(options) > 1 else "1"
+    assert made(env={variable: "wrong", ours: own}) == made(*options)
+
+
+def _upper(option: str) -> str:
+    return option.strip("-").replace("-", "_").upper()
+
+
+def test_the_toolkits_hook_is_passed_over() -> None:
+    """A unit file may name nvidia-cdi-hook: that program cannot do our jobs, and a note says so."""
+    for given in (
+        call("--nvidia-cdi-hook-path", "/usr/bin/nvidia-cdi-hook"),
+        call("--nvidia-ctk-path=/usr/bin/nvidia-ctk"),
+        call(env={"NVIDIA_CTK_CDI_HOOK_PATH": "/usr/bin/nvidia-cdi-hook"}),
+    ):
+        assert given.exit_code == 0
+        assert "is passed over: the hook of this spec is /usr/bin/gpuhook-hook" in given.stderr
+        assert "nvidia-ctk" not in given.stdout
+        assert "nvidia-cdi-hook" not in given.stdout
+
+
+def test_none_leaves_out_the_device_all() -> None:
+    """--device-id none: every GPU, and no device `all`."""
+    assert made("--device-id", "none") == made("--no-all-device")
+    assert made("--device-id", "none,0") == made("--device-id", "0", "--no-all-device")
+
+
+def test_what_all_have_leaves_the_devices() -> None:
+    """Edits that the spec has already are in no device, unless nothing would be left of it."""
+    node = {"path": "/dev/a"}
+    common: Any = {"env": ["A=1"], "deviceNodes": [node], "additionalGids": [7]}
+    own: Any = {"env": ["A=1", "B=2"], "deviceNodes": [node], "additionalGids": [7]}
+    found = shared.without({"name": "x", "containerEdits": own}, common)
+    assert found == {"name": "x", "containerEdits": {"env": ["B=2"], "additionalGids": [7]}}
+    same: Any = {"name": "x", "containerEdits": {"deviceNodes": [node]}}
+    assert shared.without(same, common) == same
+
+
+def coherent(*facts: bool | None) -> Node:
+    """Return a node of eight GPUs, of which these are known to be coherent or not."""
+    node = dump_file.load("h100x8")
+    known = dict(enumerate(facts))
+    gpus = tuple(replace(gpu, coherent=known.get(gpu.index)) for gpu in node.gpus)
+    return replace(node, gpus=gpus)
+
+
+def test_coherent_gpus_are_told_apart() -> None:
+    """Devices are annotated, and each sort has a spec of its own class; `all` is of that sort."""
+    node = coherent(True, False, True)
+    found = describe(node, Choices(coherent=True, strategies=("index",)))
+    notes = {d["name"]: d.get("annotations", {}) for d in found.spec["devices"]}
+    assert notes["0"] == {coherence.ANNOTATION: "true"}
+    assert notes["1"] == {coherence.ANNOTATION: "false"}
+    assert notes["3"] == notes["all"] == {}
+    assert found.spec["cdiVersion"] == "0.6.0"
+    (first, of_first), (second, of_second) = found.further
+    assert (first, of_first["kind"]) == (".coherent", "nvidia.com/gpu.coherent")
+    assert (second, of_second["kind"]) == (".noncoherent", "nvidia.com/gpu.noncoherent")
+    assert [d["name"] for d in of_first["devices"]] == ["0", "2", "all"]
+    assert [d["name"] for d in of_second["devices"]] == ["1", "all"]
+    paths = [n["path"] for n in of_first["devices"][-1]["containerEdits"]["deviceNodes"]]
+    assert paths == [f"/dev/nvidia{node.gpus[index].minor}" for index in (0, 2)]
+    assert sum("addressing mode is unknown" in warning for warning in found.warnings) == 5
+    assert describe(node, Choices()).further == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (pynvml.NVML_DEVICE_ADDRESSING_MODE_ATS, True),
+        (pynvml.NVML_DEVICE_ADDRESSING_MODE_HMM, False),
+        (pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE, False),
+        (pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED), False),
+        (pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND), False),
+        (pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN), None),
+    ],
+)
+def test_what_nvml_calls_coherent(
+    answer: Any, expected: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ATS is coherent; a GPU or library that knows no such mode is not; an error is no answer."""
+
+    def mode(_handle: object) -> object:
+        if isinstance(answer, pynvml.NVMLError):
+            raise answer
+        return SimpleNamespace(value=answer)
+
+    monkeypatch.setattr(nvml, "opened", lambda _path: nullcontext())
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _index: object())
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetAddressingMode", mode)
+    lost = Gpu(index=1, lost="it fell off the bus")
+    found = coherence.asked((Gpu(index=0), lost), "/x")
+    assert [gpu.coherent for gpu in found] == [expected, None]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_an_old_library_has_no_coherent_gpu(tmp_path: Path) -> None:
+    """A node whose NVML has no such call: every GPU is one of those that are not coherent."""
+    node = make_node(tmp_path / "node", "t4")
+    words = ["generate-cdi", *node.options, "--feature-flag", "enable-coherent-annotations"]
+    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "cdi/nvidia.json")])
+    assert done.exit_code == 0, done.output
+    assert sorted(os.listdir(tmp_path / "cdi")) == ["nvidia.json", "nvidia.noncoherent.json"]
+
+
+def test_coherent_specs_are_files_beside(tmp_path: Path) -> None:
+    """NAME.coherent and NAME.noncoherent lie beside the output; on standard output all follow."""
+    file = tmp_path / "node.yaml"
+    file.write_text(yaml.safe_dump(dump.as_dict(coherent(*[True] * 4, *[False] * 4))))
+    words = ["generate-cdi", "--inventory", str(file)]
+    words += ["--feature-flag", "enable-coherent-annotations"]
+    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "cdi/nvidia.yaml")])
+    assert done.exit_code == 0, done.output
+    names = ["nvidia.coherent.yaml", "nvidia.noncoherent.yaml", "nvidia.yaml"]
+    assert sorted(os.listdir(tmp_path / "cdi")) == names
+    printed = CliRunner().invoke(main, words)
+    kinds = [document["kind"] for document in yaml.safe_load_all(printed.stdout)]
+    assert kinds == [f"nvidia.com/gpu{end}" for end in ("", ".coherent", ".noncoherent")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--device-id", "0"],
+        ["--no-all-device"],
+        ["--device-id", "none"],
+        ["--create-device-nodes"],
+        ["--feature-flag", "enable-coherent-annotations"],
+    ],
+)
+def test_management_has_but_one_device(options: list[str], tmp_path: Path) -> None:
+    """Options that pick devices are refused in mode management, before anything is looked at."""
+    words = ["generate-cdi", "--mode", "management", "--driver-root", str(tmp_path), *options]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert "Error GH1520: " in done.stderr
+
+
+def test_management_without_a_node(tmp_path: Path) -> None:
+    """No node of the driver is a fault that says where they were looked for."""
+    words = ["generate-cdi", "--mode", "management", "--driver-root", str(tmp_path)]
+    done = CliRunner().invoke(main, [*words, "--dev-root", str(tmp_path)])
+    assert (
+        f"GH1519: mode management found no device node of the driver in {tmp_path}" in done.stderr
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_which_nodes_are_managed(tmp_path: Path) -> None:
+    """GPUs, control and capability nodes and IMEX channels; no fabric, no storage, no files."""
+    names = ["nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-fs0", "nvidia-nvswitch0"]
+    names += ["nvidia-nvswitchctl", "nvidia-nvlink", "nvidia-caps/nvidia-cap1", "other"]
+    names += ["nvidia-caps-imex-channels/channel0"]
+    for name in names:
+        path = tmp_path / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    (tmp_path / "dev/nvidia1").write_text("no device")
+    (tmp_path / "dev/nvidia2").symlink_to("nvidia0")
+    assert [node.path for node in management.device_nodes(str(tmp_path))] == [
+        "/dev/nvidia-uvm",
+        "/dev/nvidia0",
+        "/dev/nvidia10",
+        "/dev/nvidiactl",
+        "/dev/nvidia-caps/nvidia-cap1",
+        "/dev/nvidia-caps-imex-channels/channel0",
+    ]
+
+
+def test_programs_that_are_no_ldconfig(tmp_path: Path) -> None:
+    """A program that is missing, a directory, not executable, dynamic or no program is refused."""
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    for path, reason in (
+        (tmp_path / "missing", "No such file"),
+        (tmp_path, "it is no regular file"),
+        (script, "it is not executable"),
+        (Path("/bin/true"), "it is no statically linked program"),
+    ):
+        with pytest.raises(GpuhookError, match=reason) as caught:
+            ldconfig.require_usable(str(path))
+        assert caught.value.code == "GH1517"
+    script.chmod(0o755)
+    with pytest.raises(GpuhookError, match="no statically linked program"):
+        ldconfig.require_usable(str(script))
+    (tmp_path / "script.real").write_text("")
+    assert ldconfig.real_program(str(script)) == f"{script}.real"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are made by root")
+def test_ldconfig_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that does not end is killed, and the fault says so; nothing is left behind."""
+    monkeypatch.setattr(ldconfig, "SECONDS", 0)
+    (tmp_path / "proc").mkdir()
+    root = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    with pytest.raises(GpuhookError, match="signal 9: it has not ended in 0 seconds") as caught:
+        ldconfig.cache_of(namespace, root, "/sbin/ldconfig", [])
+    os.close(root)
+    os.close(namespace)
+    assert caught.value.code == "GH1518"
+    assert os.listdir(tmp_path / "proc") == []

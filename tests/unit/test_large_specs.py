@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs of a size that no node has: what they cost stays in proportion to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.cdi import cache, registry
+from gpuhook.cdi import spec as spec_files
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.choices import Choices
+from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
+from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.words import capability_node
+
+COUNT = 100_000
+LIMIT = 2 << 30  # of address space: for JSON and YAML alike
+# In a process of its own, whose memory is bounded, and whose time is by the test's patience.
+ALL_OF_IT = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (240, 240))
+from gpuhook.cdi import compile, registry, spec
+from gpuhook.grant import resolve
+path, count = sys.argv[1], int(sys.argv[3])
+compiled = compile.compile_with(spec.parser(path), path, os.stat(path))
+assert compiled.error is None, compiled.error.message
+found = registry.load([os.path.dirname(path)], None)
+last = f"a.com/b=d{count - 1}"
+assert found.device(last)[1]["env"] == [f"D={count - 1}"]
+grant = resolve.resolve([last], "a.com/b", found, alias=lambda _: None, adjust=lambda _, e: e)
+assert grant.edits["env"] == ["A=1", f"D={count - 1}"]
+assert len(found.names("a.com/b")) == count
+assert [found.device(f"a.com/b={name}") for name in found.names("a.com/b")][0][1]
+print("done")
+"""
+
+
+@pytest.mark.parametrize("fmt", ["json", "yaml"])
+def test_a_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
+    """They are read, compiled and resolved in bounded memory, each device of them too."""
+    path = tmp_path / f"cdi/large.{fmt}"
+    path.parent.mkdir()
+    line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
+    devices = [("" if fmt == "json" else "- ") + line % (n, n) for n in range(COUNT)]
+    head = '{"cdiVersion": "0.5.0", "kind": "a.com/b", "containerEdits": {"env": ["A=1"]}'
+    if fmt == "json":
+        text = head + ', "devices": [\n' + ",\n".join(devices) + "]}"
+    else:
+        text = "cdiVersion: 0.5.0\nkind: a.com/b\ncontainerEdits: {env: [A=1]}\ndevices:\n"
+        text += "\n".join(devices) + "\n"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_OF_IT, str(path), str(LIMIT), str(COUNT)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
+        check=False,
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_a_text_of_many_values_is_no_bomb() -> None:
+    """What counts as too much is what aliases multiply, not what somebody has written out."""
+    node = "{path: /dev/nvidia0, hostPath: /a/dev/nvidia0, fileMode: 438, permissions: rw}"
+    nodes = ", ".join([node] * 60)
+    devices = "".join(
+        f"- {{name: d{n}, containerEdits: {{deviceNodes: [{nodes}]}}}}\n" for n in range(40)
+    )
+    text = f"cdiVersion: 0.5.0\nkind: a.com/b\ndevices:\n{devices}".encode()
+    assert len(spec_files.parse_yaml(text, "x")["devices"]) == 40
+    bomb = b"a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+    for name, before in zip(b"bcdefg", b"abcdef", strict=True):
+        bomb += b"%c: &%c [%s]\n" % (name, name, b", ".join([b"*%c" % before] * 10))
+    with pytest.raises(GpuhookError, match="too many"):
+        spec_files.parse_yaml(bomb, "x")
+
+
+def test_names_and_devices_agree() -> None:
+    """A device is found alike before all names were asked for, and after."""
+    devices = [{"name": name, "containerEdits": {"env": [f"A={name}"]}} for name in ("a", "b")]
+    held = cache.of_spec("x", {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices})  # type: ignore[typeddict-item]
+    before = [held.device(name) for name in ("a", "b", "c", "")]
+    assert held.names() == ["a", "b"]
+    assert [held.device(name) for name in ("a", "b", "c", "")] == before
+    assert before == [{"env": ["A=a"]}, {"env": ["A=b"]}, None, None]
+
+
+def divided(count: int, instances: int) -> Node:
+    """Return a node of `count` GPUs in MIG mode with so many instances each."""
+    whole = dump_file.load("a100-mig")
+    control = [node for node in whole.device_nodes if "nvidia-cap" not in node.path]
+    control = [node for node in control if not node.path[len("/dev/nvidia") :].isdigit()]
+    gpus, nodes = [], []
+    for index in range(count):
+        mine = tuple(_instance(index, number) for number in range(instances))
+        uuid = f"GPU-{index:08x}-0000-4000-8000-000000000000"
+        gpus.append(Gpu(index=index, uuid=uuid, minor=index, mig_mode="enabled", instances=mine))
+        minors = [
+            minor for one in mine for minor in (one.gpu_instance_minor, one.compute_instance_minor)
+        ]
+        paths = [f"/dev/nvidia{index}", *(capability_node(minor or 0) for minor in minors)]
+        nodes += [DeviceNode(path, path, 195, 0) for path in paths]
+    return replace(whole, gpus=tuple(gpus), device_nodes=(*control, *nodes))
+
+
+def _instance(gpu: int, number: int) -> MigInstance:
+    return MigInstance(
+        index=number,
+        uuid=f"MIG-{gpu:08x}-{number:04x}-4000-8000-000000000000",
+        gpu_instance=7 + number,
+        compute_instance=0,
+        gpu_instance_minor=gpu * 135 + number * 9 + 3,
+        compute_instance_minor=gpu * 135 + number * 9 + 4,
+    )
+
+
+def test_sixteen_gpus_of_seven_instances(tmp_path: Path) -> None:
+    """All instances are described in one go, each with its three nodes and no neighbour's."""
+    strategies = ("index", "uuid", "type-index")
+    found = describe(divided(16, 7), Choices(strategies=strategies)).spec
+    by_name = {device["name"]: device["containerEdits"] for device in found["devices"]}
+    assert len(by_name) == 16 * 7 * 3 + 1
+    paths = {name: {n["path"] for n in edits["deviceNodes"]} for name, edits in by_name.items()}
+    mine = {"/dev/nvidia15", "/dev/nvidia-caps/nvidia-cap2082", "/dev/nvidia-caps/nvidia-cap2083"}
+    assert paths["15:6"] == paths["mig15:6"] == mine
+    assert len(paths["all"]) == 16 + 16 * 7 * 2
+    file = tmp_path / "nvidia.json"
+    spec_files.write(found, str(file), "json")
+    loaded = registry.load([str(tmp_path)], lambda _: None)
+    assert loaded.device("nvidia.com/gpu=15:6")[1] == by_name["15:6"]
