@@ -47,7 +47,8 @@ def _mount(mount: Mount) -> str:
 def _hook(hook: Hook) -> str:
     """Return the hook, of many arguments the first ones: ours names each library of the driver."""
     arguments = (hook.get("args") or ())[1:]
-    shown, length = [], 0
+    shown: list[str] = []
+    length = 0
     for argument in arguments:
         length += len(argument) + 1
         if length > _MOST:
