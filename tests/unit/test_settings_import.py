@@ -100,6 +100,8 @@ TAKEN = [
 TOLD = [
     ("frob = 1", "line 1: frob: the toolkit has no such key"),
     ("disable-requires = true", "disable-require was meant"),
+    ("[nvidia-container-runtime]\nlog-levels = 'info'", "runtime.log-level was meant"),
+    ("[nvidia-container-runtime]\nunknown-thing = 3", "passes it over: correct or remove it"),
     ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
     (
         '[nvidia-container-runtime]\nmode = "legcay"',
