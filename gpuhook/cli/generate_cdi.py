@@ -174,6 +174,7 @@ def generate_cdi(
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
     choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    notes += csv_options.notes(csv, meant)
     if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)

@@ -326,3 +326,9 @@ def test_list_shows_who_describes_what(tmp_path: Path) -> None:
     assert table.stdout.splitlines()[0].split() == ["DEVICE", "SPEC", "NOTE"]
     assert len(table.stdout.splitlines()) == 6
     assert "GH1109" in table.stderr
+
+
+def test_options_for_a_tegra_are_told_where_the_machine_is_none(tmp_path: Path) -> None:
+    done = call("generate-cdi", "--inventory", "t4", "--csv-ignore-pattern", "*.so")
+    assert done.exit_code == 0, done.stderr
+    assert "note: the options --csv-... change nothing in mode nvml" in done.stderr
