@@ -101,7 +101,7 @@ class Registry:
         files = ", ".join(spec.path for spec in specs)
         way = "if the device is new, its vendor's tools describe it anew"
         if is_ours:
-            way = "if the GPU is new, run `gpuhook refresh --force`"
+            way = "if the GPU is new, run `gpuhook refresh`"
         return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
 
 

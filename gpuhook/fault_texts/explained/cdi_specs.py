@@ -29,7 +29,7 @@ nvidia.com/gpu=0
         """
 $ podman run --device nvidia.com/gpu=4 ...
 Error GH1102: nvidia.com/gpu=4: no such device; /var/run/cdi/nvidia.yaml has 0, 1, 2, 3, all
-$ gpuhook refresh --force
+$ gpuhook refresh
 """,
     ),
     "GH1103": (
