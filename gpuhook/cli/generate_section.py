@@ -29,7 +29,11 @@ _TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
 # is another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
 # What a dump of another node is described with, whatever the settings of this one say.
-_WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False, "output": None}
+_WITH_A_DUMP = {
+    "mode": table.AUTO, "create_device_nodes": False, "files_dir": None, "output": None,
+}  # fmt: skip
+# Nor do they say anything of a mode that the caller has chosen for once.
+_OF_A_TEGRA = {"csv_file": (), "csv_ignore_pattern": (), "csv_compat_container_root": None}
 _WORDS: dict[str, tuple[str, ...]] = {
     "device_name_strategy": selection.STRATEGIES,
     "capabilities": (*words.CAPABILITIES, "all"),
@@ -62,13 +66,21 @@ class Configured(click.Command):
         if _TROUBLE in ctx.meta:
             raise ctx.meta[_TROUBLE]
         if ctx.params.get("inventory") is not None:
-            for name, value in _WITH_A_DUMP.items():
-                if _is_of_settings(ctx, name):
-                    ctx.params[name] = value
+            _pass_over(ctx, _WITH_A_DUMP)
+        is_tegra = ctx.params.get("mode") in (table.AUTO, table.CSV)
+        if not is_tegra and not _is_of_settings(ctx, "mode"):
+            _pass_over(ctx, _OF_A_TEGRA)
         names_a_file = ctx.params.get("output") not in (None, "-")
         if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
             ctx.params["fmt"] = None  # as the file is named that the caller has chosen
         return super().invoke(ctx)
+
+
+def _pass_over(ctx: click.Context, values: Mapping[str, object]) -> None:
+    """Put `values` in the place of what the settings say of these parameters."""
+    for name, value in values.items():
+        if _is_of_settings(ctx, name):
+            ctx.params[name] = value
 
 
 def _is_of_settings(ctx: click.Context, name: str) -> bool:
