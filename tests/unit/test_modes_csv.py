@@ -268,6 +268,16 @@ def test_without_hooks(root: Path) -> None:
     assert set(extra["containerEdits"]) == {"mounts"}
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_groups_of_the_nodes(wanted: bool, root: Path) -> None:
+    for path in tegra_node.NODES:
+        os.chmod(f"{root}{path}", 0o660)
+        os.chown(f"{root}{path}", 0, 44)
+    found = describe(root, Choices(additional_gids=wanted))
+    for device in found.spec["devices"][:2]:
+        assert ("additionalGids" in device["containerEdits"]) == wanted
+
+
 def test_circles_and_hostile_lines_end(root: Path) -> None:
     """Links in circles, links out of the root and endless patterns are missed, and nothing else."""
     tegra_node.link(root, "/usr/lib/circle", "circle")

@@ -115,15 +115,17 @@ def _witness(found: Found) -> str:
 
 
 def _devices(own: devices.Own, choices: Choices) -> list[Device]:
+    gids = choices.additional_gids
     made: list[Device] = [
-        {"name": name, "containerEdits": node_edits.of(nodes)}
+        {"name": name, "containerEdits": node_edits.of(nodes, additional_gids=gids)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, nodes in own
         for name in selection.names(gpu, (strategy,))
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
-        made.append({"name": selection.EVERY, "containerEdits": node_edits.of([*every.values()])})
+        whole = node_edits.of([*every.values()], additional_gids=gids)
+        made.append({"name": selection.EVERY, "containerEdits": whole})
     return made
 
 
@@ -157,7 +159,8 @@ class _Description:
         edits, _ = self.common(found)
         edits.pop("env", None)  # the spec has it
         if found.nodes:
-            edits.update(node_edits.of([*found.nodes.values()]))
+            gids = self.choices.additional_gids
+            edits.update(node_edits.of([*found.nodes.values()], additional_gids=gids))
         return [{"name": words.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:

@@ -37,9 +37,10 @@ def describe(place: Place, choices: Choices) -> Described:
     device = _device(place.roots.dev)
     store = wsl_store.find(Root(place.roots.driver), place.library_search_paths)
     common, missing = _common(place, choices, store)
+    given = node_edits.of([device], additional_gids=choices.additional_gids)
     devices = spec.of_parts(
         choices.kind,
-        [{"name": selection.EVERY, "containerEdits": node_edits.of([device])}],
+        [{"name": selection.EVERY, "containerEdits": given}],
         common,
     )
     return Described(devices, (), (*store.warnings, *missing))
@@ -74,7 +75,7 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
     found, missing = spec_common.common(node, choices)
     if choices.hooks == "none":
         _keep_in_place(found, store)
-    else:
+    elif "hooks" in found:
         found["hooks"] = [_hook(hook, store) for hook in found["hooks"]]
     return found, missing
 
