@@ -151,10 +151,7 @@ def names_of(text: str, where: str) -> list[str]:
 
 def below(spec: dict[str, Any], directory: str) -> list[str]:
     """Return the rest of each destination below `directory` of a mount of /dev/null."""
-    start = directory.rstrip("/") + "/"
-    mounts = [mount for mount in _items(spec.get("mounts")) if isinstance(mount, dict)]
-    places = [mount.get("destination") for mount in mounts if mount.get("source") == "/dev/null"]
-    return [p[len(start) :] for p in places if isinstance(p, str) and p.startswith(start)]
+    return list(mounted.below(spec.get("mounts"), directory))
 
 
 def is_of_old(environment: Mapping[str, str], words: Vocabulary) -> bool:

@@ -98,6 +98,17 @@ def test_mounts_come_before_the_variable() -> None:
     assert [one[2] for one in told(spec)] == ["refused", "won"]
 
 
+@pytest.mark.parametrize("path", ["imex//3", "./imex/3", "imex/x/../3", "imex/3/"])
+def test_mounts_are_where_they_lead(path: str) -> None:
+    """As those that name devices: the same path, however it is written."""
+    spec = asking()
+    destination = "/var/run/nvidia-container-devices/" + path
+    spec["mounts"] = [{"source": "/dev/./null", "destination": destination}]
+    assert request.has_extras(spec, words.VOCABULARY)
+    found = told(spec, accept_volume_mounts=True)
+    assert found == [(MOUNT, ["nvidia.com/imex-channel=3"], "won")]
+
+
 def test_policy_of_variables() -> None:
     """Variables of an unprivileged container do not count where they don't for GPUs."""
     env = ("NVIDIA_GDS=enabled", f"{CHANNELS}=0")
