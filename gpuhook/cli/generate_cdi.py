@@ -205,7 +205,7 @@ def generate_cdi(
     path = os.path.abspath(output)
     words = given_words.of(click.get_current_context(), "output")
     again = [*words, "--output", path] if is_here else None
-    spec_writing.write(path, fmt, found, choices, again)
+    spec_writing.write(path, fmt, found, choices, again, files_dir=place.files_dir)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
 
 

@@ -76,7 +76,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has major number {found}, but the kernel module {name} has {major}",
         "the node is older than the module: run `gpuhook system create-device-nodes --replace`",
     ),
-    # GH1217 to GH1229: WSL and Tegra.
     "GH1213": (
         DriverError,
         "mode {mode} finds no device on this node: {reason}",
@@ -100,6 +99,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the driver knows no MIG {name}: neither {minors} nor {file} has its minor",
         "MIG needs a GPU that has it, and a driver from 450 on that is loaded",
     ),
+    # GH1217 to GH1229: WSL and Tegra.
     "GH1217": (
         DriverError,
         "{path}: {reason}; in WSL it is the way to all GPUs",

@@ -9,7 +9,7 @@ variable means what; what a name means on this host is not decided here.
 from __future__ import annotations
 
 from gpuhook.errors import fault
-from gpuhook.grant import policy, request
+from gpuhook.grant import mounted, policy, request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def _of_mounts(spec: dict[str, Any], words: Vocabulary) -> list[Extra]:
     found = []
     for directory, kind in words.extra_mounts.items():
         below = f"{words.mount_prefix}/{directory}/"
-        names = request.names_of(",".join(request.below(spec, below)), "mounts below " + below)
+        held = ",".join(mounted.below(spec.get("mounts"), below))
+        names = request.names_of(held, "mounts below " + below)
         if names:
             named = [f"{kind}={name}" for name in names]
             found.append(Extra(request.MOUNTS, below, named, is_list=True))

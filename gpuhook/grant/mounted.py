@@ -36,7 +36,7 @@ def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str
 
 
 def below(mounts: object, directory: str) -> Iterator[str]:
-    """Yield the paths below a directory at which /dev/null is mounted, without that directory."""
+    """Yield the paths below `directory` at which /dev/null is mounted, without that directory."""
     start = normpath(directory) + "/"
     mark = start.strip("/").rpartition("/")[2]
     for mount in mounts if isinstance(mounts, list) else ():

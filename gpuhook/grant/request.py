@@ -141,17 +141,13 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
     entries = process.get("env") if isinstance(process, dict) else None
     if any(isinstance(entry, str) and entry.startswith(names) for entry in _items(entries)):
         return True
-    return any(below(spec, words.mount_prefix + "/" + one) for one in words.extra_mounts)
+    mounts, rooms = spec.get("mounts"), words.extra_mounts
+    return any(next(mounted.below(mounts, f"{words.mount_prefix}/{one}"), "") for one in rooms)
 
 
 def names_of(text: str, where: str) -> list[str]:
     """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
     return _names(text, where)
-
-
-def below(spec: dict[str, Any], directory: str) -> list[str]:
-    """Return the rest of each destination below `directory` of a mount of /dev/null."""
-    return list(mounted.below(spec.get("mounts"), directory))
 
 
 def is_of_old(environment: Mapping[str, str], words: Vocabulary) -> bool:

@@ -70,6 +70,24 @@ def test_an_unknown_name_refuses_the_container_and_the_others_are_told_all_the_s
     assert container["changes"]["nodes"] == []
 
 
+def test_what_a_refused_container_would_have_beside_its_gpus_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("gpu", "gds"):
+        edits = {"deviceNodes": [{"path": f"/dev/nvidia-{kind}"}]}
+        devices = [{"name": name, "containerEdits": edits} for name in ("0", "all")]
+        spec = {"cdiVersion": "0.5.0", "kind": f"nvidia.com/{kind}", "devices": devices}
+        (tmp_path / f"{kind}.yaml").write_text(yaml.safe_dump(spec))
+    config = tmp_path / "config.yaml"
+    config.write_text(f"cdi: {{specDirs: [{tmp_path}]}}\n")
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(config))
+    wish = "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0,nvidia.com/gpu=9"
+    container = told(wish, "--env", "NVIDIA_GDS=enabled", status=1)
+    assert container["fault"]["code"] == "GH1102"
+    paths = [Path(one["spec"]).name for one in container["specs"]]
+    assert paths == ["gpu.yaml", "gds.yaml"]
+
+
 def test_sources_have_their_order_and_reasons() -> None:
     container = told(
         *env("NVIDIA_VISIBLE_DEVICES=0"),

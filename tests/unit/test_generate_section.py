@@ -71,7 +71,7 @@ def test_who_wins(file: Path) -> None:
 
 def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
     """What the file says of this node's platform is nothing against --inventory."""
-    file.write_text("generate: {mode: nvml, createDeviceNodes: true, filesDir: /etc}\n")
+    file.write_text(f"generate: {{mode: nvml, createDeviceNodes: true, filesDir: {file.parent}}}\n")
     assert generated().exit_code == 0
     for options in (["--create-device-nodes"], ["--files-dir", "/etc"]):
         assert generated(*options).exit_code == 2
@@ -110,6 +110,17 @@ def test_another_mode_is_made_with_what_makes_sense_for_it(
     assert [device["name"] for device in spec["devices"]] == names
     assert call(*words, "--csv-file", "/etc/x.csv").exit_code == 2
     assert not (tmp_path / "gpus.yaml").exists()
+
+
+def test_what_the_file_says_of_a_tegra_is_nothing_against_another_mode(
+    file: Path, tmp_path: Path
+) -> None:
+    file.write_text("generate: {csvFiles: [/site/devices.csv], csvIgnorePatterns: ['*/nv*']}\n")
+    words = ("generate-cdi", "--driver-root", str(tmp_path), "--host-root", str(tmp_path))
+    assert "GH1213" in call(*words, "--mode", "gds").stderr
+    assert "GH1221" in call(*words, "--mode", "csv").stderr
+    file.write_text("generate: {csvFiles: [/site/devices.csv], mode: gds}\n")
+    assert "--csv-" in call(*words).stderr
 
 
 def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def _devices(own: devices.Own, choices: Choices) -> list[Device]:
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
-        whole = node_edits.of([*every.values()], additional_gids=gids)
-        made.append({"name": selection.EVERY, "containerEdits": whole})
+        edits = node_edits.of([*every.values()], additional_gids=gids)
+        made.append({"name": selection.EVERY, "containerEdits": edits})
     return made
 
 

@@ -37,11 +37,9 @@ def describe(place: Place, choices: Choices) -> Described:
     device = _device(place.roots.dev)
     store = wsl_store.find(Root(place.roots.driver), place.library_search_paths)
     common, missing = _common(place, choices, store)
-    given = node_edits.of([device], additional_gids=choices.additional_gids)
+    edits = node_edits.of([device], additional_gids=choices.additional_gids)
     devices = spec.of_parts(
-        choices.kind,
-        [{"name": selection.EVERY, "containerEdits": given}],
-        common,
+        choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common
     )
     return Described(devices, (), (*store.warnings, *missing))
 
