@@ -17,6 +17,7 @@ from gpuhook import settings
 from gpuhook.cli import switches
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import hook_names, selection, words
+from gpuhook.vendors.nvidia.choices import DEFAULT_STRATEGIES
 from gpuhook.vendors.nvidia.modes import table
 
 TYPE_CHECKING = False
@@ -30,10 +31,26 @@ _TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
 # What a dump of another node is described with, whatever the settings of this one say.
 _WITH_A_DUMP = {
-    "mode": table.AUTO, "create_device_nodes": False, "files_dir": None, "output": None,
-}  # fmt: skip
-# Nor do they say anything of a mode that the caller has chosen for once.
-_OF_A_TEGRA = {"csv_file": (), "csv_ignore_pattern": (), "csv_compat_container_root": None}
+    "mode": table.AUTO,
+    "create_device_nodes": False,
+    "files_dir": None,
+    "output": None,
+}
+# What is said of a Tegra, and what is said of the GPUs: modes that describe neither, by the
+# caller's own word, do without.
+_OF_A_TEGRA = {
+    "csv_file": (),
+    "csv_ignore_pattern": (),
+    "csv_compat_container_root": None,
+}
+_OF_GPUS = {
+    "device_class": None,
+    "device_id": (),
+    "device_name_strategy": DEFAULT_STRATEGIES,
+    "no_all_device": False,
+    "create_device_nodes": False,
+    "output": None,
+}
 _WORDS: dict[str, tuple[str, ...]] = {
     "device_name_strategy": selection.STRATEGIES,
     "capabilities": (*words.CAPABILITIES, "all"),
@@ -65,22 +82,27 @@ class Configured(click.Command):
         """Run the command; raises GH1530."""
         if _TROUBLE in ctx.meta:
             raise ctx.meta[_TROUBLE]
-        if ctx.params.get("inventory") is not None:
-            _pass_over(ctx, _WITH_A_DUMP)
-        is_tegra = ctx.params.get("mode") in (table.AUTO, table.CSV)
-        if not is_tegra and not _is_of_settings(ctx, "mode"):
-            _pass_over(ctx, _OF_A_TEGRA)
+        for name, value in _pointless(ctx).items():
+            if _is_of_settings(ctx, name):
+                ctx.params[name] = value
         names_a_file = ctx.params.get("output") not in (None, "-")
         if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
             ctx.params["fmt"] = None  # as the file is named that the caller has chosen
         return super().invoke(ctx)
 
 
-def _pass_over(ctx: click.Context, values: Mapping[str, object]) -> None:
-    """Put `values` in the place of what the settings say of these parameters."""
-    for name, value in values.items():
-        if _is_of_settings(ctx, name):
-            ctx.params[name] = value
+def _pointless(ctx: click.Context) -> dict[str, Any]:
+    """Return what the settings may not say of this call, each with what counts instead."""
+    if ctx.params.get("inventory") is not None:
+        return _WITH_A_DUMP
+    mode = ctx.params.get("mode")
+    if _is_of_settings(ctx, "mode") or mode in (None, table.AUTO, table.CSV):
+        return {}
+    if table.KINDS[mode] == words.VOCABULARY.default_kind:
+        return _OF_A_TEGRA
+    flags = ctx.params.get("feature_flag") or ()
+    of_others = tuple(flag for flag in flags if flag != switches.COHERENT)
+    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": of_others}
 
 
 def _is_of_settings(ctx: click.Context, name: str) -> bool:

@@ -152,6 +152,7 @@ class Granting:
             self.registry_for(names),
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
+            apart=(words.CSV_DEVICE,),
         )
 
     def given(
@@ -221,6 +222,8 @@ class Granting:
         kind = self.default_kind()
         nodes = {}
         for name in found.names(kind):
+            if name == words.CSV_DEVICE:
+                continue
             _, edits = found.device(f"{kind}={name}")
             nodes[f"{kind}={name}"] = _own_nodes(edits)
         return nodes
@@ -234,7 +237,8 @@ class Granting:
         held = set()
         for kind in (self.default_kind(), words.PLUGIN_KIND):
             try:
-                described = [(name, found.device(f"{kind}={name}")) for name in found.names(kind)]
+                named = [name for name in found.names(kind) if name != words.CSV_DEVICE]
+                described = [(name, found.device(f"{kind}={name}")) for name in named]
             except GpuhookError:
                 continue  # no spec of this kind, or two that contradict each other
             for name, (_, edits) in described:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,6 +28,7 @@ from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management
 from gpuhook.vendors.nvidia.spec import describe
+from tests.simulated import wsl_node
 from tests.simulated.node import make_node
 
 OPTIONS = {name: option for option in generate_cdi.params for name in option.opts}
@@ -375,6 +377,37 @@ def test_management_without_a_node(tmp_path: Path) -> None:
     assert (
         f"GH1519: mode management found no device node of the driver in {tmp_path}" in done.stderr
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_management_has_the_files_that_the_site_wants(tmp_path: Path) -> None:
+    """Those that it drops are left out, and the vendor-neutral libraries come on request."""
+    node = make_node(tmp_path / "node", "t4")
+    library = next(Path(f.host_path) for f in node.node.files if f.soname == "libcuda.so.1")
+    shutil.copy(library, library.with_name("libOpenCL.so.1"))
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "site.yaml").write_text('drop: ["*/libnvidia-opencl.so.*"]\n')
+    words = ["generate-cdi", *node.options, "--mode", "management"]
+
+    def given(*options: str) -> set[str]:
+        spec = yaml.safe_load(CliRunner().invoke(main, [*words, *options]).stdout)
+        paths = (mount["containerPath"] for mount in spec["containerEdits"]["mounts"])
+        return {path.rpartition("/")[2].partition(".so")[0] for path in paths}
+
+    assert "libnvidia-opencl" in given()
+    assert given() - given("--files-dir", str(rules)) == {"libnvidia-opencl"}
+    flag = ("--feature-flag", "enable-explicit-driver-libraries")
+    assert given(*flag) - given() == {"libOpenCL"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_site_rules_without_effect_are_told(tmp_path: Path) -> None:
+    wsl_node.make(tmp_path, real_nodes=True)
+    words = ["generate-cdi", f"--driver-root={tmp_path}", f"--host-root={tmp_path}"]
+    done = CliRunner().invoke(main, [*words, "--mode=wsl", "--files-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "note: --files-dir changes nothing in mode wsl" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

@@ -284,6 +284,19 @@ def test_a_bundle_is_told_of_and_left_alone(tmp_path: Path) -> None:
     assert alone["changes"] == container["changes"]
 
 
+def test_what_an_engine_gave_on_another_node_is_not_stale_here(tmp_path: Path) -> None:
+    """The hook of the engine's spec describes that node, and this one says nothing of it."""
+    words = ["generate-cdi", "--inventory=t4", "--format=json"]
+    made = CliRunner().invoke(main, words).stdout
+    hook = dict(json.loads(made)["containerEdits"]["hooks"][0])
+    assert hook.pop("hookName") == "createContainer"
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=void")
+    document = json.loads((place / "config.json").read_text())
+    document["hooks"] = {"createContainer": [hook]}
+    (place / "config.json").write_text(json.dumps(document))
+    assert told(str(place), "--inventory=t4")["result"] == "gets"
+
+
 def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:
     place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
     lines = run(str(place), "--inventory=t4", "--diff").stdout.splitlines()

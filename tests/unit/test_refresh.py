@@ -19,7 +19,7 @@ import gpuhook
 from gpuhook.cdi import spec as spec_files
 from gpuhook.cli import main
 from gpuhook.cli import refresh as refreshing
-from gpuhook.vendors.nvidia import generated
+from gpuhook.vendors.nvidia import generated, jobs
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -289,6 +289,30 @@ def test_without_its_note_a_whole_spec_is_told_from_itself(here: Here) -> None:
     after = spec_files.read(str(path))
     assert (after["kind"], after["devices"]) == (before["kind"], before["devices"])
     assert after["containerEdits"]["mounts"] == before["containerEdits"]["mounts"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--disable-hook", "update-ldcache,enable-cuda-compat"],
+        ["--disable-hook", "create-symlinks,update-application-profile"],
+        ["--enable-hook", "chmod"],
+        ["--ldconfig-path", "/sbin/ldconfig"],
+    ],
+)
+def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here) -> None:
+    """What was chosen of its jobs shows in its arguments."""
+
+    def choices() -> list[object]:
+        job = jobs.of_hook(spec_files.read(str(here.spec))["containerEdits"]["hooks"][0])
+        return [job.skipped, job.cuda_compat, job.chmod, job.ldconfig, job.libraries, job.links]
+
+    here.generate(*options)
+    before = choices()
+    shutil.rmtree(here.state)
+    here.reboot()
+    assert here.states() == {"nvidia.yaml": "written"}
+    assert choices() == before
 
 
 @pytest.mark.parametrize(
