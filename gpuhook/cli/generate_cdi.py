@@ -26,7 +26,7 @@ from gpuhook.cli import (
 from gpuhook.cli.node_options import load_node
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules
+from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules, words
 from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices, Described
 from gpuhook.vendors.nvidia.modes import table
 from gpuhook.vendors.nvidia.modes.place import Place
@@ -174,6 +174,7 @@ def generate_cdi(
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
     choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    notes += _idle(files_dir, meant)
     if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)
@@ -196,10 +197,17 @@ def generate_cdi(
             click.echo(spec.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    words = given_words.of(click.get_current_context(), "output")
-    again = [*words, "--output", path] if is_here else None
+    given = given_words.of(click.get_current_context(), "output")
+    again = [*given, "--output", path] if is_here else None
     spec_writing.write(path, fmt, found, choices, again)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
+
+
+def _idle(files_dir: str | None, mode: str) -> list[str]:
+    """Return a sentence about the site's rules in a mode that gives no file of the driver."""
+    if files_dir is None or mode not in words.EXTRA_KINDS.values():
+        return []
+    return [f"--files-dir changes nothing in mode {mode}: it gives none of the driver's files"]
 
 
 _NODE_OPTIONS = (

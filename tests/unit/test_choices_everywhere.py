@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.cli.switches import EXPLICIT_LIBRARIES
-from tests.simulated import elf_maker, tegra_node, wsl_node
+from gpuhook.cli.switches import COHERENT, EXPLICIT_LIBRARIES, NO_IPC, ONE_CSV_DEVICE
+from tests.simulated import elf_maker, extra_nodes, tegra_node, wsl_node
 from tests.simulated.node import make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -92,3 +92,17 @@ def test_management_gives_explicit_libraries(tmp_path: Path) -> None:
     plain, _ = _generated(tmp_path, *options)
     flagged, _ = _generated(tmp_path, *options, "--feature-flag", EXPLICIT_LIBRARIES)
     assert {Path(place).name for place in flagged - plain} == {"libOpenCL.so.1.0.0"}
+
+
+@pytest.mark.parametrize("flag", [EXPLICIT_LIBRARIES, COHERENT, NO_IPC, ONE_CSV_DEVICE])
+def test_what_changes_nothing_is_told(flag: str, tmp_path: Path) -> None:
+    """A flag, or rules about files, in a mode that gives nothing that they are about."""
+    extra_nodes.add(tmp_path)
+    rules = tmp_path / "files.d"
+    rules.mkdir()
+    roots = [f"--{name}-root={tmp_path}" for name in ("driver", "dev", "host")]
+    words = ["generate-cdi", *roots, "--mode", "imex", "--feature-flag", flag]
+    done = CliRunner().invoke(main, [*words, "--files-dir", str(rules)])
+    assert done.exit_code == 0, done.stderr
+    assert f"note: {flag} changes nothing in mode imex" in done.stderr
+    assert "note: --files-dir changes nothing in mode imex" in done.stderr
