@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cdi import rules, spec, validate
-from gpuhook.cdi.transform import CONTAINER, HOST, Move, moved
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
 from gpuhook.cli import printing, sections
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import jobs
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = "standard input"
 _MAX_SIZE = 64 << 20
+_OPTIONS = Options(jobs.HOST_OPTIONS, jobs.PATH_BEHIND, jobs.PATH_BEFORE)
 
 
 @click.group(cls=sections.Sentences)
@@ -114,7 +115,7 @@ def _transform(
     source: str, target: str, fmt: str | None, moves: tuple[Move, ...], relative_to: str
 ) -> None:
     fmt = _format(target, fmt)
-    found = moved(_read(source), moves, relative_to, host_options=jobs.HOST_OPTIONS)
+    found = moved(_read(source), moves, relative_to, options=_OPTIONS)
     validate.check(found, target if target != "-" else "standard output")
     if target == "-":
         click.echo(spec.document(found, fmt), nl=False)

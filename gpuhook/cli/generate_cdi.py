@@ -205,8 +205,8 @@ def generate_cdi(
             click.echo(spec.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    words = given_words.of(click.get_current_context(), "output")
-    again = [*words, "--output", path] if is_here else None
+    given = given_words.of(click.get_current_context(), "output")
+    again = [*given, "--output", path] if is_here else None
     spec_writing.write(path, fmt, found, choices, again, files_dir=place.files_dir)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
 
@@ -219,7 +219,7 @@ _NODE_OPTIONS = (
 def _passed_over(files_dir: str | None, mode: str, choices: Choices) -> Iterator[str]:
     """Yield sentences about what else the caller has said to no effect."""
     if files_dir is not None and mode not in table.OF_DRIVER_FILES:
-        yield f"--files-dir changes nothing in mode {mode}"
+        yield f"--files-dir changes nothing in mode {mode}: it gives none of the driver's files"
     hook = toolkit_names.foreign_hook(click.get_current_context())
     if hook:
         yield f"{hook} is passed over: the hook of this spec is {choices.hook_path}"

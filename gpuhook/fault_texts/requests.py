@@ -42,7 +42,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1009": (
         RefusedError,
         "{where} names {name}, a device of another vendor than {vendor}",
-        "variables may name devices of {vendor} only; ask with an annotation cdi.k8s.io/*",
+        "ask with an annotation cdi.k8s.io/*; variables may name devices of {vendor} alone",
     ),
     "GH1020": (
         RequestError,

@@ -106,7 +106,7 @@ class Granting:
                 return None
             raise fault("GH1006", where=source.where)
         capabilities = self.capabilities(spec)
-        policy.require_own_vendor(source, self.default_kind())
+        policy.require_own_vendor(source, self.default_kind(), spec)
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)

@@ -216,7 +216,7 @@ def no_spec(made: Product) -> list[str]:
     """Take the spec away."""
     made.refuse_stale()
     made.spec.unlink()
-    return ["GH1104", str(made.specs), "generate-cdi"]
+    return ["GH1104", str(made.specs), "gpuhook refresh"]
 
 
 def unwritable_state(made: Product) -> list[str]:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, nvml
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia import dump_file, gpu_facts, nvml, requirements
+from gpuhook.vendors.nvidia.gpu_facts import Known
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu
 from tests.simulated import build, elf_maker, nvml_profile
 
 TYPE_CHECKING = False
@@ -123,6 +125,22 @@ def test_two_libraries_in_turn(tmp_path: Path) -> None:
         directory.mkdir(exist_ok=True)
         with nvml.opened(stub(directory, nvml_profile.text(dump_file.load(name)))) as answering:
             assert len(answering.gpus()) == len(dump_file.load(name).gpus)
+
+
+def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> None:
+    """NVIDIA's CUDA images have alternatives for brand=unknown: NVML's brand 0 is one of these."""
+    text = nvml_profile.text(replace(dump_file.load("t4"), gpus=(_unknown_brand(),)))
+    assert "brand 0\n" in text
+    with nvml.opened(stub(tmp_path, text)) as answering:
+        (gpu,) = answering.gpus()
+    assert gpu.brand == "unknown"
+    (facts,) = gpu_facts.of_paths(["/dev/nvidia0"], gpu_facts.of_node(Driver(), [gpu]), Known)
+    (asked,) = requirements.asked({"NVIDIA_REQUIRE_CUDA": "brand=tesla brand=unknown,arch>=7"})
+    assert requirements.of_requirement(asked, facts) == requirements.MET
+
+
+def _unknown_brand() -> Gpu:
+    return replace(dump_file.load("t4").gpus[0], brand="unknown")
 
 
 def test_version_mismatch_names_both(tmp_path: Path) -> None:
