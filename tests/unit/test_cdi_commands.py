@@ -367,5 +367,5 @@ def test_devices_of_other_vendors_are_not_for_us_to_describe(
     assert "its vendor" in hint
     assert "generate-cdi" not in hint
     assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
-    _write(dirs[1] / "nvidia.json", _edits())
-    assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=7").stderr
+    path = _write(dirs[1] / "nvidia.json", _edits())  # another program's
+    assert f"generate-cdi --output {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr

@@ -28,7 +28,6 @@ from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management
 from gpuhook.vendors.nvidia.spec import describe
-from tests.simulated import wsl_node
 from tests.simulated.node import make_node
 
 OPTIONS = {name: option for option in generate_cdi.params for name in option.opts}
@@ -399,15 +398,6 @@ def test_management_has_the_files_that_the_site_wants(tmp_path: Path) -> None:
     assert given() - given("--files-dir", str(rules)) == {"libnvidia-opencl"}
     flag = ("--feature-flag", "enable-explicit-driver-libraries")
     assert given(*flag) - given() == {"libOpenCL"}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-def test_site_rules_without_effect_are_told(tmp_path: Path) -> None:
-    wsl_node.make(tmp_path, real_nodes=True)
-    words = ["generate-cdi", f"--driver-root={tmp_path}", f"--host-root={tmp_path}"]
-    done = CliRunner().invoke(main, [*words, "--mode=wsl", "--files-dir", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "note: --files-dir changes nothing in mode wsl" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
