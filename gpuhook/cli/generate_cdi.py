@@ -177,7 +177,10 @@ def generate_cdi(
     ):
         option = "--files-dir" if files_dir is not None else f"--mode {mode}"
         option = "--create-device-nodes" if create_device_nodes else option
-        raise click.UsageError(f"{option} is of no use with --inventory")
+        raise click.UsageError(
+            f"{option} is of no use with --inventory, which has the GPUs and the driver of another "
+            "node: leave one of them out"
+        )
     place = replace(
         _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
         files_dir=files_dir or site_rules.DIRECTORY,
