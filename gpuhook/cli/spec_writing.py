@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import Spec
     from gpuhook.vendors.nvidia.choices import Choices, Described
 
+_SHOWN = 24  # eight GPUs by index and UUID, and `all`, are well in it
+
 
 def write(
     path: str,
@@ -84,8 +86,10 @@ def _note(found: Described, choices: Choices, path: str, words: list[str], files
 
 
 def names(spec: Spec) -> str:
-    """Return the names of a spec's devices, as a list for people."""
-    return ", ".join(device["name"] for device in spec["devices"])
+    """Return the names of a spec's devices, as a list for people: the first of many."""
+    found = [device["name"] for device in spec["devices"]]
+    more = len(found) - _SHOWN
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _prepare(path: str, described: Spec) -> None:
