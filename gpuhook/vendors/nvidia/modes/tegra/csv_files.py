@@ -7,7 +7,10 @@ out with a warning. Source: NVIDIA's container toolkit, host-files-for-container
 
 from __future__ import annotations
 
+import errno
+import os
 import posixpath
+import stat
 from dataclasses import dataclass
 
 TYPE_CHECKING = False
@@ -35,7 +38,10 @@ def read(path: str) -> tuple[list[Line], list[str]]:
 
     Raises OSError.
     """
-    with open(path, "rb") as file:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not hang us
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         return parse(file.read(_MAX_SIZE + 1), path)
 
 
