@@ -89,7 +89,10 @@ class Registry:
         place = self.dirs[-1] if self.dirs else "a directory of cdi.specDirs"
         is_ours = self._vendor in ("", kind.partition("/")[0])
         if not specs:
-            way = f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
+            way = (
+                f"run `gpuhook refresh`, which writes {place}/nvidia.yaml, or `gpuhook "
+                "generate-cdi` with the --mode that describes this kind"
+            )
             if not is_ours:
                 way = f"install what its vendor describes its devices with; specs go into {place}"
             return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
@@ -98,8 +101,7 @@ class Registry:
         files = ", ".join(spec.path for spec in specs)
         way = "if the device is new, its vendor's tools describe it anew"
         if is_ours:
-            newest = specs[-1].path  # the one that counts
-            way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest}`"
+            way = "if the GPU is new, run `gpuhook refresh`"
         return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
 
 

@@ -86,9 +86,11 @@ def _files(command: F) -> F:
 def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: str) -> None:
     """Move the paths below one root to another one.
 
+    \b
     A spec that was made in a driver container, with /host for the node's root:
-    gpuhook cdi transform root --from /host --to / --input spec.yaml --output /etc/cdi/nvidia.yaml
-    """
+      gpuhook cdi transform root --from /host --to / \\
+          --input spec.yaml --output /etc/cdi/nvidia.yaml
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     _transform(source, target, fmt, (Move(roots["from"], roots["to"]),), relative_to)
 
 

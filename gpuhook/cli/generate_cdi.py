@@ -14,6 +14,7 @@ from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
     csv_options,
+    generate_help,
     given_words,
     node_options,
     parameters,
@@ -33,7 +34,7 @@ from gpuhook.vendors.nvidia.modes.place import Place
 from gpuhook.vendors.nvidia.spec import describe as spec_of_node
 
 
-@click.command(name="generate-cdi", cls=toolkit_names.Command)
+@click.command(name="generate-cdi", cls=generate_help.Command, epilog=generate_help.EXAMPLES)
 @node_options.node_options
 @click.option(
     "--mode",
@@ -174,6 +175,7 @@ def generate_cdi(
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
     choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    notes += csv_options.notes(csv, meant)
     if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)

@@ -67,11 +67,12 @@ _OPTIONS = (
     ),
     click.option(
         "--disable-hook",
-        metavar="|".join((*hook_names.NAMES, hook_names.EVERY)),
+        metavar="NAME",
         multiple=True,
         callback=one_of(*hook_names.NAMES, hook_names.EVERY),
         show_envvar=True,
-        help="Leave out a job of the hook, whoever would do it; repeatable, or a comma list.",
+        help="Leave out a job of the hook, whoever would do it: "
+        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
     ),
     click.option(
         "--enable-hook",

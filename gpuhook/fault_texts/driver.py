@@ -80,15 +80,15 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1213": (
         DriverError,
         "mode {mode} finds no device on this node: {reason}",
-        "load the kernel module that makes the device nodes, or name their place with --dev-root",
+        (
+            "load the kernel module that makes the device nodes (`gpuhook system "
+            "load-kernel-modules --module nvidia-fs` for gds), or name their place with --dev-root"
+        ),
     ),
     "GH1214": (
         DriverError,
         "{path}, by which MIG's {name} is opened, cannot be had: {reason}",
-        (
-            "run nvidia-modprobe -f {file}, or gpuhook generate-cdi --mode mig with"
-            " --create-device-nodes"
-        ),
+        ("make it with `gpuhook system create-device-nodes` (by hand: nvidia-modprobe -f {file})"),
     ),
     "GH1215": (
         DriverError,

@@ -101,7 +101,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1037": (
         DriverError,
         "{name}: this node has none: there is no device node {looked}{why}",
-        "load the kernel module that makes it, or make the node; the container did not get it",
+        (
+            "load the kernel module that makes the node, or make it (`gpuhook explain GH1037` "
+            "tells how), or leave the request out"
+        ),
     ),
     "GH1038": (
         RefusedError,

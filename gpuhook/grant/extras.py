@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SWITCH, IDS, WHOLE = "switch", "ids", "whole"
 ENABLED, EVERY = "enabled", "all"
 WON, REFUSED, IGNORED = "won", "refused", "ignored"
+IMEX_IGNORED = "the setting request.ignoreImexChannels is on"
 
 
 class Extra:
@@ -100,7 +101,7 @@ def _judged(extra: Extra, spec: dict[str, Any], settings: Settings) -> Extra:
         return extra
     if extra.is_list and settings.ignore_imex_channels:
         extra.is_told = False  # the setting says so of every container
-        return extra.out(IGNORED, "the setting request.ignoreImexChannels is on")
+        return extra.out(IGNORED, IMEX_IGNORED)
     source = request.Source(extra.kind, extra.where, extra.names)
     refused = policy.judge([source], spec, settings).refused
     return extra.out(REFUSED, refused[0][1]) if refused else extra

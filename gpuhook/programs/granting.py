@@ -366,22 +366,28 @@ def _has_been_given(spec: dict[str, Any]) -> bool:
 
 def require_fresh(job: jobs.Jobs) -> None:
     """Raise GH1120 if the spec that a job comes from describes another state of this host."""
-    if not job.fingerprint:
-        return
-    now = freshness.fingerprint(job.host_root, job.libcuda)
-    changed = freshness.differences(job.fingerprint, now)
+    changed = changes(job)
     if changed:
         raise fault("GH1120", changes="; ".join(changed))
 
 
 def _is_stale(spec: Compiled) -> bool:
     """Return whether a spec of ours describes another state of this host."""
-    for hook in spec.edits.get("hooks") or ():
-        if jobs.is_ours(hook):
-            job = jobs.of_hook(hook)
-            now = freshness.fingerprint(job.host_root, job.libcuda)
-            return bool(job.fingerprint and freshness.differences(job.fingerprint, now))
-    return False
+    return any(changes(job) for job in own_jobs(spec)[:1])
+
+
+def own_jobs(spec: Compiled) -> list[Jobs]:
+    """Return the jobs of our hooks in a spec, [] for another one's spec."""
+    hooks = spec.edits.get("hooks") or ()
+    return [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
+
+
+def changes(job: Jobs) -> list[str]:
+    """Return what is another on this host since the spec of a job was written, a phrase each."""
+    if not job.fingerprint:
+        return []
+    now = freshness.fingerprint(job.host_root, job.libcuda)
+    return freshness.differences(job.fingerprint, now)
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:

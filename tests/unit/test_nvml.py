@@ -165,5 +165,5 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
 
 def test_questions_cover_the_facts() -> None:
     """Every fact of a GPU is asked of NVML or nvidia-smi, the kernel's, the index or the loss."""
-    fields = set(Gpu.__dataclass_fields__) - {"time_slice"}
-    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances"}
+    fields = set(Gpu.__dataclass_fields__) - {"time_slice", "coherent"}
+    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances", "drm"}

@@ -377,3 +377,29 @@ def test_what_nobody_knows_is_not_overwritten(here: Here) -> None:
     (one,) = here.refresh(rc=1)
     assert one["error"]["code"] == "GH1529"
     assert here.spec.read_text() == "devices: ["
+
+
+def explained(here: Here, **env: str) -> dict[str, Any]:
+    told = here.call("explain", "--env=NVIDIA_VISIBLE_DEVICES=0", "-o", "json", **env)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
+    """It is written anew first, or the container is refused: by the setting, or without a GPU."""
+    here.generate("--mode", "proc")
+    assert explained(here)["node"]["notes"] == []
+    here.reboot()
+    before = here.spec.read_bytes()
+    told = explained(here)
+    assert told["containers"][0]["result"] == "gets"
+    (note,) = told["node"]["notes"]
+    assert str(here.spec) in note
+    assert "gpuhook refresh" in note
+    assert here.spec.read_bytes() == before
+    refused = explained(here, GPUHOOK_CDI_ON_STALE="refuse")
+    assert refused["containers"][0]["fault"]["code"] == "GH1120"
+    assert refused["node"]["notes"] == []
+    for gpu in here.gpus():
+        shutil.rmtree(gpu)
+    assert explained(here)["containers"][0]["fault"]["code"] == "GH1120"

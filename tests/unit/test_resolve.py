@@ -184,9 +184,12 @@ def hint(host: Host, name: str) -> str:
 def test_the_way_out_is_one(host: Host) -> None:
     """A new spec goes where specs are read from, and generate-cdi describes no other vendor's."""
     run = host.dirs[1]
-    assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
+    assert "`gpuhook refresh`" in hint(host, "GPU-9")
     (Path(run) / "nvidia.json").unlink()
-    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
+    assert hint(host, "GPU-9") == (
+        f"run `gpuhook refresh`, which writes {run}/nvidia.yaml, or `gpuhook generate-cdi` with "
+        "the --mode that describes this kind"
+    )
     other = hint(host, "example.org/net=eth0")
     assert "generate-cdi" not in other
     assert run in other

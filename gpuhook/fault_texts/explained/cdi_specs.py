@@ -29,7 +29,7 @@ nvidia.com/gpu=0
         """
 $ podman run --device nvidia.com/gpu=4 ...
 Error GH1102: nvidia.com/gpu=4: no such device; /var/run/cdi/nvidia.yaml has 0, 1, 2, 3, all
-$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
 """,
     ),
     "GH1103": (
@@ -57,7 +57,7 @@ $ mv /var/run/cdi/nvidia-old.yaml /root/nvidia-old.yaml.bak
             "that in cdi.specDirs."
         ),
         """
-$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
 $ gpuhook cdi list
 """,
     ),
