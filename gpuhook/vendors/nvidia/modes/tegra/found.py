@@ -159,9 +159,10 @@ class Search:
 
 def _tidy(found: Found) -> None:
     """Leave out links that are in directories which are given whole, and those over files."""
-    whole = [f"{path}/" for path, file in found.files.items() if file.kind == "directory"]
+    held = (path for path, file in found.files.items() if file.kind == "directory")
+    whole = tuple(f"{path}/" for path in held)
     for path in list(found.links):
-        if path in found.files or path.startswith(tuple(whole)):
+        if path in found.files or path.startswith(whole):
             del found.links[path]
 
 
