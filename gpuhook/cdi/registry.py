@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
 
-_SHOWN = 12
-
 
 class Registry:
     """The compiled specs of each directory, and the files that could not be read."""
@@ -78,34 +76,11 @@ class Registry:
         return list(dict.fromkeys(name for spec in self.kind(kind) for name in spec.names()))
 
     def _unknown(self, name: str, kind: str) -> GpuhookError:
+        from gpuhook.cdi import unknown  # most names are known
+
         specs = [spec for layer in self._layers for spec in layer if spec.kind == kind]
-        dirs = ", ".join(self.dirs)
-        broken = "".join(
-            f"; {spec.path} is broken: {_without(spec.path, spec.error.message)}"
-            for spec in self.broken[:4]
-            if spec.error is not None
-        )
-        # Where specs are read from: elsewhere a new one would change nothing.
-        place = self.dirs[-1] if self.dirs else "a directory of cdi.specDirs"
         is_ours = self._vendor in ("", kind.partition("/")[0])
-        if not specs:
-            way = f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
-            if not is_ours:
-                way = f"install what its vendor describes its devices with; specs go into {place}"
-            return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
-        have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
-        shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
-        files = ", ".join(spec.path for spec in specs)
-        way = "if the device is new, its vendor's tools describe it anew"
-        if is_ours:
-            newest = specs[-1].path  # the one that counts
-            way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest}`"
-        return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
-
-
-def _without(path: str, message: str) -> str:
-    """Return a message about a file without the file's path in front."""
-    return message[len(path) + 2 :] if message.startswith(path + ": ") else message
+        return unknown.of(name, kind, specs, self, is_ours=is_ours)
 
 
 def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:
