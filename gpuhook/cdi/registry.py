@@ -78,9 +78,7 @@ class Registry:
     def _unknown(self, name: str, kind: str) -> GpuhookError:
         from gpuhook.cdi import unknown  # most names are known
 
-        specs = [spec for layer in self._layers for spec in layer if spec.kind == kind]
-        is_ours = self._vendor in ("", kind.partition("/")[0])
-        return unknown.of(name, kind, specs, self, is_ours=is_ours)
+        return unknown.of(name, kind, self, self._vendor)
 
 
 def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:

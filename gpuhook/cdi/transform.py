@@ -8,13 +8,13 @@ host's engine finds them. Nothing but paths below the old root changes.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.cdi.edits import Spec
 
@@ -47,18 +47,40 @@ def _directory(path: str) -> str:
     return normpath("/" + path.lstrip("/")).rstrip("/") + "/"
 
 
-def moved(
-    spec: Spec, moves: tuple[Move, ...], relative_to: str, *, host_options: frozenset[str]
-) -> Spec:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How options of hooks inside the container have paths in their values.
+
+    The value of one of `of_host` is a path of the host all the same. In those of `behind`, the path
+    comes behind the first such sign, in those of `before` in front of the last one; what is on the
+    other side of the sign is none.
+    """
+
+    of_host: frozenset[str] = frozenset()
+    behind: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
+
+    def parts(self, option: str, value: str) -> tuple[str, str, str]:
+        """Return what is before the path, the path or paths, and what is behind it."""
+        if option in self.behind:
+            head, sign, path = value.partition(self.behind[option])
+            return (head + sign, path, "") if sign else ("", value, "")
+        if option in self.before:
+            path, sign, tail = value.rpartition(self.before[option])
+            return ("", path, sign + tail) if sign else ("", value, "")
+        return "", value, ""
+
+
+def moved(spec: Spec, moves: tuple[Move, ...], relative_to: str, *, options: Options) -> Spec:
     """Return a copy of `spec` with the paths that `relative_to` names moved, each by one move.
 
     HOST moves hostPath of nodes and mounts, the programs of hooks that run on the host's side, and
-    their arguments; CONTAINER the paths inside the container. `host_options` are options of hooks
-    inside the container whose values are paths of the host nevertheless. The first of `moves` that
-    covers a path counts.
+    their arguments; CONTAINER the paths inside the container. `options` are those of hooks inside
+    the container whose values are not just paths there. The first of `moves` that covers a path
+    counts.
     """
     found: dict[str, Any] = copy.deepcopy(dict(spec))
-    mover = _Mover(moves, host_options)
+    mover = _Mover(moves, options)
     for part in (found, *found.get("devices", ())):
         edits = part.get("containerEdits") or {}
         if relative_to == HOST:
@@ -70,9 +92,9 @@ def moved(
 
 
 class _Mover:
-    def __init__(self, moves: tuple[Move, ...], host_options: frozenset[str]) -> None:
+    def __init__(self, moves: tuple[Move, ...], options: Options) -> None:
         self._moves = moves
-        self._host_options = host_options
+        self._options = options
 
     def path(self, text: str) -> str:
         """Return where the path is now."""
@@ -114,24 +136,29 @@ class _Mover:
             return
         is_inside = hook["hookName"] in _INSIDE
         hook["args"] = [
-            self._argument(text) if (is_inside and not is_of_host) != is_host else text
-            for text, is_of_host in self._sides(hook["args"])
+            before + self._words(option, value)
+            if (is_inside and option not in self._options.of_host) != is_host
+            else before + value
+            for before, option, value in _split(hook["args"])
         ]
 
-    def _sides(self, arguments: list[str]) -> Iterator[tuple[str, bool]]:
-        """Yield each argument, and whether it is a path of the host in a hook inside."""
-        before = ""
-        for text in arguments:
-            option, equals, _ = text.partition("=")
-            yield (
-                text,
-                before in self._host_options or bool(equals and option in self._host_options),
-            )
-            before = text
+    def _words(self, option: str, value: str) -> str:
+        """Return the value of `option` ("" for none) moved: a path, TARGET::LINK, a part of it."""
+        head, paths, tail = self._options.parts(option, value)
+        return head + _PAIR.join(self.path(part) for part in paths.split(_PAIR)) + tail
 
-    def _argument(self, text: str) -> str:
-        """Return an argument moved: a path, TARGET::LINK, --option=PATH."""
-        if text.startswith("-"):
-            option, equals, value = text.partition("=")
-            return option + equals + self._argument(value) if equals else text
-        return _PAIR.join(self.path(part) for part in text.split(_PAIR))
+
+def _split(arguments: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield for each argument: what is no value, the option it is of, the value."""
+    option = ""
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if text.startswith("-") and equals:
+            yield name + equals, name, value
+            option = ""
+        elif text.startswith("-"):
+            yield text, "", ""
+            option = text
+        else:
+            yield "", option, text
+            option = ""

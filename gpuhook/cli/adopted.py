@@ -13,7 +13,7 @@ import os
 from gpuhook.cdi import cache, spec
 from gpuhook.cli import generating
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import selection
+from gpuhook.vendors.nvidia import hook_names, selection
 from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH
 
 TYPE_CHECKING = False
@@ -39,6 +39,11 @@ def words(found: Compiled, job: Jobs) -> list[str]:
         given.append("--no-all-device")
     if job.hook_path not in ("", DEFAULT_HOOK_PATH):
         given += ["--hook-path", job.hook_path]
+    disabled, enabled = hook_names.told(job)
+    for option, hooks in (("--disable-hook", disabled), ("--enable-hook", enabled)):
+        given += [word for name in sorted(hooks) for word in (option, name)]
+    if job.ldconfig:
+        given += ["--ldconfig-path", job.ldconfig]
     for option, root in (("driver", _driver_root(found)), ("dev", _dev_root(found))):
         given += [f"--{option}-root", root]
     return [*given, "--output", found.path]

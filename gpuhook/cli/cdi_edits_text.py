@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, DeviceNode, Hook, Mount
 
 ALL_ACCESS = "rwm"
+_MOST = 80  # letters of a hook's arguments
 
 
 def rows(edits: ContainerEdits) -> Iterator[tuple[str, str]]:
@@ -44,4 +45,15 @@ def _mount(mount: Mount) -> str:
 
 
 def _hook(hook: Hook) -> str:
-    return " ".join([hook["hookName"], hook["path"], *(hook.get("args") or ())[1:]])
+    """Return the hook, of many arguments the first ones: ours names each library of the driver."""
+    arguments = (hook.get("args") or ())[1:]
+    shown: list[str] = []
+    length = 0
+    for argument in arguments:
+        length += len(argument) + 1
+        if length > _MOST:
+            rest = len(arguments) - len(shown)
+            shown.append(f"... and {rest} argument{'s' * (rest != 1)} more (-o json has all)")
+            break
+        shown.append(argument)
+    return " ".join([hook["hookName"], hook["path"], *shown])

@@ -50,7 +50,9 @@ def resolve(
     """
     dirs = spec_directories.chosen(spec_dir)
     kind = settings_file.of_node().default_kind or words.VOCABULARY.default_kind
-    found = resolving.resolve(name, kind, registry.Registry(dirs, reading.layers(dirs)))
+    found = resolving.resolve(
+        name, kind, registry.Registry(dirs, reading.layers(dirs), words.VENDOR)
+    )
     if config is not None:
         click.echo(_applied(found, config))
     elif output == "table":

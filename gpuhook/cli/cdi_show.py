@@ -10,6 +10,7 @@ import click
 from gpuhook.cdi import names, reading, registry, spec
 from gpuhook.cli import parameters, spec_directories
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
 
 def _device(name: str, dirs: list[str]) -> tuple[Spec, str]:
     """Return a spec of one device and the file that it is from; GH1101 to GH1104."""
-    held, edits = registry.Registry(dirs, reading.layers(dirs)).device(name)
+    held, edits = registry.Registry(dirs, reading.layers(dirs), words.VENDOR).device(name)
     found: Spec = {"cdiVersion": held.version, "kind": held.kind}
     found["devices"] = [{"name": name.partition("=")[2], "containerEdits": edits}]
     if held.edits:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cdi import rules, spec, validate
-from gpuhook.cdi.transform import CONTAINER, HOST, Move, moved
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
 from gpuhook.cli import printing, sections
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import jobs
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = "standard input"
 _MAX_SIZE = 64 << 20
+_OPTIONS = Options(jobs.HOST_OPTIONS, jobs.PATH_BEHIND, jobs.PATH_BEFORE)
 
 
 @click.group(cls=sections.Sentences)
@@ -86,9 +87,11 @@ def _files(command: F) -> F:
 def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: str) -> None:
     """Move the paths below one root to another one.
 
+    \b
     A spec that was made in a driver container, with /host for the node's root:
-    gpuhook cdi transform root --from /host --to / --input spec.yaml --output /etc/cdi/nvidia.yaml
-    """
+      gpuhook cdi transform root --from /host --to / \\
+          --input spec.yaml --output /etc/cdi/nvidia.yaml
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     _transform(source, target, fmt, (Move(roots["from"], roots["to"]),), relative_to)
 
 
@@ -112,7 +115,7 @@ def _transform(
     source: str, target: str, fmt: str | None, moves: tuple[Move, ...], relative_to: str
 ) -> None:
     fmt = _format(target, fmt)
-    found = moved(_read(source), moves, relative_to, host_options=jobs.HOST_OPTIONS)
+    found = moved(_read(source), moves, relative_to, options=_OPTIONS)
     validate.check(found, target if target != "-" else "standard output")
     if target == "-":
         click.echo(spec.document(found, fmt), nl=False)

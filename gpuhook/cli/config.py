@@ -13,6 +13,8 @@ from gpuhook.cli import parameters, printing, sections
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 
+SCHEMA = "gpuhook/config-origins/v1"
+
 
 @click.group(cls=sections.Sentences)
 def config() -> None:
@@ -44,16 +46,18 @@ def default() -> None:
 )
 @parameters.output("yaml", "json")
 def show(is_with_origin: bool, output: str) -> None:
-    """Print every setting as it counts now, defaults and environment included."""
+    """Print every setting as it counts now, defaults and environment included.
+
+    What is printed is a settings file again; with --origin it is none.
+    """
     from gpuhook.cli import config_shown
 
     document = _read(settings.path())
     found = config_shown.values(document)
-    for sentence in config_shown.unknown_variables():
-        printing.warn(sentence)
+    _warn_of_variables()
     shown: dict[str, Any] = config_shown.plain(found)
     if is_with_origin:
-        shown = config_shown.with_origins(found)
+        shown = {"schema": SCHEMA, **config_shown.with_origins(found)}
     printing.document(shown, output)
 
 
@@ -64,6 +68,7 @@ def validate(file: str | None) -> None:
     where = file or settings.path()
     if file is None:
         settings.overridden(settings.Settings())  # GH1533
+        _warn_of_variables()
     if not os.path.exists(where) and file is None:
         click.echo(f"{where}: absent, defaults count")
         return
@@ -121,6 +126,13 @@ def compile_file(file: str) -> None:
     except OSError:
         # Who called finds no compiled form and says why in its own log.
         click.echo(f"warning: {fault('GH1531', path=file)}", err=True)
+
+
+def _warn_of_variables() -> None:
+    from gpuhook.cli import config_shown
+
+    for sentence in config_shown.unknown_variables():
+        printing.warn(sentence)
 
 
 def _read(where: str) -> dict[str, object]:

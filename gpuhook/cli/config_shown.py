@@ -70,6 +70,17 @@ def unknown_variables() -> Iterator[str]:
         if name.startswith(_OWN) and name not in settings_environment.VARIABLES:
             near = nearest(name, settings_environment.VARIABLES)
             yield f"{name}: there is no such setting" + (f"; did you mean {near}?" if near else "")
+        elif name.startswith("GPUHOOK_") and name not in settings_environment.VARIABLES:
+            meant = _without_words(name)
+            if meant is not None:
+                yield f"{name}: there is no such setting; did you mean {meant}?"
+
+
+def _without_words(name: str) -> str | None:
+    """Return the variable that is spelled so but for its underscores, as GPUHOOK_CDI_ONSTALE is."""
+    letters = name.replace("_", "")
+    known = settings_environment.VARIABLES
+    return next((one for one in known if one.replace("_", "") == letters), None)
 
 
 def _generate(

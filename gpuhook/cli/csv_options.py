@@ -62,3 +62,10 @@ def taken(options: dict[str, Any], mode: str) -> dict[str, Any]:
     if any(found.values()) and mode not in ("auto", "csv"):
         raise click.UsageError(f"the options --csv-... are of no use with --mode {mode}")
     return found
+
+
+def notes(found: dict[str, Any], mode: str) -> list[str]:
+    """Return a sentence on options without effect in `mode`, which is that of this machine."""
+    if mode == "csv" or not any(found.values()):
+        return []
+    return [f"the options --csv-... change nothing in mode {mode}"]

@@ -14,6 +14,7 @@ from gpuhook import state
 from gpuhook.cdi import names, spec, validate
 from gpuhook.cli import (
     csv_options,
+    generate_help,
     given_words,
     node_options,
     parameters,
@@ -27,13 +28,23 @@ from gpuhook.cli.node_options import load_node
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules
-from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices, Described
+from gpuhook.vendors.nvidia.choices import (
+    DEFAULT_HOOK_PATH,
+    DEFAULT_STRATEGIES,
+    HOOKS,
+    Choices,
+    Described,
+)
 from gpuhook.vendors.nvidia.modes import table
 from gpuhook.vendors.nvidia.modes.place import Place
 from gpuhook.vendors.nvidia.spec import describe as spec_of_node
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-@click.command(name="generate-cdi", cls=toolkit_names.Command)
+
+@click.command(name="generate-cdi", cls=generate_help.Command, epilog=generate_help.EXAMPLES)
 @node_options.node_options
 @click.option(
     "--mode",
@@ -91,7 +102,7 @@ from gpuhook.vendors.nvidia.spec import describe as spec_of_node
     "--device-name-strategy",
     metavar="|".join(selection.STRATEGIES),
     multiple=True,
-    default=("index", "uuid"),
+    default=DEFAULT_STRATEGIES,
     callback=switches.one_of(*selection.STRATEGIES),
     show_default=True,
     show_envvar=True,
@@ -174,16 +185,14 @@ def generate_cdi(
     is_here = inventory is None
     meant = table.chosen(mode, place) if is_here else table.NVML
     choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    notes += csv_options.notes(csv, meant)
     if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
     fmt = _format(output, fmt)
     if choices.coherent and output is None and fmt == "json":
         both = f"--feature-flag {switches.COHERENT} and --format json without --output"
         raise switches.contradiction(both, "that is more than one spec, and JSON is one document")
-    hook = toolkit_names.foreign_hook(click.get_current_context())
-    if hook:
-        notes.append(f"{hook} is passed over: the hook of this spec is {choices.hook_path}")
-    for note in notes:
+    for note in [*notes, *_passed_over(files_dir, meant, choices)]:
         click.echo(f"note: {note}", err=True)
     found = _described(inventory, mode, place, choices)
     for warning in found.warnings:
@@ -196,15 +205,24 @@ def generate_cdi(
             click.echo(spec.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    words = given_words.of(click.get_current_context(), "output")
-    again = [*words, "--output", path] if is_here else None
-    spec_writing.write(path, fmt, found, choices, again)
+    given = given_words.of(click.get_current_context(), "output")
+    again = [*given, "--output", path] if is_here else None
+    spec_writing.write(path, fmt, found, choices, again, files_dir=place.files_dir)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
 
 
 _NODE_OPTIONS = (
     "inventory", "driver_root", "dev_root", "host_root", "nvml_library", "library_search_path",
 )  # fmt: skip
+
+
+def _passed_over(files_dir: str | None, mode: str, choices: Choices) -> Iterator[str]:
+    """Yield sentences about what else the caller has said to no effect."""
+    if files_dir is not None and mode not in table.OF_DRIVER_FILES:
+        yield f"--files-dir changes nothing in mode {mode}: it gives none of the driver's files"
+    hook = toolkit_names.foreign_hook(click.get_current_context())
+    if hook:
+        yield f"{hook} is passed over: the hook of this spec is {choices.hook_path}"
 
 
 def _place(

@@ -17,6 +17,7 @@ from gpuhook import settings
 from gpuhook.cli import switches
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import hook_names, selection, words
+from gpuhook.vendors.nvidia.choices import DEFAULT_STRATEGIES
 from gpuhook.vendors.nvidia.modes import table
 
 TYPE_CHECKING = False
@@ -29,7 +30,27 @@ _TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
 # is another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
 # What a dump of another node is described with, whatever the settings of this one say.
-_WITH_A_DUMP = {"mode": table.AUTO, "create_device_nodes": False, "output": None}
+_WITH_A_DUMP = {
+    "mode": table.AUTO,
+    "create_device_nodes": False,
+    "files_dir": None,
+    "output": None,
+}
+# What is said of a Tegra, and what is said of the GPUs: modes that describe neither, by the
+# caller's own word, do without.
+_OF_A_TEGRA = {
+    "csv_file": (),
+    "csv_ignore_pattern": (),
+    "csv_compat_container_root": None,
+}
+_OF_GPUS = {
+    "device_class": None,
+    "device_id": (),
+    "device_name_strategy": DEFAULT_STRATEGIES,
+    "no_all_device": False,
+    "create_device_nodes": False,
+    "output": None,
+}
 _WORDS: dict[str, tuple[str, ...]] = {
     "device_name_strategy": selection.STRATEGIES,
     "capabilities": (*words.CAPABILITIES, "all"),
@@ -61,14 +82,27 @@ class Configured(click.Command):
         """Run the command; raises GH1530."""
         if _TROUBLE in ctx.meta:
             raise ctx.meta[_TROUBLE]
-        if ctx.params.get("inventory") is not None:
-            for name, value in _WITH_A_DUMP.items():
-                if _is_of_settings(ctx, name):
-                    ctx.params[name] = value
+        for name, value in _pointless(ctx).items():
+            if _is_of_settings(ctx, name):
+                ctx.params[name] = value
         names_a_file = ctx.params.get("output") not in (None, "-")
         if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
             ctx.params["fmt"] = None  # as the file is named that the caller has chosen
         return super().invoke(ctx)
+
+
+def _pointless(ctx: click.Context) -> dict[str, Any]:
+    """Return what the settings may not say of this call, each with what counts instead."""
+    if ctx.params.get("inventory") is not None:
+        return _WITH_A_DUMP
+    mode = ctx.params.get("mode")
+    if _is_of_settings(ctx, "mode") or mode in (None, table.AUTO, table.CSV):
+        return {}
+    if table.KINDS[mode] == words.VOCABULARY.default_kind:
+        return _OF_A_TEGRA
+    flags = ctx.params.get("feature_flag") or ()
+    of_others = tuple(flag for flag in flags if flag != switches.COHERENT)
+    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": of_others}
 
 
 def _is_of_settings(ctx: click.Context, name: str) -> bool:

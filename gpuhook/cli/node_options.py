@@ -127,6 +127,14 @@ def root_options(command: F) -> F:
     return command
 
 
+def module_root_options(command: F) -> F:
+    """Add --driver-root and --host-root, which is where kernel modules are and are loaded."""
+    command = _placed(command)
+    for option in (_OPTIONS[3], _OPTIONS[1]):
+        command = option(command)
+    return command
+
+
 def _placed(command: F) -> F:
     """Return a command that gets the settings' driver roots where its options say none."""
 
@@ -137,9 +145,11 @@ def _placed(command: F) -> F:
         is_here = os.path.abspath(options["host_root"]) == "/" and not any(
             options.get(name) for name in others
         )
-        options["driver_root"], options["dev_root"] = driver_roots(
-            options["driver_root"], options["dev_root"], is_here=is_here
+        options["driver_root"], dev_root = driver_roots(
+            options["driver_root"], options.get("dev_root"), is_here=is_here
         )
+        if "dev_root" in options:
+            options["dev_root"] = dev_root
         return command(*args, **options)
 
     return placed  # type: ignore[return-value]  # wraps() has no word for "the same"

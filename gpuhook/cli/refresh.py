@@ -16,7 +16,7 @@ from gpuhook.cli import generating, parameters, printing, refresh_plan
 from gpuhook.cli.refresh_plan import FORGOTTEN, STALE, Case
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.wording import worded
-from gpuhook.vendors.nvidia import generated
+from gpuhook.vendors.nvidia import freshness, generated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,4 +168,4 @@ def _show(outcomes: list[Outcome], output: str, *, is_dry: bool) -> None:
 
 
 def _nothing() -> str:
-    return refresh_plan.absence(state.host_root()) or "cdi.specDirs names no directory"
+    return freshness.absence(state.host_root()) or "cdi.specDirs names no directory"

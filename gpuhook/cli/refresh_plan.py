@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.settings import Settings
 
 STALE, UNCHANGED, KEPT, FORGOTTEN = "stale", "unchanged", "kept", "forgotten"
-NO_DRIVER = "no NVIDIA driver is loaded"
-NO_GPU = "the driver has no GPU"
 FRESH = "it describes this host as it is"
 _FOREIGN = "gpuhook did not write it"
 _PLUGINS = "the device plugin keeps it"
@@ -73,17 +71,6 @@ def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list
     return cases
 
 
-def absence(host_root: str) -> str:
-    """Return why a node has no GPU to describe, "" if it may have one."""
-    if not freshness.driver_is_loaded(host_root):
-        return NO_DRIVER
-    try:
-        has_gpu = bool(os.listdir(os.path.join(host_root, "proc/driver/nvidia/gpus")))
-    except OSError:
-        return ""  # WSL's driver has no such directory, nor has a Tegra's
-    return "" if has_gpu else NO_GPU
-
-
 def _recorded(
     made: generated.Generated, spec: Compiled | None, root: click.Context, *, is_forced: bool
 ) -> Case:
@@ -113,7 +100,7 @@ def _stale(
     origin: Compiled | None = None,
 ) -> Case:
     """Return the case of a stale spec; without a GPU it is kept, as a driver may come back."""
-    absent = absence(host_root) if host_root is not None else ""
+    absent = freshness.absence(host_root) if host_root is not None else ""
     if absent:
         return Case(path, KEPT, f"{absent} ({reason}); no container gets a GPU by it", words)
     return Case(path, STALE, reason, words, origin)
@@ -160,7 +147,7 @@ def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
 
     One that was there, and is gone, is made as it was.
     """
-    if absence(state.host_root()) or not settings.spec_dirs:
+    if freshness.absence(state.host_root()) or not settings.spec_dirs:
         return []
     path = os.path.join(settings.spec_dirs[-1], "nvidia.yaml")
     words = {case.path: case.words for case in forgotten}.get(path) or ("--output", path)

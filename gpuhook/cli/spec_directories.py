@@ -11,10 +11,9 @@ option = click.option(
     "--spec-dir",
     type=click.Path(file_okay=False),
     multiple=True,
-    envvar="GPUHOOK_CDI_SPEC_DIRS",
     show_envvar=True,
-    help="A directory of specs, lowest priority first; repeatable, in the environment separated "
-    "by colons. Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
+    help="A directory of specs, lowest priority first; repeatable. "
+    "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
 )
 
 

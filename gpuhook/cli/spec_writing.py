@@ -17,6 +17,7 @@ from gpuhook.vendors.nvidia import (
     known_node,
     node_file,
     selection,
+    site_rules,
     spec_common,
 )
 
@@ -27,12 +28,18 @@ if TYPE_CHECKING:
 
 
 def write(
-    path: str, fmt: str, found: Described, choices: Choices, words: list[str] | None = None
+    path: str,
+    fmt: str,
+    found: Described,
+    choices: Choices,
+    words: list[str] | None = None,
+    *,
+    files_dir: str = site_rules.DIRECTORY,
 ) -> None:
     """Write the spec to `path`, atomically, and what belongs to it; raises what spec.write does.
 
     With `words`, which make it again, it is of this machine: its node.json is written too, and
-    what `gpuhook refresh` has to know.
+    what `gpuhook refresh` has to know. `files_dir` has the rules that were followed.
     """
     spec.write(found.spec, path, fmt)
     _prepare(path, found.spec)
@@ -46,10 +53,10 @@ def write(
         return
     if found.node is not None:
         _remember(found, choices, path)
-    _note(found, choices, path, words)
+    _note(found, choices, path, words, files_dir)
 
 
-def _note(found: Described, choices: Choices, path: str, words: list[str]) -> None:
+def _note(found: Described, choices: Choices, path: str, words: list[str], files_dir: str) -> None:
     hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
     ours = [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
     node = found.node
@@ -65,7 +72,8 @@ def _note(found: Described, choices: Choices, path: str, words: list[str]) -> No
         fingerprint=fingerprint,
         has_node=node is not None,
         identity=generated.identity(path),
-        inputs=generated.inputs(words),
+        files_dir=os.path.abspath(files_dir),
+        inputs=generated.inputs(os.path.abspath(files_dir)),
     )
     try:
         generated.remember(made)

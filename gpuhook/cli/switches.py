@@ -24,6 +24,13 @@ NO_IPC = "disable-ipc-discoverer"
 ONE_CSV_DEVICE = "disable-multiple-csv-devices"
 _NVSANDBOXUTILS = ("disable-nvsandboxutils", "disable-nvsandbox-utils")
 FLAGS = (EXPLICIT_LIBRARIES, COHERENT, NO_GIDS, NO_IPC, ONE_CSV_DEVICE, *_NVSANDBOXUTILS)
+# Modes in which a flag may change something; the others are not limited so.
+_EFFECTIVE = {
+    EXPLICIT_LIBRARIES: ("nvml", "proc", "management"),
+    COHERENT: ("nvml", "proc"),
+    NO_IPC: ("nvml", "proc", "management"),
+    ONE_CSV_DEVICE: ("csv",),
+}
 _HOST_MARK = "@"  # the toolkit's mark of a path on the host, where no other can be meant
 
 
@@ -67,11 +74,12 @@ _OPTIONS = (
     ),
     click.option(
         "--disable-hook",
-        metavar="|".join((*hook_names.NAMES, hook_names.EVERY)),
+        metavar="NAME",
         multiple=True,
         callback=one_of(*hook_names.NAMES, hook_names.EVERY),
         show_envvar=True,
-        help="Leave out a job of the hook, whoever would do it; repeatable, or a comma list.",
+        help="Leave out a job of the hook, whoever would do it: "
+        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
     ),
     click.option(
         "--enable-hook",
@@ -119,8 +127,11 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
     notes = []
     if any(flag in _NVSANDBOXUTILS for flag in flags):
         notes.append(f"{_NVSANDBOXUTILS[0]}: gpuhook never loads that library")
-    if ONE_CSV_DEVICE in flags and mode != "csv":
-        notes.append(f"{ONE_CSV_DEVICE} changes nothing in mode {mode}")
+    notes += [
+        f"{flag} changes nothing in mode {mode}"
+        for flag in dict.fromkeys(flags)
+        if mode not in _EFFECTIVE.get(flag, (mode,))
+    ]
     return {
         "explicit_libraries": EXPLICIT_LIBRARIES in flags,
         "coherent": COHERENT in flags,

@@ -49,13 +49,8 @@ def system() -> None:
 
 
 def _options(command: F) -> F:
-    """Add the options that all three have."""
-    for option in (
-        parameters.no_headers,
-        parameters.output("table", "json", "yaml"),
-        node_options.root_options,
-        _dry_run,
-    ):
+    """Add the options that say what is printed."""
+    for option in (parameters.no_headers, parameters.output("table", "json", "yaml")):
         command = option(command)
     return command
 
@@ -71,6 +66,8 @@ def _options(command: F) -> F:
     show_envvar=True,
     help="A module to load, such as nvidia-fs for GPUDirect Storage; repeatable.",
 )
+@_dry_run
+@node_options.module_root_options
 @_options
 def load_kernel_modules(modules: tuple[str, ...], **options: Any) -> None:
     """Load the driver's kernel modules that are not loaded yet.
@@ -91,6 +88,8 @@ def load_kernel_modules(modules: tuple[str, ...], **options: Any) -> None:
 )
 @_load
 @_replace
+@_dry_run
+@node_options.root_options
 @_options
 def create_device_nodes(
     is_control: bool, is_loaded: bool, is_replaced: bool, **options: Any
@@ -121,12 +120,15 @@ def create_device_nodes(
     metavar="DIR",
     default=device_links.DEV_CHAR,
     show_default=True,
+    envvar="GPUHOOK_SYSTEM_CREATE_DEV_CHAR_SYMLINKS_DEV_CHAR_PATH",
     show_envvar=True,
     help="Where the links are made, below the dev root.",
 )
 @click.option("--create-device-nodes", "is_made", is_flag=True, help="Make the device nodes first.")
 @_load
 @_replace
+@_dry_run
+@node_options.root_options
 @_options
 def create_dev_char_symlinks(
     is_all: bool, directory: str, is_made: bool, is_loaded: bool, is_replaced: bool, **options: Any
@@ -156,8 +158,8 @@ class _Run:
         command: str,
         *,
         driver_root: str,
-        dev_root: str | None,
         host_root: str,
+        dev_root: str | None = None,
         is_dry: bool,
         output: str,
         no_headers: bool,
@@ -202,15 +204,15 @@ class _Run:
     def tell(self) -> None:
         """Print what was done, or would be; ends with status 1 where something would be refused."""
         for step in self._steps:
-            if step.action == SKIP:
+            if step.action == SKIP and self._output != "table":  # which has it
                 printing.warn(f"{step.what} is skipped: {step.says}")
         if self._output == "table":
             lines = [(one.action, one.what, one.says) for one in self._steps]
             if lines:
                 printing.rows(HEADERS, lines, no_headers=self._no_headers)
             count = sum(one.action in CHANGES for one in self._steps)
-            would = " (dry run: nothing was changed)" if self._is_dry else ""
-            printing.say(f"{count} of {len(self._steps)} changed{would}")
+            done = "would be changed (dry run)" if self._is_dry else "changed"
+            printing.say(f"{count} of {len(self._steps)} {done}")
         else:
             document = {
                 "schema": SCHEMA,
@@ -224,5 +226,7 @@ class _Run:
                 ],
             }
             printing.document(document, self._output)
+        if any(step.action == SKIP for step in self._steps):
+            printing.say("load what is missing with `gpuhook system load-kernel-modules`")
         if any(one.action == REFUSE for one in self._steps):
             click.get_current_context().exit(1)

@@ -148,8 +148,11 @@ def _run(program: int, arguments: list[str]) -> None:
     if pid == 0:
         _become(program, arguments, writer)
     os.close(writer)
-    words = _words(reader, pid)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    end = time.monotonic() + SECONDS
+    words = _words(reader, end)
+    status = os.waitstatus_to_exitcode(_status(pid, end))
+    if status == -_SIGKILL and time.monotonic() >= end:
+        words = b"it has not ended in %d seconds" % SECONDS
     if status != 0:
         why = f"it was ended by signal {-status}" if status < 0 else f"its exit status is {status}"
         said = " ".join(words.decode("utf-8", "replace").split())
@@ -172,9 +175,8 @@ def _become(program: int, arguments: list[str], writer: int) -> None:
         os._exit(127)
 
 
-def _words(reader: int, pid: int) -> bytes:
-    """Return what the program says until it ends; it is killed when its time is over."""
-    end = time.monotonic() + SECONDS
+def _words(reader: int, end: float) -> bytes:
+    """Return what the program says until it falls silent for good, or its time is over."""
     said = b""
     os.set_blocking(reader, False)
     while time.monotonic() < end:
@@ -184,7 +186,20 @@ def _words(reader: int, pid: int) -> bytes:
             time.sleep(_PAUSE)
             continue
         if not chunk:
-            return said
+            break
         said = (said + chunk)[-_MAX_WORDS:]
+    return said
+
+
+def _status(pid: int, end: float) -> int:
+    """Return the wait status of a program, which is killed when its time is over.
+
+    It may have closed what it speaks through long before: that it is silent does not end it.
+    """
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(_PAUSE)
     os.kill(pid, _SIGKILL)
-    return b"it has not ended in %d seconds" % SECONDS
+    return os.waitpid(pid, 0)[1]

@@ -64,6 +64,9 @@ _ENTRIES = {
 }
 
 
+_MAX_SIZE = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """A document of ours, and sentences on the keys that are not in it, by line."""
@@ -76,7 +79,9 @@ def of_file(path: str) -> Imported:
     """Return what the toolkit's file at `path` comes to; GH1534 if it cannot be read."""
     try:
         with open(path, "rb") as stream:
-            content = stream.read()
+            content = stream.read(_MAX_SIZE + 1)
+        if len(content) > _MAX_SIZE:
+            raise fault("GH1534", path=path, reason="it is larger than 1 MiB")
         document = toml.parsed(content)
     except OSError as error:
         raise fault("GH1534", path=path, reason=error.strerror or error) from error

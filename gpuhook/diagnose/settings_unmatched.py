@@ -59,7 +59,7 @@ _UNMATCHED: dict[str, tuple[tuple[Any, ...], str]] = {
         ("@/sbin/ldconfig", "@/sbin/ldconfig.real"),
         (
             "gpuhook writes the container's loader cache itself, and runs no ldconfig; where a site"
-            " insists on one, gpuhook generate-cdi names it in the spec"
+            " insists on one, name it with generate.ldconfigPath"
         ),
     ),
     f"{_RUNTIME}.debug": (("", "/dev/null"), _LOG),

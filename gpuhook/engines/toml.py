@@ -40,7 +40,7 @@ def parsed(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableError("it is not UTF-8", line) from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         where = _LINE.search(str(error))
         reason = _LINE.sub("", str(error)).strip()
         raise UnreadableError(reason, int(where.group(1)) if where else 0) from error

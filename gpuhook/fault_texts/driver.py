@@ -76,19 +76,18 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{path} has major number {found}, but the kernel module {name} has {major}",
         "the node is older than the module: run `gpuhook system create-device-nodes --replace`",
     ),
-    # GH1217 to GH1229: WSL and Tegra.
     "GH1213": (
         DriverError,
         "mode {mode} finds no device on this node: {reason}",
-        "load the kernel module that makes the device nodes, or name their place with --dev-root",
+        (
+            "load the kernel module that makes the device nodes (`gpuhook system "
+            "load-kernel-modules --module nvidia-fs` for gds), or name their place with --dev-root"
+        ),
     ),
     "GH1214": (
         DriverError,
         "{path}, by which MIG's {name} is opened, cannot be had: {reason}",
-        (
-            "run nvidia-modprobe -f {file}, or gpuhook generate-cdi --mode mig with"
-            " --create-device-nodes"
-        ),
+        ("make it with `gpuhook system create-device-nodes` (by hand: nvidia-modprobe -f {file})"),
     ),
     "GH1215": (
         DriverError,
@@ -100,6 +99,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the driver knows no MIG {name}: neither {minors} nor {file} has its minor",
         "MIG needs a GPU that has it, and a driver from 450 on that is loaded",
     ),
+    # GH1217 to GH1229: WSL and Tegra.
     "GH1217": (
         DriverError,
         "{path}: {reason}; in WSL it is the way to all GPUs",

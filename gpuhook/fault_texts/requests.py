@@ -42,7 +42,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1009": (
         RefusedError,
         "{where} names {name}, a device of another vendor than {vendor}",
-        "variables may name devices of {vendor} only; ask with an annotation cdi.k8s.io/*",
+        "ask with an annotation cdi.k8s.io/*; variables may name devices of {vendor} alone",
     ),
     "GH1020": (
         RequestError,
@@ -101,7 +101,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1037": (
         DriverError,
         "{name}: this node has none: there is no device node {looked}{why}",
-        "load the kernel module that makes it, or make the node; the container did not get it",
+        (
+            "load the kernel module that makes the node, or make it (`gpuhook explain GH1037` "
+            "tells how), or leave the request out"
+        ),
     ),
     "GH1038": (
         RefusedError,

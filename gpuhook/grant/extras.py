@@ -9,7 +9,7 @@ variable means what; what a name means on this host is not decided here.
 from __future__ import annotations
 
 from gpuhook.errors import fault
-from gpuhook.grant import policy, request
+from gpuhook.grant import mounted, policy, request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SWITCH, IDS, WHOLE = "switch", "ids", "whole"
 ENABLED, EVERY = "enabled", "all"
 WON, REFUSED, IGNORED = "won", "refused", "ignored"
+IMEX_IGNORED = "the setting request.ignoreImexChannels is on"
 
 
 class Extra:
@@ -100,7 +101,7 @@ def _judged(extra: Extra, spec: dict[str, Any], settings: Settings) -> Extra:
         return extra
     if extra.is_list and settings.ignore_imex_channels:
         extra.is_told = False  # the setting says so of every container
-        return extra.out(IGNORED, "the setting request.ignoreImexChannels is on")
+        return extra.out(IGNORED, IMEX_IGNORED)
     source = request.Source(extra.kind, extra.where, extra.names)
     refused = policy.judge([source], spec, settings).refused
     return extra.out(REFUSED, refused[0][1]) if refused else extra
@@ -130,7 +131,8 @@ def _of_mounts(spec: dict[str, Any], words: Vocabulary) -> list[Extra]:
     found = []
     for directory, kind in words.extra_mounts.items():
         below = f"{words.mount_prefix}/{directory}/"
-        names = request.names_of(",".join(request.below(spec, below)), "mounts below " + below)
+        held = ",".join(mounted.below(spec.get("mounts"), below))
+        names = request.names_of(held, "mounts below " + below)
         if names:
             named = [f"{kind}={name}" for name in names]
             found.append(Extra(request.MOUNTS, below, named, is_list=True))

@@ -24,7 +24,7 @@ def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str
     `prefix` is the directory; what lies in its subdirectories `rooms` names other things.
     """
     found, malformed = [], []
-    for rest in _below(mounts, normpath(prefix) + "/"):
+    for rest in below(mounts, prefix):
         if rest.partition("/")[0] in rooms:
             continue
         name = _cdi_name(rest[len(_CDI) :]) if rest.startswith(_CDI) or rest == "cdi" else rest
@@ -35,18 +35,19 @@ def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str
     return found, malformed
 
 
-def _below(mounts: object, below: str) -> Iterator[str]:
-    """Yield the paths below a directory at which /dev/null is mounted, without that directory."""
-    mark = below.strip("/").rpartition("/")[2]
+def below(mounts: object, directory: str) -> Iterator[str]:
+    """Yield the paths below `directory` at which /dev/null is mounted, without that directory."""
+    start = normpath(directory) + "/"
+    mark = start.strip("/").rpartition("/")[2]
     for mount in mounts if isinstance(mounts, list) else ():
         destination = mount.get("destination") if isinstance(mount, dict) else None
         if not isinstance(destination, str) or mark not in destination:
             continue
         path, source = normpath(destination), mount.get("source")
-        if not path.startswith(below) or not isinstance(source, str):
+        if not path.startswith(start) or not isinstance(source, str):
             continue
         if normpath(source) == "/dev/null":
-            yield path[len(below) :]
+            yield path[len(start) :]
 
 
 def _cdi_name(rest: str) -> str | None:

@@ -52,16 +52,20 @@ def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
     return ""
 
 
-def require_own_vendor(source: Source, default_kind: str) -> None:
+def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) -> None:
     """Raise GH1009 if a variable names a device of another vendor than `default_kind`'s.
 
     An image chooses its variables: with them it may ask for GPUs, but not for whatever else the
     CDI specs of the host describe (another vendor's devices, management access, host directories).
+    In a privileged container, vendors whose names are below that one's are the same vendor's.
     """
     vendor = default_kind.partition("/")[0]
     for name in source.names if source.kind in VARIABLES else ():
         kind, equals, _ = name.partition("=")
-        if equals and "/" in kind and kind.partition("/")[0] != vendor:
+        asked = kind.partition("/")[0]
+        if not equals or "/" not in kind or asked == vendor:
+            continue
+        if not asked.endswith("." + vendor) or not privileged(spec):
             raise fault("GH1009", name=name, where=source.where, vendor=vendor)
 
 

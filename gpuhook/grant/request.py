@@ -142,7 +142,8 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
     """
     if _has_variable(spec, tuple([name + "=" for name in words.extras])):
         return True
-    return any(below(spec, words.mount_prefix + "/" + one) for one in words.extra_mounts)
+    mounts, rooms = spec.get("mounts"), words.extra_mounts
+    return any(next(mounted.below(mounts, f"{words.mount_prefix}/{one}"), "") for one in rooms)
 
 
 def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
@@ -156,14 +157,6 @@ def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
 def names_of(text: str, where: str) -> list[str]:
     """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
     return _names(text, where)
-
-
-def below(spec: dict[str, Any], directory: str) -> list[str]:
-    """Return the rest of each destination below `directory` of a mount of /dev/null."""
-    start = directory.rstrip("/") + "/"
-    mounts = [mount for mount in _items(spec.get("mounts")) if isinstance(mount, dict)]
-    places = [mount.get("destination") for mount in mounts if mount.get("source") == "/dev/null"]
-    return [p[len(start) :] for p in places if isinstance(p, str) and p.startswith(start)]
 
 
 def is_of_old(environment: Mapping[str, str], words: Vocabulary) -> bool:

@@ -13,7 +13,7 @@ from gpuhook.grant import replicas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
@@ -45,16 +45,20 @@ def resolve(
     registry: Registry,
     alias: Callable[[str], str | None],
     adjust: Callable[[Compiled, ContainerEdits], ContainerEdits],
+    *,
+    apart: Collection[str] = (),
 ) -> Grant:
     """Return the grant for `names`; raises the registry's fault for a name nobody describes.
 
     Edits are merged as CDI says: those of each spec once, before those of its devices; `adjust`
-    may leave out of each what the container did not ask for.
+    may leave out of each what the container did not ask for. Devices `apart` are had by their names
+    alone: `all` does not mean them.
     """
     grant = Grant()
     parts: list[ContainerEdits] = []
     for name in names:
-        for qualified, spec, edits in _described(name, default_kind, registry, alias, grant):
+        found = _described(name, default_kind, registry, alias, grant, apart=apart)
+        for qualified, spec, edits in found:
             if spec not in grant.specs:
                 grant.specs.append(spec)
             if qualified and qualified not in grant.devices:
@@ -71,6 +75,8 @@ def _described(
     registry: Registry,
     alias: Callable[[str], str | None],
     grant: Grant,
+    *,
+    apart: Collection[str],
 ) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return (qualified name, spec, edits) of each device that one requested name means."""
     kind, device = _split_kind(name, default_kind)
@@ -78,7 +84,7 @@ def _described(
         grant.reasons.append((name, "the driver's files, no device"))
         return [("", spec, {}) for spec in registry.kind(kind)]
     if device == "all":
-        return _all(kind, registry)
+        return _all(kind, registry, apart)
     plain, replica = replicas.split(device)
     qualified, (spec, edits) = _find(kind, plain, registry, alias)
     if replica is not None:
@@ -104,13 +110,17 @@ def _find(
         return f"{kind}={other}", registry.device(f"{kind}={other}")
 
 
-def _all(kind: str, registry: Registry) -> list[tuple[str, Compiled, ContainerEdits]]:
+def _all(
+    kind: str, registry: Registry, apart: Collection[str]
+) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return the device `all`, or, where the specs have none, every device of the kind."""
     if any("all" in spec.names() for spec in registry.kind(kind)):
         spec, edits = registry.device(f"{kind}=all")
         return [(f"{kind}=all", spec, edits)]
     found = []
     for name in registry.names(kind):
+        if name in apart:
+            continue
         spec, edits = registry.device(f"{kind}={name}")
         found.append((f"{kind}={name}", spec, edits))
     if not found:

@@ -52,13 +52,27 @@ def names(grants: Granting, spec: dict[str, Any], source: Source) -> list[str]:
     MIG, GH1041 where the settings want a refused request to fail, and what asked() raises.
     """
     extras.require_privilege(source.names, source.where, spec, words.VOCABULARY)
-    found = list(source.names)
+    found = _counting(grants, source)
     for one in asked(spec, grants.settings):
         if one.result == extras.WON:
             extras.require_privilege(one.names, one.where, spec, words.VOCABULARY)
             found += _had(grants, one)
         else:
             _leave_out(grants, one)
+    return found
+
+
+def _counting(grants: Granting, source: Source) -> list[str]:
+    """Return the names of a source, without the channels that nobody may ask for by it here.
+
+    Whoever writes an image's variables would else have by their CDI names what the node's settings
+    keep from them. Annotations are an engine's, or a driver's for dynamic resources.
+    """
+    if not grants.settings.ignore_imex_channels or source.kind == request.ANNOTATIONS:
+        return list(source.names)
+    found = [name for name in source.names if name.partition("=")[0] != words.IMEX_KIND]
+    if len(found) < len(source.names):
+        grants.log.warning(fault("GH1041", where=source.where, reason=extras.IMEX_IGNORED))
     return found
 
 

@@ -44,7 +44,7 @@ class Compiler:
         if not program:
             return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
         try:
-            return refreshing.run([program, "refresh", *options], _environment(), is_needed)
+            return refreshing.run([program, "refresh", *options], _of_node(), is_needed)
         except OSError as error:
             return f"{error.filename or program}: {error.strerror or error}"
 
@@ -82,3 +82,18 @@ def _environment() -> dict[str, str]:
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))
     }
+
+
+def _of_node() -> dict[str, str]:
+    """Return what of the engine's environment counts for what all containers of this node share.
+
+    What is written outlives the one who starts this container, with podman a person whose variables
+    say where data and daemons of their own are (XDG_DATA_DIRS, CUDA_MPS_PIPE_DIRECTORY).
+    """
+    found = {
+        name: value
+        for name, value in _environment().items()
+        if name.startswith(("GPUHOOK_", "LC_")) or name in ("LANG", "TZ", "XDG_RUNTIME_DIR")
+    }
+    found["PATH"] = ":".join(state.PROGRAM_DIRS)
+    return found

@@ -111,7 +111,7 @@ class Granting:
                 return None
             raise fault("GH1006", where=source.where)
         capabilities = self.capabilities(spec)
-        policy.require_own_vendor(source, self.default_kind())
+        policy.require_own_vendor(source, self.default_kind(), spec)
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
@@ -157,6 +157,7 @@ class Granting:
             self.registry_for(names),
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
+            apart=(words.CSV_DEVICE,),
         )
 
     def given(
@@ -298,12 +299,23 @@ def _has_been_given(spec: dict[str, Any]) -> bool:
 
 def require_fresh(job: jobs.Jobs) -> None:
     """Raise GH1120 if the spec that a job comes from describes another state of this host."""
-    if not job.fingerprint:
-        return
-    now = freshness.fingerprint(job.host_root, job.libcuda)
-    changed = freshness.differences(job.fingerprint, now)
+    changed = changes(job)
     if changed:
         raise fault("GH1120", changes="; ".join(changed))
+
+
+def own_jobs(spec: Compiled) -> list[Jobs]:
+    """Return the jobs of our hooks in a spec, [] for another one's spec."""
+    hooks = spec.edits.get("hooks") or ()
+    return [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
+
+
+def changes(job: Jobs) -> list[str]:
+    """Return what is another on this host since the spec of a job was written, a phrase each."""
+    if not job.fingerprint:
+        return []
+    now = freshness.fingerprint(job.host_root, job.libcuda)
+    return freshness.differences(job.fingerprint, now)
 
 
 def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.Jobs]:

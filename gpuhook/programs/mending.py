@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpuhook import settings as node_settings
 from gpuhook import state
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import freshness, jobs
+from gpuhook.programs import granting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +64,4 @@ def _is_mendable(grants: Granting, error: GpuhookError) -> bool:
 
 def _is_stale(spec: Compiled) -> bool:
     """Return whether a spec of ours describes another state of this host."""
-    for hook in spec.edits.get("hooks") or ():
-        if jobs.is_ours(hook):
-            job = jobs.of_hook(hook)
-            now = freshness.fingerprint(job.host_root, job.libcuda)
-            return bool(job.fingerprint and freshness.differences(job.fingerprint, now))
-    return False
+    return any(granting.changes(job) for job in granting.own_jobs(spec)[:1])

@@ -55,6 +55,8 @@ def nodes_by_device(grants: Granting) -> dict[str, frozenset[str]]:
     kind = grants.default_kind()
     nodes = {}
     for name in found.names(kind):
+        if name == words.CSV_DEVICE:
+            continue
         _, edits = found.device(f"{kind}={name}")
         nodes[f"{kind}={name}"] = _own_nodes(edits)
     return nodes
@@ -69,7 +71,8 @@ def covered(grants: Granting, nodes: Collection[str]) -> frozenset[str]:
     held = set()
     for kind in (grants.default_kind(), words.PLUGIN_KIND):
         try:
-            described = [(name, found.device(f"{kind}={name}")) for name in found.names(kind)]
+            named = [name for name in found.names(kind) if name != words.CSV_DEVICE]
+            described = [(name, found.device(f"{kind}={name}")) for name in named]
         except GpuhookError:
             continue  # no spec of this kind, or two that contradict each other
         for name, (_, edits) in described:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PATIENCE = 30.0  # seconds, for those before and for the program together
 _LOOK = 0.01
 _FAILURE_COUNTS = 5.0  # seconds: what has just failed is not tried again
+_NO_HELP = "it has just been run, and has not helped"
 _KILL = 9
 _MAX_TAIL = 65536
 
@@ -44,7 +45,9 @@ def run(command: list[str], environment: dict[str, str], is_needed: Callable[[],
         failure = _just_failed(lock)
         if not failure:
             failure = _failure_of(command, environment, end)
-            _note(lock, failure)
+            # What it has not mended it will not mend for the next one. Otherwise a container that
+            # asks for what is not there has it run at each start, while all others wait for it.
+            _note(lock, failure or (_NO_HELP if is_needed() else ""))
         return failure
     finally:
         os.close(lock)

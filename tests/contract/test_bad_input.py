@@ -216,7 +216,7 @@ def no_spec(made: Product) -> list[str]:
     """Take the spec away."""
     made.refuse_stale()
     made.spec.unlink()
-    return ["GH1104", str(made.specs), "generate-cdi"]
+    return ["GH1104", str(made.specs), "gpuhook refresh"]
 
 
 def unwritable_state(made: Product) -> list[str]:
@@ -646,7 +646,7 @@ def test_generate(
     made = product(tmp_path / "node", "t4", node8.bindir)
     before, around = made.spec.read_bytes(), sorted(os.listdir(made.specs))
     code, word = spoil(made)
-    words = ["generate-cdi", *made.node.options, "--output", str(made.spec)]
+    words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output", str(made.spec)]
     done = made.gpuhook(*words)
     assert done.returncode == 1
     assert done.stdout == ""
@@ -655,6 +655,21 @@ def test_generate(
     assert "hint: " in done.stderr
     assert made.spec.read_bytes() == before
     assert sorted(os.listdir(made.specs)) == around
+
+
+def test_generate_without_nvml(node8: Product, tmp_path: Path) -> None:
+    """Left to itself, generate-cdi describes the same GPUs without NVML, and says why."""
+    made = product(tmp_path / "node", "t4", node8.bindir)
+    before = yaml.safe_load(made.spec.read_text())
+    code, word = no_nvml(made)
+    done = made.gpuhook("generate-cdi", *made.node.options, "--output", str(made.spec))
+    assert done.returncode == 0, done.stderr
+    assert f"warning: {code}" in done.stderr
+    assert word in done.stderr
+    now = yaml.safe_load(made.spec.read_text())
+    assert now["devices"] == before["devices"]
+    names = {Path(mount["hostPath"]).name for mount in now["containerEdits"]["mounts"]}
+    assert "libcuda.so.580.95.05" in names
 
 
 def test_generate_on_a_full_disk(apart: Product, tmp_path: Path) -> None:

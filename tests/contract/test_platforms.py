@@ -159,19 +159,29 @@ def test_newer_cuda_for_an_orin(
     assert view.runs[0].found()["libcuda.so.1"]["path"] == f"{expected}/libcuda.so.1"
 
 
+@pytest.mark.parametrize("on_stale", ["refresh", "refuse"])
 def test_a_changed_jetson_is_stale(
-    node8: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    on_stale: str, node8: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> None:
-    """A replaced libcuda makes the spec stale: a container is refused with what changed."""
+    """A replaced libcuda: the spec is written anew as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
     mine = installed(node8, tmp_path, node)
+    if on_stale == "refuse":
+        mine.refuse_stale()
     made = bundle_of(tmp_path, env=asks("all"))
     assert mine.edit(made).rc == 0
+    before = mine.spec.read_text()
     elf_maker.write(f"{node.driver_root}{tegra_node.NVIDIA}/libcuda.so.1.1", "libcuda.so.1")
     done = mine.edit(bundle_of(tmp_path, env=asks("all")))
+    if on_stale == "refresh":
+        assert done.rc == 0, done.stderr + done.log
+        assert "name: csv-mounts-all" in mine.spec.read_text() != before
+        assert "unchanged" in mine.gpuhook("refresh").stdout
+        return
     assert done.rc != 0
     assert "GH1120" in done.stderr + done.log
     assert "tree: was" in done.stderr + done.log
+    assert mine.spec.read_text() == before
 
 
 @pytest.mark.parametrize("door", DOORS)

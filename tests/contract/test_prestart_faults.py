@@ -328,9 +328,19 @@ def test_other_stages(
     stage: str, engine: str, cgroup: str, reason: str, apart: Product, tmp_path: Path
 ) -> None:
     """In the stages that it does not serve the hook says so, as far as a state tells the stage."""
-    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "sleep 1"])
+    # One that is to be running when it is looked at waits until it has been.
+    script = "until grep -q GH /state/hook.log; do sleep 0.1; done" if stage == "poststart" else ":"
+    made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", script])
+    config = made.config()
+    state = {
+        "destination": "/state",
+        "type": "bind",
+        "source": str(apart.state),
+        "options": ["rbind", "ro"],
+    }
+    apart.state.mkdir(parents=True, exist_ok=True)
     hooks = prestart(apart, stage=stage)
-    made.write({**made.config(), "hooks": hooks})
+    made.write({**config, "mounts": [*config["mounts"], state], "hooks": hooks})
     run(made, [engine], engine, cgroup)
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
     assert "GH1643: the prestart hook was called in a stage that it does not serve: " in log

@@ -11,6 +11,7 @@ import pytest
 from gpuhook.cdi import cache
 from gpuhook.cdi.registry import Registry
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.grant import request
 from gpuhook.programs import beside
 from gpuhook.programs.granting import Granting
 from gpuhook.settings import Settings
@@ -71,3 +72,24 @@ def test_a_node_elsewhere_is_not_looked_for_here() -> None:
     grant = grants.of(spec, source)
     assert grant is not None
     assert grant.devices == ["nvidia.com/gpu=0"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (request.ENV, ["0"]),
+        (request.RESOURCES, ["0"]),
+        (request.MOUNTS, ["0"]),
+        (request.ANNOTATIONS, ["0", "nvidia.com/imex-channel=3"]),
+    ],
+)
+def test_channels_that_are_ignored_have_no_cdi_name_either(kind: str, names: list[str]) -> None:
+    """An image may not have by one word what the settings keep from another."""
+    settings = Settings()
+    source = request.Source(kind, "somewhere", ["0", "nvidia.com/imex-channel=3"])
+    heard = Heard()
+    grants = Granting(settings, heard, lambda _: None)
+    assert beside.names(grants, {}, source) == source.names
+    settings.ignore_imex_channels = True
+    assert beside.names(grants, {}, source) == names
+    assert [one.code for one in heard.warnings] == (["GH1041"] if len(names) == 1 else [])

@@ -345,3 +345,27 @@ def test_files_of_any_kind(dirs: tuple[Path, Path]) -> None:
     assert gpuhook("resolve", "0").exit_code == 0
     assert gpuhook("validate").exit_code == 1
     assert gpuhook("show", str(dirs[0] / "p.json")).exit_code == 1
+
+
+def test_a_hook_of_many_arguments_keeps_the_table_readable(dirs: tuple[Path, Path]) -> None:
+    """Our own hook names each library of the driver: the table has its beginning."""
+    arguments = ["gpuhook-hook", "apply", *(f"--library=/usr/lib/lib{n}.so={n}" for n in range(99))]
+    hook = {"hookName": "createContainer", "path": "/usr/bin/gpuhook-hook", "args": arguments}
+    _write(dirs[1] / "nvidia.json", _edits(hooks=[hook]))
+    table = gpuhook("resolve", "0").stdout
+    assert max(map(len, table.splitlines())) < 300
+    assert "arguments more (-o json has all)" in table
+    assert arguments[-1] in gpuhook("resolve", "0", "-o", "json").stdout
+
+
+@pytest.mark.parametrize("command", ["show", "resolve"])
+def test_devices_of_other_vendors_are_not_for_us_to_describe(
+    dirs: tuple[Path, Path], command: str
+) -> None:
+    hint = gpuhook(command, "acme.com/gpu=0").stderr
+    assert "GH1104" in hint
+    assert "its vendor" in hint
+    assert "generate-cdi" not in hint
+    assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
+    path = _write(dirs[1] / "nvidia.json", _edits())  # another program's
+    assert f"generate-cdi --output {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr

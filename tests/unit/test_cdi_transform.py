@@ -13,11 +13,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.cdi.transform import CONTAINER, HOST, Move, moved
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia.jobs import HOST_OPTIONS
+from gpuhook.vendors.nvidia import jobs
 
 TOOLKIT = "nvidia-cdi-hook"
+OPTIONS = Options(jobs.HOST_OPTIONS, jobs.PATH_BEHIND, jobs.PATH_BEFORE)
 
 
 def _spec() -> Any:
@@ -61,7 +62,7 @@ def _spec() -> Any:
 
 
 def _moved(source: str, target: str, relative_to: str) -> Any:
-    return moved(_spec(), (Move(source, target),), relative_to, host_options=HOST_OPTIONS)
+    return moved(_spec(), (Move(source, target),), relative_to, options=OPTIONS)
 
 
 def test_paths_of_the_host() -> None:
@@ -94,11 +95,62 @@ def test_paths_in_the_container() -> None:
     assert found == expected
 
 
+def _apply(*words: str) -> Any:
+    """Return a spec with our hook and these arguments."""
+    spec = _spec()
+    hook = spec["containerEdits"]["hooks"][1]
+    hook["args"] = ["gpuhook-hook", "apply", *words]
+    spec["containerEdits"]["hooks"] = [hook]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("option", "before", "after"),
+    [
+        ("--library", "/usr/lib/x=libcuda.so.1", "/opt/lib/x=libcuda.so.1"),
+        ("--library", "/usr/a=b/x=libx.so", "/opt/a=b/x=libx.so"),
+        ("--needs", "compute,video=/usr/lib/x", "compute,video=/opt/lib/x"),
+        ("--needs", "compute=/usr/a=b", "compute=/opt/a=b"),
+        ("--chmod", "0755:/usr/share/dri", "0755:/opt/share/dri"),
+        ("--link", "/usr/lib/x::/usr/lib/y", "/opt/lib/x::/opt/lib/y"),
+        ("--cuda-compat", "/usr/local/cuda/compat", "/opt/local/cuda/compat"),
+        ("--gpus", "0-7=9.0,nvidia", "0-7=9.0,nvidia"),
+        ("--libcuda", "/usr/lib/x", "/usr/lib/x"),
+        ("--ldconfig", "/usr/sbin/ldconfig", "/usr/sbin/ldconfig"),
+    ],
+)
+def test_our_hook_s_values_in_the_container(option: str, before: str, after: str) -> None:
+    """The path in each value moves, and the hook still understands the value."""
+    move = (Move("/usr", "/opt"),)
+    for words, expected in (
+        ([option, before], [option, after]),
+        ([f"{option}={before}"], [f"{option}={after}"]),
+    ):
+        found = moved(_apply(*words), move, CONTAINER, options=OPTIONS)
+        (hook,) = found["containerEdits"]["hooks"]
+        assert hook["args"][2:] == expected
+    assert jobs.parse([option, after]).arguments()[:2] == [option, after]
+
+
+def test_our_hook_s_values_on_the_host() -> None:
+    """The paths of the host's own files move, ldconfig among them; none of the container's does."""
+    words = [
+        "--ldconfig", "/r/sbin/ldconfig", "--host-root", "/r", "--libcuda", "/r/lib/libcuda.so.1",
+        "--needs", "compute=/r/x", "--chmod", "0755:/r/dri", "--library", "/r/x=libx.so",
+    ]  # fmt: skip
+    found = moved(_apply(*words), (Move("/r", "/"),), HOST, options=OPTIONS)
+    (hook,) = found["containerEdits"]["hooks"]
+    assert hook["args"][2:8] == [
+        "--ldconfig", "/sbin/ldconfig", "--host-root", "/", "--libcuda", "/lib/libcuda.so.1",
+    ]  # fmt: skip
+    assert hook["args"][8:] == words[6:]
+
+
 def test_a_node_that_moves_in_the_container_stays_on_the_host() -> None:
     """What had no hostPath has one where its path in the container is another."""
     spec = _spec()
     spec["devices"][0]["containerEdits"]["deviceNodes"] = [{"path": "/dev/nvidia0"}]
-    found = moved(spec, (Move("/dev", "/d"),), CONTAINER, host_options=HOST_OPTIONS)
+    found = moved(spec, (Move("/dev", "/d"),), CONTAINER, options=OPTIONS)
     nodes = found["devices"][0]["containerEdits"]["deviceNodes"]
     assert nodes == [{"path": "/d/nvidia0", "hostPath": "/dev/nvidia0"}]
 

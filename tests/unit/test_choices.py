@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from contextlib import nullcontext
 from dataclasses import replace
@@ -375,6 +376,28 @@ def test_management_without_a_node(tmp_path: Path) -> None:
     assert (
         f"GH1519: mode management found no device node of the driver in {tmp_path}" in done.stderr
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_management_has_the_files_that_the_site_wants(tmp_path: Path) -> None:
+    """Those that it drops are left out, and the vendor-neutral libraries come on request."""
+    node = make_node(tmp_path / "node", "t4")
+    library = next(Path(f.host_path) for f in node.node.files if f.soname == "libcuda.so.1")
+    shutil.copy(library, library.with_name("libOpenCL.so.1"))
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "site.yaml").write_text('drop: ["*/libnvidia-opencl.so.*"]\n')
+    words = ["generate-cdi", *node.options, "--mode", "management"]
+
+    def given(*options: str) -> set[str]:
+        spec = yaml.safe_load(CliRunner().invoke(main, [*words, *options]).stdout)
+        paths = (mount["containerPath"] for mount in spec["containerEdits"]["mounts"])
+        return {path.rpartition("/")[2].partition(".so")[0] for path in paths}
+
+    assert "libnvidia-opencl" in given()
+    assert given() - given("--files-dir", str(rules)) == {"libnvidia-opencl"}
+    flag = ("--feature-flag", "enable-explicit-driver-libraries")
+    assert given(*flag) - given() == {"libOpenCL"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

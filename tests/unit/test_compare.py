@@ -17,13 +17,23 @@ from click.testing import CliRunner
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.container import state_roots
-from gpuhook.diagnose.compare import asked, giver, item, reasons, records, summary, surroundings
+from gpuhook.diagnose.compare import (
+    asked,
+    expected,
+    giver,
+    item,
+    reasons,
+    records,
+    summary,
+    surroundings,
+)
 from gpuhook.diagnose.compare.expected import Expected
 from gpuhook.diagnose.compare.granting import own_spec
 from gpuhook.diagnose.node import patient
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError
 from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import gather, hookless, params, profile, words
+from gpuhook.vendors.nvidia import dump_file, gather, hookless, params, profile, words
 from gpuhook.vendors.nvidia.jobs import Jobs
 
 TYPE_CHECKING = False
@@ -89,6 +99,21 @@ def test_a_pods_own_void_is_what_it_asks_for() -> None:
     before = asked.before(config(*plain["process"]["env"], *added))
     assert before.spec == plain
     assert before.added == tuple(added[:2])
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bool) -> None:
+    """It is told, and what the container has is compared with nothing."""
+    log, settings = Heard(), Settings()
+    settings.accept_volume_mounts = is_accepted
+    grants = DescribedGranting(dump_file.load("t4"), settings, log, is_elsewhere=True)
+    prefix = words.VOCABULARY.mount_prefix
+    for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
+        spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
+        found = expected.of(expected.Giving(grants, log), spec, [], is_given=False)
+        assert (found.refusal is not None) == is_refused, name
+    told = [warning.code for warning in log.warnings]
+    assert told == (["GH1028"] if is_accepted else ["GH1007"])
 
 
 def test_specs_of_older_toolkits_append_void_alone() -> None:

@@ -141,6 +141,7 @@ def test_provision(version: str, place: Path) -> None:
         (b'{"CUDA Version": "12.2"}', "1.1", "540.4.0", "12.6", False),
         (b'{"CUDA Version": "13.2"}', "1.1", "540.4.0", "", False),
         (b'{"Driver": [540]}', "1.1", "540.4.0", "12.6", False),
+        (b'{"CUDA Version": "' + b"9" * 5000 + b'"}', "1.1", "540.4.0", "12.6", False),
         (b"[13]", "1.1", "540.4.0", "12.6", False),
         (None, "1.1", "540.4.0", "12.6", False),
         (b'{"CUDA Version": "13.2", "Driver": []}', "590.44", "", "13.0", True),

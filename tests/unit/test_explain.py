@@ -70,6 +70,24 @@ def test_an_unknown_name_refuses_the_container_and_the_others_are_told_all_the_s
     assert container["changes"]["nodes"] == []
 
 
+def test_what_a_refused_container_would_have_beside_its_gpus_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("gpu", "gds"):
+        edits = {"deviceNodes": [{"path": f"/dev/nvidia-{kind}"}]}
+        devices = [{"name": name, "containerEdits": edits} for name in ("0", "all")]
+        spec = {"cdiVersion": "0.5.0", "kind": f"nvidia.com/{kind}", "devices": devices}
+        (tmp_path / f"{kind}.yaml").write_text(yaml.safe_dump(spec))
+    config = tmp_path / "config.yaml"
+    config.write_text(f"cdi: {{specDirs: [{tmp_path}]}}\n")
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(config))
+    wish = "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0,nvidia.com/gpu=9"
+    container = told(wish, "--env", "NVIDIA_GDS=enabled", status=1)
+    assert container["fault"]["code"] == "GH1102"
+    paths = [Path(one["spec"]).name for one in container["specs"]]
+    assert paths == ["gpu.yaml", "gds.yaml"]
+
+
 def test_sources_have_their_order_and_reasons() -> None:
     container = told(
         *env("NVIDIA_VISIBLE_DEVICES=0"),
@@ -264,6 +282,19 @@ def test_a_bundle_is_told_of_and_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
     alone = told(str(place / "config.json"), "--inventory=t4")
     assert alone["changes"] == container["changes"]
+
+
+def test_what_an_engine_gave_on_another_node_is_not_stale_here(tmp_path: Path) -> None:
+    """The hook of the engine's spec describes that node, and this one says nothing of it."""
+    words = ["generate-cdi", "--inventory=t4", "--format=json"]
+    made = CliRunner().invoke(main, words).stdout
+    hook = dict(json.loads(made)["containerEdits"]["hooks"][0])
+    assert hook.pop("hookName") == "createContainer"
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=void")
+    document = json.loads((place / "config.json").read_text())
+    document["hooks"] = {"createContainer": [hook]}
+    (place / "config.json").write_text(json.dumps(document))
+    assert told(str(place), "--inventory=t4")["result"] == "gets"
 
 
 def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:

@@ -53,6 +53,17 @@ def test_the_further_files_are_a_device(jetson: Path) -> None:
     assert "/usr/src/jetson_multimedia_api" in container["changes"]["mounts"]
 
 
+def test_all_does_not_mean_the_further_files(jetson: Path, tmp_path: Path) -> None:
+    """Where the spec has no device `all`, its GPUs are all that a container gets unasked."""
+    words = ["generate-cdi", f"--driver-root={jetson}", f"--host-root={jetson}"]
+    words += ["--no-all-device", "--output", str(tmp_path / "cdi/nvidia.yaml")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    named = [one["device"] for one in told("NVIDIA_VISIBLE_DEVICES=all")["devices"]]
+    assert named == ["nvidia.com/gpu=0"]
+    named = [one["device"] for one in told("NVIDIA_VISIBLE_DEVICES=all", ALL)["devices"]]
+    assert named == ["nvidia.com/gpu=0", FURTHER]
+
+
 @pytest.mark.parametrize(
     ("env", "sentence"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import extras, request
+from gpuhook.grant import extras, mounted, request
 from gpuhook.programs import beside
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import words
@@ -44,6 +44,17 @@ def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], s
     """Return where, names and result of each extra."""
     found = beside.asked(spec, settings(**chosen))
     return [(one.where, one.names, one.result) for one in found]
+
+
+@pytest.mark.parametrize("place", ["imex//5", "./imex/5", "0/../imex/./5"])
+def test_a_mount_is_read_however_its_path_is_written(place: str) -> None:
+    """As those of GPUs are, which leave to this what is in that directory."""
+    spec = asking(imex=(f"../{place}",))
+    assert request.has_extras(spec, words.VOCABULARY)
+    found = told(spec, accept_volume_mounts=True)
+    assert found == [(MOUNT, ["nvidia.com/imex-channel=5"], "won")]
+    prefix, rooms = words.VOCABULARY.mount_prefix, words.VOCABULARY.extra_mounts
+    assert mounted.names(spec["mounts"], prefix, rooms) == ([], [])
 
 
 @pytest.mark.parametrize(("variable", "name"), SWITCHES.items())

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cdi import cache, registry
 from gpuhook.cdi import spec as spec_files
-from gpuhook.cli import main
+from gpuhook.cli import generate_help, main
 from gpuhook.cli.generate_cdi import generate_cdi
 from tests.simulated.node import make_node
 
@@ -326,3 +326,20 @@ def test_list_shows_who_describes_what(tmp_path: Path) -> None:
     assert table.stdout.splitlines()[0].split() == ["DEVICE", "SPEC", "NOTE"]
     assert len(table.stdout.splitlines()) == 6
     assert "GH1109" in table.stderr
+
+
+def test_options_for_a_tegra_are_told_where_the_machine_is_none(tmp_path: Path) -> None:
+    done = call("generate-cdi", "--inventory", "t4", "--csv-ignore-pattern", "*.so")
+    assert done.exit_code == 0, done.stderr
+    assert "note: the options --csv-... change nothing in mode nvml" in done.stderr
+
+
+def test_help_has_each_option_in_one_section() -> None:
+    shown = call("generate-cdi", "--help").stdout
+    options = [option for option in generate_cdi.params if not getattr(option, "hidden", False)]
+    assert len(options) > 25
+    for option in options:
+        assert shown.count(f"\n  {option.opts[0]}") == 1, option.name
+    assert all(f"\n{title}:\n" in shown for title in generate_help.SECTIONS)
+    assert "Examples:\n" in shown
+    assert max(map(len, shown.splitlines())) <= 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,56 @@ def test_who_wins(file: Path) -> None:
 
 def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
     """What the file says of this node's platform is nothing against --inventory."""
-    file.write_text("generate: {mode: nvml, createDeviceNodes: true}\n")
+    file.write_text(f"generate: {{mode: nvml, createDeviceNodes: true, filesDir: {file.parent}}}\n")
     assert generated().exit_code == 0
-    refused = generated("--create-device-nodes")
-    assert refused.exit_code == 2
+    for options in (["--create-device-nodes"], ["--files-dir", "/etc"]):
+        assert generated(*options).exit_code == 2
+
+
+@needs_root
+@pytest.mark.parametrize("mode", ["nvml", "proc", "management", "imex"])
+def test_another_mode_is_made_with_what_makes_sense_for_it(
+    mode: str, file: Path, tmp_path: Path
+) -> None:
+    """What the file says of the GPUs, and of a Tegra, is nothing against a mode without them."""
+    node = make_node(tmp_path / "node", "t4")
+    channel = Path(node.dev_root) / "dev/nvidia-caps-imex-channels/channel3"
+    channel.parent.mkdir()
+    os.mknod(channel, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    file.write_text(
+        "generate:\n  class: card\n  deviceIds: ['0']\n  noAllDevice: true\n"
+        "  deviceNameStrategies: [uuid]\n  createDeviceNodes: true\n  vendor: example.com\n"
+        f"  output: {tmp_path}/gpus.yaml\n  csvFiles: [/etc/x.csv]\n"
+        "  csvCompatContainerRoot: /usr/local/cuda/compat\n"
+        "  featureFlags: [enable-coherent-annotations, disable-ipc-discoverer]\n"
+    )
+    words = ["generate-cdi", *node.options, "--mode", mode]
+    done = call(*words)
+    assert done.exit_code == 0, done.stderr
+    if mode in ("nvml", "proc"):
+        spec = yaml.safe_load((tmp_path / "gpus.yaml").read_text())
+        assert spec["kind"] == "example.com/card"
+        return
+    spec = yaml.safe_load(done.stdout)
+    kind, names = {
+        "management": ("example.com/gpu", ["all"]),
+        "imex": ("example.com/imex-channel", ["3", "all"]),
+    }[mode]
+    assert spec["kind"] == kind
+    assert [device["name"] for device in spec["devices"]] == names
+    assert call(*words, "--csv-file", "/etc/x.csv").exit_code == 2
+    assert not (tmp_path / "gpus.yaml").exists()
+
+
+def test_what_the_file_says_of_a_tegra_is_nothing_against_another_mode(
+    file: Path, tmp_path: Path
+) -> None:
+    file.write_text("generate: {csvFiles: [/site/devices.csv], csvIgnorePatterns: ['*/nv*']}\n")
+    words = ("generate-cdi", "--driver-root", str(tmp_path), "--host-root", str(tmp_path))
+    assert "GH1213" in call(*words, "--mode", "gds").stderr
+    assert "GH1221" in call(*words, "--mode", "csv").stderr
+    file.write_text("generate: {csvFiles: [/site/devices.csv], mode: gds}\n")
+    assert "--csv-" in call(*words).stderr
 
 
 def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ SAMPLES = {
     "device_name_strategy": ["uuid", "type-index"],
     "disable_hook": ["all", "chmod"],
     "enable_hook": ["chmod", "create-symlinks"],
+    "files_dir": ["/etc"],  # one that is there
     "feature_flag": ["disable-ipc-discoverer", "enable-coherent-annotations"],
 }
 

@@ -257,6 +257,18 @@ def test_a_card_that_cannot_be_given(
     )
 
 
+def test_groups_of_device_nodes_can_be_left_out(root: Path) -> None:
+    os.chown(root / "dev/nvmap", 0, 44)
+    (root / "dev/nvmap").chmod(0o660)
+
+    def groups(choices: Choices) -> list[list[int] | None]:
+        devices = describe(root, choices).spec["devices"]
+        return [device["containerEdits"].get("additionalGids") for device in devices]
+
+    assert groups(Choices()) == [[44], [44], None]
+    assert groups(Choices(additional_gids=False)) == [None, None, None]
+
+
 def test_without_hooks(root: Path) -> None:
     """Libraries are bound where LD_LIBRARY_PATH leads, and the spec says so once."""
     found = describe(root, Choices(hooks="none"))

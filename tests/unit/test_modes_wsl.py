@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import gather, jobs
+from gpuhook.vendors.nvidia import gather, hook_names, jobs
 from gpuhook.vendors.nvidia.choices import Choices, Described
 from gpuhook.vendors.nvidia.modes import table, wsl_store
 from gpuhook.vendors.nvidia.modes.place import Place
@@ -169,6 +169,23 @@ def test_without_hooks_libraries_keep_their_places_too(root: Path) -> None:
     assert "/usr/bin/nvidia-smi" in places
     assert len(places) == len(set(places))
     assert "hooks" not in edits
+
+
+@needs_root
+def test_every_hook_disabled(root: Path) -> None:
+    """There is a spec without a hook, and a warning of what is lacking."""
+    found = described(root, Choices(disabled_hooks=frozenset(hook_names.NAMES)))
+    assert "hooks" not in found.spec["containerEdits"]
+    assert any("every hook is disabled" in warning for warning in found.warnings)
+
+
+@needs_root
+def test_groups_of_the_device_can_be_left_out(root: Path) -> None:
+    os.chown(root / "dev/dxg", 0, 44)
+    (root / "dev/dxg").chmod(0o660)
+    assert described(root).spec["devices"][0]["containerEdits"]["additionalGids"] == [44]
+    edits = described(root, Choices(additional_gids=False)).spec["devices"][0]["containerEdits"]
+    assert "additionalGids" not in edits
 
 
 @needs_root

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, nvml
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia import dump_file, gpu_facts, nvml, requirements
+from gpuhook.vendors.nvidia.gpu_facts import Known
+from gpuhook.vendors.nvidia.inventory import Driver, Gpu
 from tests.simulated import build, elf_maker, nvml_profile
 
 TYPE_CHECKING = False
@@ -125,6 +127,22 @@ def test_two_libraries_in_turn(tmp_path: Path) -> None:
             assert len(answering.gpus()) == len(dump_file.load(name).gpus)
 
 
+def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> None:
+    """NVIDIA's CUDA images have alternatives for brand=unknown: NVML's brand 0 is one of these."""
+    text = nvml_profile.text(replace(dump_file.load("t4"), gpus=(_unknown_brand(),)))
+    assert "brand 0\n" in text
+    with nvml.opened(stub(tmp_path, text)) as answering:
+        (gpu,) = answering.gpus()
+    assert gpu.brand == "unknown"
+    (facts,) = gpu_facts.of_paths(["/dev/nvidia0"], gpu_facts.of_node(Driver(), [gpu]), Known)
+    (asked,) = requirements.asked({"NVIDIA_REQUIRE_CUDA": "brand=tesla brand=unknown,arch>=7"})
+    assert requirements.of_requirement(asked, facts) == requirements.MET
+
+
+def _unknown_brand() -> Gpu:
+    return replace(dump_file.load("t4").gpus[0], brand="unknown")
+
+
 def test_version_mismatch_names_both(tmp_path: Path) -> None:
     """A library of another driver than the loaded module is refused with both versions."""
     error = code_of_start(stub(tmp_path, "init 18\n"), "570.86.15")
@@ -165,5 +183,5 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
 
 def test_questions_cover_the_facts() -> None:
     """Every fact of a GPU is asked of NVML or nvidia-smi, the kernel's, the index or the loss."""
-    fields = set(Gpu.__dataclass_fields__) - {"time_slice"}
-    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances"}
+    fields = set(Gpu.__dataclass_fields__) - {"time_slice", "coherent"}
+    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances", "drm"}

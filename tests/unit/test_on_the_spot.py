@@ -204,3 +204,37 @@ def test_a_spec_of_the_kind_counts(place: Path) -> None:
         on_the_spot.require_device(found, "nvidia.com/imex-channel=3")
     assert raised.value.code == "GH1042"
     assert "--mode imex" in raised.value.hint
+
+
+def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path: Path) -> None:
+    """What its absolute links mean is its own; a host's file or device is nobody's to be given."""
+    secret = tmp_path / "secret"
+    secret.write_text("root:x\n")
+    (place / "etc/cufile.json").unlink()
+    (place / "etc/cufile.json").symlink_to(secret)
+    (place / "dev/nvidia-fs0").unlink()
+    (place / "dev/nvidia-fs0").symlink_to("/dev/full")
+    for path in (IMEX + "3", "/dev/nvidia-caps/nvidia-cap1"):
+        (tmp_path / "node2").mkdir(exist_ok=True)
+        outside = tmp_path / "node2" / Path(path).name
+        (place / path[1:]).rename(outside)
+        (place / path[1:]).symlink_to(outside)
+    found = on_the_spot.whole(words.GDS_KIND, roots(place))
+    assert [node["path"] for node in found["deviceNodes"]] == ["/dev/nvidia-fs1"]
+    assert [mount["containerPath"] for mount in found["mounts"]] == ["/run/udev"]
+    with pytest.raises(GpuhookError, match=f"no {IMEX}3|channel=3"):
+        on_the_spot.channel("3", roots(place))
+    with pytest.raises(GpuhookError, match="nvidia-cap1 is not the character device"):
+        on_the_spot.management("config", roots(place))
+    assert "3" not in on_the_spot.channel_numbers(roots(place))
+
+
+def test_links_inside_a_driver_container_are_followed_there(place: Path) -> None:
+    (place / "etc/cufile.json").rename(place / "etc/real.json")
+    (place / "etc/cufile.json").symlink_to("/etc/real.json")
+    (place / "dev/gdrdrv").rename(place / "dev/other")
+    (place / "dev/gdrdrv").symlink_to("/dev/other")
+    mounts = on_the_spot.whole(words.GDS_KIND, roots(place))["mounts"]
+    assert [mount["hostPath"] for mount in mounts][1:] == [f"{place}/etc/real.json"]
+    (node,) = on_the_spot.whole(words.GDRCOPY_KIND, roots(place))["deviceNodes"]
+    assert (node["path"], node["hostPath"]) == ("/dev/gdrdrv", f"{place}/dev/other")

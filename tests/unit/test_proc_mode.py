@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -40,11 +41,44 @@ def told(made: SimulatedNode) -> gather.Told:
     return proc_gpus.told(gather.roots(made.driver_root, made.dev_root, made.host_root))
 
 
+def without_sorts(spec: Spec) -> tuple[Spec, list[str]]:
+    """Return the spec without what its hook says of the GPUs, and that."""
+    args = spec["containerEdits"]["hooks"][0]["args"]
+    told = [args[at + 1] for at, word in enumerate(args) if word == "--gpus"]
+    for text in told:
+        at = args.index(text)
+        del args[at - 1 : at + 1]
+    return spec, told
+
+
 @pytest.mark.parametrize("profile", ["t4", "h100x8"])
 def test_whole_gpus_are_described_as_by_nvml(tmp_path: Path, profile: str) -> None:
-    """The spec is that of NVML, to the last node, mount and argument."""
+    """The spec is that of NVML, to the last node and mount and to the version of CUDA; of brands
+    and compute capabilities it claims nothing."""
     made = make_node(tmp_path, profile)
-    assert generated(made, "--mode", "proc")[0] == generated(made, "--mode", "nvml")[0]
+    plain, sorts = without_sorts(generated(made, "--mode", "proc")[0])
+    full, known = without_sorts(generated(made, "--mode", "nvml")[0])
+    assert plain == full
+    assert (bool(sorts), bool(known)) == (False, True)
+    assert "--cuda-version" in plain["containerEdits"]["hooks"][0]["args"]
+
+
+def test_what_nvml_said_before_stays_known(tmp_path: Path) -> None:
+    """Of the same GPUs and by the same driver; a brand is no other driver's."""
+    made = make_node(tmp_path / "node", "h100x8")
+    output = ("--output", str(tmp_path / "nvidia.yaml"))
+    words = ["generate-cdi", *made.options, "--hook-path", "/usr/bin/gpuhook-hook"]
+    for mode in ("nvml", "proc"):
+        done = CliRunner().invoke(main, [*words, "--mode", mode, *output], prog_name="gpuhook")
+        assert done.exit_code == 0, done.stderr
+    found = without_sorts(generated(made, "--mode", "proc")[0])[1]
+    assert found == without_sorts(generated(made, "--mode", "nvml")[0])[1] == ["0-7=9.0,nvidia"]
+    known = tmp_path / "state/node.json"
+    document = json.loads(known.read_text())
+    document["driver"]["module_version"] = "550.163.01"
+    document["gpus"][0]["uuid"] = "GPU-another"
+    known.write_text(json.dumps(document))
+    assert without_sorts(generated(made, "--mode", "proc")[0])[1] == ["1-7=9.0,"]
 
 
 def test_facts(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import gpuhook
 from gpuhook.cdi import spec as spec_files
 from gpuhook.cli import main
 from gpuhook.cli import refresh as refreshing
-from gpuhook.vendors.nvidia import generated
+from gpuhook.vendors.nvidia import generated, jobs
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -151,6 +151,24 @@ def test_what_makes_a_spec_stale(change: Callable[[Here], object], told: str, he
     assert here.states() == {"nvidia.yaml": "unchanged"}
 
 
+@pytest.mark.parametrize("place", ["option", "settings"])
+def test_the_rules_of_the_site_were_changed(place: str, here: Here) -> None:
+    """Wherever the directory was named."""
+    rules = here.config.parent / "files.d"
+    rules.mkdir()
+    if place == "settings":
+        document = json.loads(here.config.read_text())
+        here.config.write_text(json.dumps({**document, "generate": {"filesDir": str(rules)}}))
+    here.generate(*(["--files-dir", str(rules)] if place == "option" else []))
+    assert "nvidia-debugdump" in here.spec.read_text()
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+    (rules / "site.yaml").write_text("drop: ['*/nvidia-debugdump']\n")
+    (one,) = here.refresh()
+    assert one["reason"].endswith(f"a file of {rules} was changed")
+    assert "nvidia-debugdump" not in here.spec.read_text()
+    assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
 def test_another_version_of_gpuhook_writes_anew(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +292,30 @@ def test_without_its_note_a_whole_spec_is_told_from_itself(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        ["--disable-hook", "update-ldcache,enable-cuda-compat"],
+        ["--disable-hook", "create-symlinks,update-application-profile"],
+        ["--enable-hook", "chmod"],
+        ["--ldconfig-path", "/sbin/ldconfig"],
+    ],
+)
+def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here) -> None:
+    """What was chosen of its jobs shows in its arguments."""
+
+    def choices() -> list[object]:
+        job = jobs.of_hook(spec_files.read(str(here.spec))["containerEdits"]["hooks"][0])
+        return [job.skipped, job.cuda_compat, job.chmod, job.ldconfig, job.libraries, job.links]
+
+    here.generate(*options)
+    before = choices()
+    shutil.rmtree(here.state)
+    here.reboot()
+    assert here.states() == {"nvidia.yaml": "written"}
+    assert choices() == before
+
+
+@pytest.mark.parametrize(
     ("options", "what"),
     [
         (["--device-id", "1"], "its devices are not those of the node now"),
@@ -377,3 +419,29 @@ def test_what_nobody_knows_is_not_overwritten(here: Here) -> None:
     (one,) = here.refresh(rc=1)
     assert one["error"]["code"] == "GH1529"
     assert here.spec.read_text() == "devices: ["
+
+
+def explained(here: Here, **env: str) -> dict[str, Any]:
+    told = here.call("explain", "--env=NVIDIA_VISIBLE_DEVICES=0", "-o", "json", **env)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
+    """It is written anew first, or the container is refused: by the setting, or without a GPU."""
+    here.generate("--mode", "proc")
+    assert explained(here)["node"]["notes"] == []
+    here.reboot()
+    before = here.spec.read_bytes()
+    told = explained(here)
+    assert told["containers"][0]["result"] == "gets"
+    (note,) = told["node"]["notes"]
+    assert str(here.spec) in note
+    assert "gpuhook refresh" in note
+    assert here.spec.read_bytes() == before
+    refused = explained(here, GPUHOOK_CDI_ON_STALE="refuse")
+    assert refused["containers"][0]["fault"]["code"] == "GH1120"
+    assert refused["node"]["notes"] == []
+    for gpu in here.gpus():
+        shutil.rmtree(gpu)
+    assert explained(here)["containers"][0]["fault"]["code"] == "GH1120"

@@ -32,8 +32,9 @@ class Program:
     def calls(self) -> list[str]:
         return self._calls.read_text().splitlines() if self._calls.exists() else []
 
-    def refresh(self, is_needed: bool = True) -> str:
-        return cold.Compiler(str(self.path)).refresh(lambda: is_needed)
+    def refresh(self, is_needed: bool = True, is_mended: bool = False) -> str:
+        asked = iter((is_needed, not is_mended))
+        return cold.Compiler(str(self.path)).refresh(lambda: next(asked))
 
 
 def test_it_ends_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +79,20 @@ def test_what_has_just_failed_is_not_tried_again(
 
 def test_a_success_is_no_reason_to_wait(tmp_path: Path) -> None:
     program = Program(tmp_path, "true")
-    assert [program.refresh(), program.refresh()] == ["", ""]
+    assert [program.refresh(is_mended=True) for _ in range(2)] == ["", ""]
+    assert len(program.calls) == 2
+
+
+def test_what_has_not_helped_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No container that asks for what is not there has it run at each of its starts."""
+    program = Program(tmp_path, "true")
+    assert [program.refresh(), program.refresh()] == ["", refreshing._NO_HELP]
+    assert len(program.calls) == 1
+    assert program.refresh(is_needed=False) == ""
+    monkeypatch.setattr(refreshing, "_FAILURE_COUNTS", -1.0)
+    assert program.refresh() == ""
     assert len(program.calls) == 2
 
 
@@ -128,3 +142,22 @@ def test_a_broken_note_is_no_failure(tmp_path: Path, state: Path) -> None:
     for text in ("x", f"{future} not yet", "nan no", "\0"):
         (state / "refresh-wanted.lock").write_text(text)
         assert Program(tmp_path, "true").refresh() == ""
+
+
+def test_variables_of_who_starts_a_container_are_not_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spec is for all containers: only what is said of gpuhook counts."""
+    for name in ("XDG_DATA_DIRS", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_CTK_CDI_GENERATE_MODE"):
+        monkeypatch.setenv(name, "/home/somebody")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setenv("PYTHONPATH", "/home/somebody")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("GPUHOOK_CDI_SPEC_DIRS", "/somewhere")
+    program = Program(tmp_path, f"env > {tmp_path}/env")
+    program.refresh()
+    told = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
+    assert told["GPUHOOK_CDI_SPEC_DIRS"] == "/somewhere"
+    assert told["PATH"] == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert "/home/somebody" not in told.values()
+    assert "LD_PRELOAD" not in told

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -158,10 +159,30 @@ def test_a_variable_names_devices_of_its_own_vendor() -> None:
     """An image cannot ask for another vendor's devices, an annotation can."""
     foreign = request.Source(request.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
     with pytest.raises(GpuhookError) as caught:
-        policy.require_own_vendor(foreign, "nvidia.com/gpu")
+        policy.require_own_vendor(foreign, "nvidia.com/gpu", {})
     assert caught.value.code == "GH1009"
     foreign.kind = request.ANNOTATIONS
-    policy.require_own_vendor(foreign, "nvidia.com/gpu")
+    policy.require_own_vendor(foreign, "nvidia.com/gpu", {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_privileged", "may"),
+    [
+        ("management.nvidia.com/gpu", True, True),
+        ("management.nvidia.com/gpu", False, False),
+        ("evilnvidia.com/gpu", True, False),
+        ("nvidia.com.evil.com/gpu", True, False),
+        ("nvidia.com/gds", False, True),
+    ],
+)
+def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bool) -> None:
+    """Of who may administer the host: the management of GPUs is asked for by variables."""
+    asking: dict[str, Any] = {}
+    if is_privileged:
+        asking = {"process": {"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}}
+    named = request.Source(request.ENV, "V", [f"{kind}=all"])
+    with nullcontext() if may else pytest.raises(GpuhookError, match="a device of another vendor"):
+        policy.require_own_vendor(named, "nvidia.com/gpu", asking)
 
 
 def test_policy_on_mounts() -> None:

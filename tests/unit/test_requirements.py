@@ -149,6 +149,32 @@ def test_a_text_without_end_is_no_requirement() -> None:
     assert verdict(longest + longest) == INVALID
 
 
+def test_many_texts_are_bounded_together() -> None:
+    """An image has the wrapper read no more by saying it in 32 variables."""
+    half = "cuda<1 " * (requirements.MAX_TEXT // 14) + "cuda>1"
+    names = [f"NVIDIA_REQUIRE_{letter}" for letter in "ABC"]
+    found = requirements.asked(dict.fromkeys(names, half))
+    verdicts = [requirements.of_requirement(one, T4) for one in found]
+    assert verdicts == [MET, INVALID, INVALID]
+    found = requirements.asked({names[0]: "x=1 " * requirements.MAX_TEXT, names[1]: "cuda>=1"})
+    assert requirements.of_requirement(found[1], T4) == INVALID
+
+
+def test_a_term_is_read_once_for_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    term = requirements.Term
+
+    def counted(text: str) -> requirements.Term:
+        read.append(text)
+        return term(text)
+
+    monkeypatch.setattr(requirements, "Term", counted)
+    requirement = requirements.Requirement("NVIDIA_REQUIRE_CUDA", "cuda<1 " * 1000 + "cuda<2")
+    for _ in range(16):
+        assert requirements.of_requirement(requirement, T4) == UNMET
+    assert read == ["cuda<1", "cuda<2"]
+
+
 @pytest.mark.parametrize(
     ("version", "text"),
     [

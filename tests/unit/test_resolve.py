@@ -186,12 +186,28 @@ def test_the_way_out_is_one(host: Host) -> None:
     run = host.dirs[1]
     assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
     (Path(run) / "nvidia.json").unlink()
-    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
+    assert hint(host, "GPU-9") == f"run `gpuhook refresh`, which writes {run}/nvidia.yaml"
+    for kind in ("management.nvidia.com/gpu", "nvidia.com/gpu.coherent"):
+        assert "`gpuhook generate-cdi`: its --mode" in hint(host, f"{kind}=all")
     other = hint(host, "example.org/net=eth0")
     assert "generate-cdi" not in other
     assert run in other
     host.spec([device("a", "/dev/a")], kind="example.org/net", name="net")
     assert "generate-cdi" not in hint(host, "example.org/net=b")
+
+
+def test_a_spec_of_ours_is_written_again_by_refresh(host: Host) -> None:
+    """It knows how the spec was made; where only a spec of another kind is ours, it adds none."""
+    run = host.dirs[1]
+    path = Path(run, "nvidia.json")
+    document = json.loads(path.read_text())
+    hook = {"hookName": "createContainer", "path": "/opt/bin/gpuhook-hook"}
+    document["containerEdits"] = {"hooks": [hook]}
+    path.write_text(json.dumps(document))
+    assert f"run `gpuhook refresh`, which writes {path} anew" in hint(host, "GPU-9")
+    document["kind"] = "nvidia.com/other"
+    path.write_text(json.dumps(document))
+    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
 
 
 def test_a_broken_spec_is_named_once(host: Host) -> None:

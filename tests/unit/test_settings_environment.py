@@ -9,12 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpuhook as package
 from gpuhook import settings, settings_environment
 from gpuhook.cli import COMMANDS, main
 from gpuhook.diagnose import settings_file
@@ -114,7 +116,10 @@ def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.Monk
     for found in (settings.load(never), settings_file.of_node()):
         assert (found.on_refusal, found.on_missing_driver) == ("ignore", "refuse")
     shown = gpuhook("show", "--origin", "-o", "json")
-    request = json.loads(shown.stdout)["request"]
+    document = json.loads(shown.stdout)
+    schema = Path(package.__file__).with_name("schemas") / "config-origins.json"
+    jsonschema.validate(document, json.loads(schema.read_text("utf-8")))
+    request = document["request"]
     assert request["onRefusal"] == {"value": "ignore", "origin": "GPUHOOK_REQUEST_ON_REFUSAL"}
     assert request["onMissingDriver"] == {"value": "refuse", "origin": f"{file}, line 1"}
     assert request["legacyImages"] == {"value": True, "origin": "default"}
@@ -170,3 +175,17 @@ def test_what_a_variable_may_have_the_file_may_have(name: str, text: str) -> Non
     for value in found.values():
         wrong = settings_file.faults_of({section: {key: value}})
         assert wrong == []
+
+
+@pytest.mark.parametrize("command", ["show", "validate"])
+def test_a_variable_that_differs_by_its_underscores_is_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Sections that are commands too have variables of those: only what is so near is told."""
+    file.write_text("{}")
+    monkeypatch.setenv("GPUHOOK_CDI_ONSTALE", "refuse")
+    monkeypatch.setenv("GPUHOOK_LIMITS_SHOW_OUTPUT", "json")
+    assert gpuhook(command).stderr == (
+        "warning: GPUHOOK_CDI_ONSTALE: there is no such setting; did you mean "
+        "GPUHOOK_CDI_ON_STALE?\n"
+    )

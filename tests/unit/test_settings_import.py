@@ -100,6 +100,8 @@ TAKEN = [
 TOLD = [
     ("frob = 1", "line 1: frob: the toolkit has no such key"),
     ("disable-requires = true", "disable-require was meant"),
+    ("[nvidia-container-runtime]\nlog-levels = 'info'", "runtime.log-level was meant"),
+    ("[nvidia-container-runtime]\nunknown-thing = 3", "passes it over: correct or remove it"),
     ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
     (
         '[nvidia-container-runtime]\nmode = "legcay"',
@@ -197,6 +199,8 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
         (b"[[[", "line 1: "),
         (b"a = 1\nb\n", "line 2: "),
         (b"\xff", "it is not UTF-8"),
+        (b"a = " + b"9" * 5000, "integer"),
+        (b"#" * ((1 << 20) + 1), "it is larger than 1 MiB"),
     ],
 )
 def test_a_file_that_cannot_be_read(content: bytes | None, reason: str, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def test_the_fingerprint_is_the_tree_s(tmp_path: Path) -> None:
     made = make_node(tmp_path, "t4", real_nodes=False)
     (libcuda,) = (f.host_path for f in made.node.files if f.soname == "libcuda.so.1")
     assert made.node.fingerprint == freshness.fingerprint(made.host_root, libcuda)
-    assert "driver=580.95.05,majors=nvidia-caps:241+nvidia-modeset:195" in made.node.fingerprint
+    assert "majors=nvidia-caps:241+nvidia-modeset:195" in made.node.fingerprint
+    assert ",driver=580.95.05,gpus=1-" in made.node.fingerprint
     assert freshness.module_version(made.host_root) == "580.95.05"
 
 

@@ -33,7 +33,10 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(node: SimulatedNode, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["system", *arguments, *node.options], prog_name="gpuhook")
+    options = node.options
+    if "load-kernel-modules" in arguments:  # which has nothing to do with /dev
+        options = [one for one in options if not one.startswith("--dev-root")]
+    return CliRunner().invoke(main, ["system", *arguments, *options], prog_name="gpuhook")
 
 
 def steps(node: SimulatedNode, *arguments: str) -> list[dict[str, Any]]:
@@ -145,6 +148,11 @@ def test_a_module_that_is_not_loaded_is_told(tmp_path: Path) -> None:
     assert "nvidia-uvm is skipped: /proc/devices has no nvidia-uvm" in done.stderr
     assert "/dev/nvidia-uvm" not in devices(node)
     assert "/dev/nvidia0" in devices(node)
+    table = call(node, "create-device-nodes", "--dry-run")
+    assert table.stdout.count("/proc/devices has no nvidia-uvm:") == 2
+    assert "/proc/devices" not in table.stderr
+    assert "would be changed (dry run)" in table.stderr
+    assert "gpuhook system load-kernel-modules" in table.stderr
 
 
 def test_nothing_is_followed_out_of_the_root(tmp_path: Path) -> None:

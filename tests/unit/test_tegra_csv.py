@@ -22,7 +22,7 @@ from tests.simulated import elf_maker
     ("text", "line"),
     [
         ("dev, /dev/nvmap", Line("dev", "/dev/nvmap")),
-        ("dev ,/a/path", Line("dev", "/a/path")),
+        ("dev ,/dev/path", Line("dev", "/dev/path")),
         ("  lib\t,\t/a/path  ", Line("lib", "/a/path")),
         ("lib,/a/path,with,commas", Line("lib", "/a/path,with,commas")),
         ("sym, //usr//lib/./libx.so", Line("sym", "/usr/lib/libx.so")),
@@ -49,6 +49,13 @@ def test_lines(text: str, line: Line) -> None:
         (b"lib, /a\x07b", "its path is too long, or has unprintable characters"),
         (b"lib, /" + b"a" * 5000, "its path is too long, or has unprintable characters"),
         (b"lib, /\xff", "it is not UTF-8"),
+        (b"dev, /etc/node", "'/etc/node' is not below /dev"),
+        (b"dev, /dev/../proc/x", "'/proc/x' is not below /dev"),
+        (b"dir, /", "'/' is every container's own"),
+        (b"dir, /usr/../proc/", "'/proc' is every container's own"),
+        (b"lib, /proc/1/environ", "'/proc/1/environ' is every container's own"),
+        (b"sym, /sys", "'/sys' is every container's own"),
+        (b"dir, /dev", "'/dev' is every container's own"),
     ],
 )
 def test_a_malformed_line_is_left_out_and_told_of(line: bytes, reason: str) -> None:
@@ -269,3 +276,26 @@ def _below(root: Path, path: str) -> Path:
     place = Path(f"{root}{path}")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
+
+
+def test_a_pipe_is_no_file_to_wait_for(tmp_path: Path) -> None:
+    """A tree that is not the host's own may have anything in the place of a file."""
+    os.mkfifo(tmp_path / "l4t.csv")
+    with pytest.raises(OSError, match="no regular file"):
+        csv_files.read(str(tmp_path / "l4t.csv"))
+
+
+def test_no_pattern_and_no_link_leads_to_what_is_the_containers_own(tmp_path: Path) -> None:
+    for name in ("proc/1", "sys", "dev", "opt"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "proc/1/environ").write_text("SECRET=1")
+    (tmp_path / "opt/all").symlink_to("/proc")
+    (tmp_path / "opt/lib.so").symlink_to("/proc/1/environ")
+    (tmp_path / "opt/file").write_text("x")
+    search = Search(str(tmp_path), str(tmp_path))
+    lines = [("dir", "/*"), ("lib", "/opt/*"), ("sym", "/opt/*"), ("lib", "/p*/*/*")]
+    found = search.of(Line(kind, path) for kind, path in lines)
+    assert sorted(file.host_path for file in found.files.values()) == [
+        str(tmp_path / "opt"),
+        str(tmp_path / "opt/file"),
+    ]

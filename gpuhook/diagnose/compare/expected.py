@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.programs.granting import Granting
     from gpuhook.vendors.nvidia.jobs import Jobs
 
+_REFUSED = "GH1007"  # that a source does not count by the node's policy
 _EVERY = words.parse_capabilities("all")
 
 
@@ -84,7 +85,7 @@ def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given
     try:
         found.capabilities = grants.capabilities(spec)
         source = grants.source(spec)
-        refused = log.warnings[start:]
+        refused = [warning for warning in log.warnings[start:] if warning.code == _REFUSED]
         if source is not None:
             found.names, found.where = source.names, source.where
             grant = grants.of(spec, source)

@@ -18,7 +18,7 @@ from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import Mend
 from gpuhook.errors import fault
 from gpuhook.programs import cold
-from gpuhook.vendors.nvidia import generated, selection
+from gpuhook.vendors.nvidia import generated, hook_names, selection
 from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.spec import describe
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
     from gpuhook.diagnose.doctor.spec_facts import SpecFile
     from gpuhook.vendors.nvidia import inventory
+    from gpuhook.vendors.nvidia.jobs import Jobs
 
 
 def mend(node: Node, one: SpecFile) -> Mend | None:
@@ -44,7 +45,7 @@ def mend(node: Node, one: SpecFile) -> Mend | None:
         return None
     if any(job.whole for job in jobs):
         return None  # a Tegra's: NVML alone does not tell what is in it
-    choices = _choices(one, jobs[0].hook_path, jobs[0].host_root)
+    choices = _choices(one, jobs[0])
     if set(one.device_names) != set(_names(known, choices)) or not _is_whole(one):
         return None
     root = user_space.of(node).root
@@ -58,16 +59,20 @@ def _refresh() -> None:
         raise fault("GH1122", reason=trouble)
 
 
-def _choices(one: SpecFile, hook_path: str, host_root: str) -> Choices:
+def _choices(one: SpecFile, job: Jobs) -> Choices:
     """Return the choices that a spec was made by, as far as it shows them."""
     vendor, _, device_class = one.kind.partition("/")
+    disabled, enabled = hook_names.told(job)
     return Choices(
         vendor=vendor,
         device_class=device_class,
         strategies=tuple(dict.fromkeys(map(selection.strategy, _own_names(one)))),
         with_all=selection.EVERY in one.device_names,
-        hook_path=hook_path,
-        host_root=host_root,
+        hook_path=job.hook_path,
+        host_root=job.host_root,
+        disabled_hooks=disabled,
+        enabled_hooks=enabled,
+        ldconfig_path=job.ldconfig,
     )
 
 

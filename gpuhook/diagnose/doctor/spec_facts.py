@@ -206,7 +206,8 @@ def rewrite(node: Node, one: SpecFile) -> str:
     if one.kind and one.author == OTHER and one.kind.partition("/")[0] != words.VENDOR:
         return f"kubectl get pods -A -o wide | grep -i nvidia # delete that which wrote {one.path}"
     if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
-        return f"gpuhook generate-cdi --output {one.path}"
+        made = f"gpuhook generate-cdi --output {one.path}"
+        return "gpuhook refresh --force" if one.author == GPUHOOK else made
     if one.path.endswith("run/cdi/nvidia.yaml") and has_refresh(node):
         return f"systemctl restart {_REFRESH}"
     return f"nvidia-ctk cdi generate --output={one.path}"

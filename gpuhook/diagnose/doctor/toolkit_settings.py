@@ -73,6 +73,12 @@ KEYS: dict[str, type] = {
 _TYPES = {bool: "true or false", str: "a text in quotes", list: "a list"}
 
 
+def _is_like(key: str, other: str) -> bool:
+    """Return whether the last parts are alike: keys of one table share what is before it."""
+    mine, its = key.rpartition(".")[2], other.rpartition(".")[2]
+    return bool(difflib.get_close_matches(mine, [its], 1, 0.6))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One file: `document` is {} where it cannot be read, and `trouble` says why."""
@@ -105,8 +111,8 @@ class Settings:
         """Return every key that the toolkit does not know, with the nearest that it knows."""
         for key, _ in leaves(self.document):
             if key not in KEYS:
-                near = difflib.get_close_matches(key, KEYS, 1, 0.8)
-                yield key, near[0] if near else ""
+                near = difflib.get_close_matches(key, KEYS, 3, 0.8)
+                yield key, next((one for one in near if _is_like(key, one)), "")
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         """Return every key whose value the toolkit refuses, with what it has to be."""

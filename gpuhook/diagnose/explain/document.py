@@ -70,7 +70,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     capabilities = capabilities_of(answer.asked, granting)
     extras = besides.of(answer, granting)
     names = [*jetpack.names(answer, granting), *besides.names(extras, granting)]
-    grant = grant_of(answer, granting, capabilities)
+    grant = grant_of(answer, names, granting, capabilities)
     devices = parts.of_names(names, granting, capabilities)
     nodes = [path for one in devices for path in one["nodes"]]
     engines = manifests.engines_devices(answer.question) or answer.has_engines_edits

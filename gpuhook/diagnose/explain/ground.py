@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia import dump, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpuhook.programs.granting import Granting
     from gpuhook.settings import Settings
@@ -67,7 +67,8 @@ def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Nod
     known = [spec for kind in _kinds(granting) for spec in _specs(granting, kind)]
     if known:
         where = ", ".join(dict.fromkeys(known))
-        return Ground(granting, heard, SPECS, where, noted(), trouble=trouble)
+        notes = tuple(_rewritten(granting))
+        return Ground(granting, heard, SPECS, where, noted(), notes, trouble)
     try:
         node = asked(ask)
         described = DescribedGranting(node, settings, heard)
@@ -78,6 +79,17 @@ def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Nod
     dirs = ", ".join(settings.spec_dirs)
     note = f"no spec of {granting.default_kind()} in {dirs}: explained is {NAME}"
     return Ground(described, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+
+
+def _rewritten(granting: ReadGranting) -> Iterator[str]:
+    """Yield a note on each stale spec that a create has written anew first."""
+    for path, changed in granting.await_refresh().items():
+        yield (
+            f"{path} describes another state of this host ({changed}): gpuhook-runtime has "
+            "`gpuhook refresh` write it anew before the container starts (cdi.onStale: refresh); "
+            "explained is the spec as it is, and devices and files may be others then. Where an "
+            "engine applies the spec by itself, its hook refuses the container until then (GH1120)"
+        )
 
 
 def with_facts(ground: Ground, ask: Callable[[], Node]) -> Ground:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.diagnose.explain import jetpack
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import request
 from gpuhook.grant.resolve import Grant
@@ -50,14 +49,15 @@ def rule_of(spec: dict[str, Any], granting: Granting) -> str:
     return rule
 
 
-def grant_of(answer: Answer, granting: Granting, capabilities: frozenset[str]) -> Grant:
-    """Return what the container gets, or would get if those of its names that are known were all.
+def grant_of(
+    answer: Answer, names: list[str], granting: Granting, capabilities: frozenset[str]
+) -> Grant:
+    """Return what the container gets, or would get if those of `names` that are known were all.
 
     An empty grant where it asks for nothing.
     """
     if answer.edited.grant is not None:
         return answer.edited.grant
-    names = jetpack.names(answer, granting)
     known = [name for name in names if _is_known(name, granting, capabilities)]
     return granting.named(known, capabilities) if known else Grant()
 

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpuhook grants by this node's CDI specs, for who only looks: nothing is kept or compiled."""
+"""How gpuhook grants by this node's CDI specs, for who only looks: nothing is kept or compiled.
+
+What gpuhook-runtime does about a stale spec is told here, and not done.
+"""
 
 from __future__ import annotations
 
+from gpuhook import settings, state
 from gpuhook.cdi import reading
 from gpuhook.cdi.registry import Registry
 from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.node.described import Heard
+from gpuhook.programs import granting
 from gpuhook.programs.granting import Granting
+from gpuhook.vendors.nvidia import freshness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engine_log import EngineLog
     from gpuhook.settings import Settings
+    from gpuhook.vendors.nvidia.jobs import Jobs
 
 
 class ReadGranting(Granting):
@@ -21,6 +28,7 @@ class ReadGranting(Granting):
     def __init__(self, chosen: Settings, log: EngineLog) -> None:
         super().__init__(chosen, log, _no_compiler)
         self._registry: Registry | None = None
+        self._awaited: set[str] = set()
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
@@ -29,6 +37,28 @@ class ReadGranting(Granting):
             vendor = self.default_kind().partition("/")[0]
             self._registry = Registry(dirs, reading.layers(dirs), vendor)
         return self._registry
+
+    def await_refresh(self) -> dict[str, str]:
+        """Take stale specs that a create has written anew first for as good as fresh ones.
+
+        Returns path -> what has changed on this host since. There is none where such containers
+        are refused: by cdi.onStale, for a user who may not write specs, and without a GPU.
+        """
+        if self.settings.on_stale != settings.REFRESH or state.is_rootless():
+            return {}
+        found: dict[str, str] = {}
+        for spec in self.registry().all():
+            for job in granting.own_jobs(spec):
+                changed = granting.changes(job)
+                if changed and not freshness.absence(job.host_root):
+                    self._awaited.add(job.fingerprint)
+                    found[spec.path] = "; ".join(changed)
+        return found
+
+    def require_fresh(self, job: Jobs) -> None:
+        """Raise GH1120 if the job's spec is stale, and nobody writes it anew before a start."""
+        if job.fingerprint not in self._awaited:
+            super().require_fresh(job)
 
 
 def of_node() -> ReadGranting:

@@ -25,11 +25,15 @@ nvidia.com/gpu=0
             "alone, or by UUID alone), or the spec that has it is broken: then the message says "
             "so."
         ),
-        "Compare with `gpuhook cdi list`; generate the spec anew where the GPU is new.",
+        (
+            "Compare with `gpuhook cdi list`. Where the GPU is new, `gpuhook refresh` writes the "
+            "spec again as it was written before; a spec that gpuhook did not write stays "
+            "to whoever did."
+        ),
         """
 $ podman run --device nvidia.com/gpu=4 ...
 Error GH1102: nvidia.com/gpu=4: no such device; /var/run/cdi/nvidia.yaml has 0, 1, 2, 3, all
-$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
 """,
     ),
     "GH1103": (
@@ -53,11 +57,12 @@ $ mv /var/run/cdi/nvidia-old.yaml /root/nvidia-old.yaml.bak
             "somebody writes it."
         ),
         (
-            "Write it, now and at each boot; where it was written to another directory, name "
-            "that in cdi.specDirs."
+            "Write it, now and at each boot: `gpuhook refresh` writes the GPUs' where there is "
+            "none, `gpuhook generate-cdi --mode` those of other kinds. Where it was written to "
+            "another directory, name that in cdi.specDirs."
         ),
         """
-$ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+$ gpuhook refresh
 $ gpuhook cdi list
 """,
     ),

@@ -145,18 +145,18 @@ $ gpuhook system create-device-nodes --replace
         """
 $ gpuhook generate-cdi --mode gds
 error GH1213: mode gds finds no device on this node: there is no device node /dev/nvidia-fs*
-$ modprobe nvidia-fs
+$ gpuhook system load-kernel-modules --module nvidia-fs
 """,
     ),
     "GH1214": (
         (
             "The driver says which node opens the configuration (or the monitoring) of MIG, "
             "and the node is not there or cannot be looked at. The driver makes none by "
-            "itself: nvidia-modprobe does, or generate-cdi where it is told to."
+            "itself: gpuhook does where it is told to, and nvidia-modprobe."
         ),
         "Make the node.",
         """
-$ nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/config
+$ gpuhook system create-device-nodes
 $ gpuhook generate-cdi --mode mig --create-device-nodes --output /etc/cdi/mig.yaml
 """,
     ),

@@ -102,7 +102,9 @@ request:
         (
             "A variable names a CDI device of another vendor, such as a network card or a "
             "directory of the host. Images choose their variables; with them they may ask for "
-            "GPUs and for nothing else that the CDI specs of a host describe."
+            "GPUs and for nothing else that the CDI specs of a host describe. In a privileged "
+            "container they may name devices of the vendor's subdomains as well, such as "
+            "management.nvidia.com/gpu=all."
         ),
         (
             "Ask for devices of other vendors as CDI means it: by an annotation, or by the "

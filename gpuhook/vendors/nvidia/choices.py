@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Gpu, Node
 
 DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
+DEFAULT_STRATEGIES = ("index", "uuid")
 HOOKS = ("gpuhook", "none")
 
 
@@ -27,7 +28,7 @@ class Choices:
 
     vendor: str = "nvidia.com"
     device_class: str = "gpu"
-    strategies: tuple[str, ...] = ("index", "uuid")
+    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
     device_ids: tuple[str, ...] = ()
     with_all: bool = True
     hooks: str = "gpuhook"

@@ -23,6 +23,7 @@ BINARIES = (
     "nvidia-imex",
     "nvidia-imex-ctl",
     "nvidia-xconfig",
+    "nv-fabricmanager",  # which libnvidia-container gives, unlike the toolkit's CDI specs
 )
 _BINARY_DIRECTORIES = (
     "/usr/local/sbin",

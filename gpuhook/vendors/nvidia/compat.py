@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NOTE_SECTION = b".note.cuda.fwd_compatibility"
 NOTE_OWNER = b"NVIDIA Corporation"
+_MAX_DIGITS = 19  # an image's note may have thousands
 _TEGRA = 1  # the major "version" of libcuda.so.1.1
 
 
@@ -81,4 +82,4 @@ def _facts(note: bytes | None) -> dict[str, Any]:
 def _numbers(version: str) -> list[int]:
     """Return the numbers of a version; what is none, in an image's file name say, counts as 0."""
     parts = version.split(".")
-    return [int(part) if part.isascii() and part.isdigit() else 0 for part in parts]
+    return [int(p) if p.isascii() and p.isdigit() and len(p) < _MAX_DIGITS else 0 for p in parts]

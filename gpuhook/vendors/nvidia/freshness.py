@@ -11,6 +11,8 @@ import os
 from binascii import crc32
 
 PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
+NO_DRIVER = "no NVIDIA driver is loaded"
+NO_GPU = "the driver has no GPU"
 TEGRA_RELEASE = "/etc/nv_tegra_release"
 _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
 
@@ -69,6 +71,17 @@ def driver_is_loaded(host_root: str) -> bool:
     root = host_root.rstrip("/")
     others = (root + "/dev/dxg", root + "/sys/module/nvgpu", root + TEGRA_RELEASE)
     return bool(module_version(host_root)) or any(map(os.path.exists, others))
+
+
+def absence(host_root: str) -> str:
+    """Return why a node has no GPU to describe, "" if it may have one."""
+    if not driver_is_loaded(host_root):
+        return NO_DRIVER
+    try:
+        has_gpu = bool(os.listdir(os.path.join(host_root, "proc/driver/nvidia/gpus")))
+    except OSError:
+        return ""  # WSL's driver has no such directory, nor has a Tegra's
+    return "" if has_gpu else NO_GPU
 
 
 def differences(recorded: str, current: str) -> list[str]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA = "gpuhook/generated/v1"
-_FILES_DIR = "--files-dir"
 _MAX_SIZE = 1 << 20
 
 
@@ -30,7 +29,8 @@ class Generated:
     """One spec: its path, the words that make it again, and what it was made from.
 
     `libcuda` is "" where the spec names none. `has_node` says whether its GPUs were asked for:
-    then the fingerprint tells whether it is stale, else only making it again does.
+    then the fingerprint tells whether it is stale, else only making it again does. `files_dir` has
+    the site's rules about the driver's files, and `inputs` is what inputs() said of them.
     """
 
     path: str
@@ -40,6 +40,7 @@ class Generated:
     fingerprint: str = ""
     has_node: bool = True
     identity: str = ""  # of the file as it was written
+    files_dir: str = site_rules.DIRECTORY
     inputs: str = ""
     version: str = __version__
 
@@ -83,21 +84,17 @@ def identity(path: str) -> str:
     return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
 
 
-def inputs(words: list[str]) -> str:
-    """Return what identifies the files of the node that say how a spec with `words` is made."""
-    return "+".join(identity(path) for path in (settings.path(), *_rules(words)))
+def inputs(files_dir: str) -> str:
+    """Return what identifies the files of the node that say how a spec is made."""
+    return "+".join(identity(path) for path in (settings.path(), *_rules(files_dir)))
 
 
-def _rules(words: list[str]) -> list[str]:
-    """Return the paths of the site's rules about the driver's files."""
-    directory = site_rules.DIRECTORY
-    if _FILES_DIR in words[:-1]:
-        directory = words[words.index(_FILES_DIR) + 1]
+def _rules(files_dir: str) -> list[str]:
     try:
-        names = sorted(os.listdir(directory))
+        names = sorted(os.listdir(files_dir))
     except OSError:
         return []
-    return [os.path.join(directory, name) for name in names if name.endswith(".yaml")]
+    return [os.path.join(files_dir, name) for name in names if name.endswith(".yaml")]
 
 
 def changes(made: Generated) -> list[str]:
@@ -106,8 +103,8 @@ def changes(made: Generated) -> list[str]:
     if made.fingerprint:
         now = freshness.fingerprint(made.host_root, made.libcuda)
         found += freshness.differences(made.fingerprint, now)
-    if made.inputs != inputs(made.words):
-        found.append(f"{settings.path()} or a file of {site_rules.DIRECTORY} was changed")
+    if made.inputs != inputs(made.files_dir):
+        found.append(f"{settings.path()} or a file of {made.files_dir} was changed")
     if made.version != __version__:
         found.append(f"gpuhook: was {made.version}, is {__version__}")
     return found

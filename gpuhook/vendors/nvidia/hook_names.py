@@ -11,6 +11,7 @@ from gpuhook.vendors.nvidia import jobs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices
+    from gpuhook.vendors.nvidia.jobs import Jobs
 
 LINKS = "create-symlinks"
 LOADER = "update-ldcache"
@@ -45,3 +46,14 @@ def is_any_on(choices: Choices) -> bool:
 def skipped(choices: Choices) -> list[str]:
     """Return what of the jobs that follow from the driver's libraries is left out."""
     return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]
+
+
+def told(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:
+    """Return (the names that were disabled, those that were enabled), as far as a hook shows them.
+
+    A driver whose parameters need no mask does not show whether that hook was disabled.
+    """
+    disabled = {name for name, word in _SKIPPED.items() if word in job.skipped}
+    if not job.cuda_compat and any(soname == "libcuda.so.1" for _, soname in job.libraries):
+        disabled.add(CUDA_COMPAT)
+    return frozenset(disabled), frozenset((CHMOD,) if job.chmod else ())

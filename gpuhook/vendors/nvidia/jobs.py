@@ -27,6 +27,9 @@ LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
 _SKIPPABLE = (LINKS, LOADER, PROFILE)
 # Their values are paths of the host.
 HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
+# Their values have a path behind, or before, something else: where it begins or ends is told.
+PATH_BEHIND = {"--chmod": ":", NEEDS: "="}
+PATH_BEFORE = {"--library": "="}
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 

@@ -80,6 +80,19 @@ def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
     return cuda, version, module, gpus
 
 
+def sorts() -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the kernel module's version, and (capability, brand) of each GPU by its UUID.
+
+    "" stands for what is not known.
+    """
+    found = {
+        str(gpu.get("uuid")): (_text(gpu, "compute_capability"), _text(gpu, "brand"))
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict)
+    }
+    return _text(_section("driver", dict), "module_version"), found
+
+
 def _text(section: dict[str, Any], key: str) -> str:
     value = section.get(key)
     return value if isinstance(value, str) and _is_known(value) else ""

@@ -11,7 +11,7 @@ import os
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import roots, words
 
 NAMES = ("config", "monitor")
 MAJOR = "nvidia-caps"  # in /proc/devices
@@ -31,9 +31,9 @@ def find(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]
     if number is None:
         raise fault("GH1216", name=name, minors=MINORS, file=f"{FILES}/{name}")
     path = words.capability_node(number)
-    place = dev_root.rstrip("/") + path
+    place = roots.place(dev_root, path) or dev_root.rstrip("/") + path
     try:
-        status = os.stat(place)
+        status = os.stat(place, follow_symlinks=not dev_root.rstrip("/"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise fault(

@@ -7,6 +7,7 @@ WARM. The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
 from __future__ import annotations
 
 BRANDS: dict[int | None, str] = {
+    0: "unknown",  # which NVIDIA's driver says of some GPUs, and images may ask for
     1: "quadro",
     2: "tesla",
     3: "nvs",

@@ -15,6 +15,7 @@ import stat
 from gpuhook.cdi.cache import Compiled
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia import management_nodes, words
+from gpuhook.vendors.nvidia.roots import place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _nodes(paths: list[str], roots: Roots) -> list[DeviceNode]:
 def _entry(path: str, status: os.stat_result, roots: Roots) -> DeviceNode:
     entry: DeviceNode = {"path": path}
     if roots.dev.rstrip("/"):
-        entry["hostPath"] = _host(roots.dev, path)
+        entry["hostPath"] = place(roots.dev, path) or _host(roots.dev, path)
     entry["fileMode"] = stat.S_IMODE(status.st_mode)
     entry["permissions"] = "rw"
     if status.st_gid:
@@ -232,16 +233,19 @@ def _entry(path: str, status: os.stat_result, roots: Roots) -> DeviceNode:
 def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
     """Return the mount of `path` out of the first root that has it, None if none does."""
     for root in roots:
-        place = _host(root, path)
-        if os.path.exists(place):
-            return {"hostPath": place, "containerPath": path, "options": list(_MOUNT_OPTIONS)}
+        found = place(root, path)
+        if found is not None:
+            return {"hostPath": found, "containerPath": path, "options": list(_MOUNT_OPTIONS)}
     return None
 
 
 def _stat(root: str, path: str) -> os.stat_result | None:
     """Return what is at `path`, None for what is no character device."""
+    found = place(root, path)
+    if found is None:
+        return None
     try:
-        status = os.stat(_host(root, path))
+        status = os.stat(found)
     except OSError:
         return None
     return status if stat.S_ISCHR(status.st_mode) else None
@@ -254,7 +258,7 @@ def _is_of(status: os.stat_result, major: int | None, minor: int) -> bool:
 
 def _listed(root: str, directory: str) -> list[str]:
     try:
-        return os.listdir(_host(root, directory))
+        return os.listdir(place(root, directory) or _host(root, directory))
     except OSError:
         return []
 

@@ -22,7 +22,7 @@ CUDA_VERSION = "CUDA_VERSION"
 MET, UNMET, UNKNOWN, INVALID = "met", "unmet", "unknown", "invalid"
 MAX_VARIABLES = 32  # as many as NVIDIA's runtime takes
 MAX_TERM = 128  # characters, likewise
-MAX_TEXT = 65536
+MAX_TEXT = 16384  # characters, of all variables together: NVIDIA's images have about 500
 
 _NOT_OURS = "NVIDIA_REQUIRE_JETPACK"  # of Tegra: it names files, and requires nothing
 _CUDA = "NVIDIA_REQUIRE_CUDA"
@@ -105,14 +105,17 @@ class Term:
 class Requirement:
     """One variable's: alternatives, one of which must hold, each with all of its terms."""
 
-    __slots__ = ("_words", "text", "variable")
+    __slots__ = ("_read", "_words", "text", "variable")
 
-    def __init__(self, variable: str, text: str) -> None:
+    def __init__(self, variable: str, text: str, limit: int = MAX_TEXT) -> None:
+        """Take a variable's text: one that has more than `limit` characters is no requirement."""
         self.variable = variable
         self.text = text
         # One term that is too long stands for a text that is.
-        bounded = text if len(text) <= MAX_TEXT else text[:MAX_TEXT].replace(" ", "_")
-        self._words = [part for part in bounded.split(" ") if part.strip(",")]
+        self._words = [part for part in text[:limit].split(" ") if part.strip(",")]
+        if len(text) > limit:
+            self._words = [text[:MAX_TERM].replace(",", "_").ljust(MAX_TERM + 1, "_")]
+        self._read: dict[str, Term] = {}
 
     def __bool__(self) -> bool:
         """Return whether it requires anything."""
@@ -121,7 +124,13 @@ class Requirement:
     def alternatives(self) -> Iterator[Iterator[Term]]:
         """Yield the terms of each alternative, each read when it is its turn."""
         for words in self._words:
-            yield (Term(word) for word in words.split(",") if word)
+            yield (self._term(word) for word in words.split(",") if word)
+
+    def _term(self, word: str) -> Term:
+        """Return a term, which is read once: each sort of GPU is judged by it."""
+        if word not in self._read:
+            self._read[word] = Term(word)
+        return self._read[word]
 
 
 def disabled(environment: Mapping[str, str]) -> bool:
@@ -135,11 +144,12 @@ def asked(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
     An image with CUDA_VERSION and without NVIDIA_REQUIRE_CUDA requires the first two parts of it,
     as long as it is a version: it is a name that others use as well.
     """
-    found = [
-        Requirement(name, environment[name])
-        for name in sorted(environment)
-        if name.startswith(PREFIX) and not name.startswith(_NOT_OURS)
-    ]
+    found = []
+    left = MAX_TEXT
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and not name.startswith(_NOT_OURS):
+            found.append(Requirement(name, environment[name], left))
+            left = max(left - len(environment[name]), 0)
     if not environment.get(_CUDA):
         version = ".".join(environment.get(CUDA_VERSION, "").split(".")[:2])
         if len(version) <= MAX_TERM // 2 and _numbers(version) is not None:

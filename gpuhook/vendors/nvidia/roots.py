@@ -4,7 +4,7 @@
 A driver container's tree, or one below a host's /home, has absolute links that mean its own root.
 Paths called "inside" start with "/" at that root.
 
-WARM.
+HOT, but loaded only for a container that asks for something beside its GPUs.
 """
 
 from __future__ import annotations
@@ -104,3 +104,12 @@ class Root:
         if self.is_prefix and not inside.startswith(_SYSTEM):
             return PREFIX_IN_CONTAINERS + inside
         return inside
+
+
+def place(root: str, path: str) -> str | None:
+    """Return the host path of what `path` is in `root`, links followed inside; None for nothing."""
+    if not root.rstrip("/"):
+        return path if os.path.exists(path) else None
+    within = Root(root)
+    real = within.real(path)
+    return None if real is None else within.host(real)

@@ -118,6 +118,7 @@ _LIBRARIES = {
     "GLX_nvidia": _GRAPHICS,
     "glxserver_nvidia": _GRAPHICS,
     "nvidia-eglcore": _GRAPHICS,
+    "nvidia-cbl": _GRAPHICS,
     "nvidia-egl-gbm": _GRAPHICS,
     "nvidia-egl-wayland": _GRAPHICS,
     "nvidia-egl-wayland2": _GRAPHICS,

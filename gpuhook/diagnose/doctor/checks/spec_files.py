@@ -35,7 +35,7 @@ def _present(node: Node) -> Iterable[Finding]:
     users = engine_specs.users(node)
     if not users:
         return [absent(f"{NONE}, and no engine here needs one", *specs.DIRECTORIES)]
-    command = "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
+    command = "gpuhook refresh"
     if specs.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     if specs.has_refresh(node):

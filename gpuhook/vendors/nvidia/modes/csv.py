@@ -8,10 +8,19 @@ NVIDIA_REQUIRE_JETPACK=csv-mounts=all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import jobs, node_edits, selection, spec, spec_common, words
+from gpuhook.vendors.nvidia import (
+    jobs,
+    node_edits,
+    selection,
+    site_files,
+    site_rules,
+    spec,
+    spec_common,
+    words,
+)
 from gpuhook.vendors.nvidia.choices import Described
 from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE, fingerprint
 from gpuhook.vendors.nvidia.inventory import Driver, DriverFile, Node
@@ -33,7 +42,8 @@ def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of a Tegra system.
 
     Raises GH1220 without its files, GH1221 for a named one that cannot be read, GH1222 if none of
-    its device nodes is there, GH1223 for a wrong directory, GH1511 for an id that nobody has.
+    its device nodes is there, GH1223 for a wrong directory, GH1511 for an id that nobody has,
+    GH1243 to GH1245 for broken rules of the site.
     """
     if place.csv_compat_root and not place.csv_compat_root.startswith("/"):
         raise fault("GH1223", path=place.csv_compat_root)
@@ -58,9 +68,17 @@ def describe(place: Place, choices: Choices) -> Described:
         raise fault("GH1222", files=files, reasons="".join("; " + line for line in left_out))
     own = devices.chosen(own, choices.device_ids)
     described = _Description(place, choices, chip, _witness(found))
+    absent = _as_the_site_wants(found, further, place)
     common, missing = described.common(found)
     named = [*_devices(own, choices), *described.further(further.without(found))]
-    warnings = (*read.warnings, *left_out, *found.warnings, *further.warnings, *missing)
+    warnings = (
+        *read.warnings,
+        *left_out,
+        *found.warnings,
+        *further.warnings,
+        *absent,
+        *missing,
+    )
     gpus = tuple(gpu for gpu, _ in own)
     return Described(spec.of_parts(choices.kind, named, common), gpus, warnings)
 
@@ -108,6 +126,20 @@ def _add_release(found: Found, place: Place) -> None:
             found.files[TEGRA_RELEASE] = DriverFile("config", root.host(real), TEGRA_RELEASE)
 
 
+def _as_the_site_wants(found: Found, further: Found, place: Place) -> list[str]:
+    """Drop and add what the site's rules say; return why something could not be added."""
+    rules = site_rules.read(place.files_dir)
+    told: list[str] = []
+    for part, changes in ((found, rules), (further, replace(rules, add=()))):
+        files, links, warnings = site_files.changed(
+            changes, Root(place.roots.driver), part.files.values(), part.links.values()
+        )
+        part.files = {file.container_path: file for file in files}
+        part.links = {link.path: link for link in links}
+        told += warnings
+    return told
+
+
 def _witness(found: Found) -> str:
     """Return the host path of libcuda, whose change is a new driver, "" without."""
     held = (file.host_path for file in found.files.values() if file.soname == "libcuda.so.1")
@@ -115,15 +147,17 @@ def _witness(found: Found) -> str:
 
 
 def _devices(own: devices.Own, choices: Choices) -> list[Device]:
+    gids = choices.additional_gids
     made: list[Device] = [
-        {"name": name, "containerEdits": node_edits.of(nodes)}
+        {"name": name, "containerEdits": node_edits.of(nodes, additional_gids=gids)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, nodes in own
         for name in selection.names(gpu, (strategy,))
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
-        made.append({"name": selection.EVERY, "containerEdits": node_edits.of([*every.values()])})
+        edits = node_edits.of([*every.values()], additional_gids=gids)
+        made.append({"name": selection.EVERY, "containerEdits": edits})
     return made
 
 
@@ -157,7 +191,8 @@ class _Description:
         edits, _ = self.common(found)
         edits.pop("env", None)  # the spec has it
         if found.nodes:
-            edits.update(node_edits.of([*found.nodes.values()]))
+            gids = self.choices.additional_gids
+            edits.update(node_edits.of([*found.nodes.values()], additional_gids=gids))
         return [{"name": words.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:

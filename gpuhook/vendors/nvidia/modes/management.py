@@ -53,7 +53,7 @@ def describe(place: Place, choices: Choices) -> Described:
     choices = replace(
         choices, disabled_hooks=choices.disabled_hooks | (_LEFT_OUT - choices.enabled_hooks)
     )
-    node, warnings = _node(place, found)
+    node, warnings = _node(place, found, choices)
     # Nodes go by the device; what is limited are files, and nodes only where somebody says so.
     wanted = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
     common, missing = spec_common.common(node, wanted)
@@ -92,7 +92,9 @@ def _node_at(path: str, host_path: str) -> list[DeviceNode]:
     return [DeviceNode(path, host_path, *numbers, mode, seen.st_uid, seen.st_gid)]
 
 
-def _node(place: Place, devices: tuple[DeviceNode, ...]) -> tuple[Node, tuple[str, ...]]:
+def _node(
+    place: Place, devices: tuple[DeviceNode, ...], choices: Choices
+) -> tuple[Node, tuple[str, ...]]:
     roots = place.roots
     found = files.find(
         roots.driver,
@@ -100,6 +102,8 @@ def _node(place: Place, devices: tuple[DeviceNode, ...]) -> tuple[Node, tuple[st
         library_search_paths=place.library_search_paths,
         config_search_paths=place.config_search_paths,
         host_root=roots.host,
+        with_explicit_libraries=choices.explicit_libraries,
+        files_dir=place.files_dir,
     )
     node = Node(
         driver=Driver(version=found.version),

@@ -2,19 +2,21 @@
 """Mode proc: GPUs and MIG instances by the files of the kernel and of the driver alone.
 
 No library is loaded and no GPU is initialised: for nodes on which NVML cannot be loaded, and for
-those that need not wait for it. What only NVML knows (memory, architecture, today's UUIDs of MIG
-instances) is unknown then.
+those that need not wait for it. What only NVML knows (memory, today's UUIDs of MIG instances) is
+unknown then. Compute capability and brand are known of GPUs that were described by NVML before.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather, proc_gpus, spec
+from gpuhook.vendors.nvidia import gather, known_node, proc_gpus, spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory import Gpu, Node
     from gpuhook.vendors.nvidia.modes.place import Place
 
 
@@ -36,4 +38,20 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
 
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises as node() and spec.describe do."""
-    return spec.describe(node(place, explicit_libraries=choices.explicit_libraries), choices)
+    found = node(place, explicit_libraries=choices.explicit_libraries)
+    return spec.describe(replace(found, gpus=_known(found)), choices)
+
+
+def _known(found: Node) -> tuple[Gpu, ...]:
+    """Return the GPUs with what images may require of them, as far as it was noted of the same.
+
+    A chip keeps its compute capability; how it is called as a brand is the driver's word.
+    """
+    module, sorts = known_node.sorts()
+    is_same_driver = bool(module) and module == found.driver.module_version
+    whole = []
+    for gpu in found.gpus:
+        capability, brand = sorts.get(gpu.uuid or "", ("", ""))
+        brand = brand if is_same_driver else ""
+        whole.append(replace(gpu, compute_capability=capability or None, brand=brand or None))
+    return tuple(whole)

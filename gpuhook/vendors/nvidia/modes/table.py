@@ -29,6 +29,7 @@ KINDS = {
     **{mode: kind for kind, mode in words.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
+OF_DRIVER_FILES = (NVML, PROC, WSL, CSV, MANAGEMENT)  # to which a site may add files, and drop some
 _UNLOADABLE = ("GH1200", "GH1202")  # NVML is not there, or nothing that can be loaded
 _INSTEAD = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import jobs, node_edits, selection, spec, spec_common
+from gpuhook.vendors.nvidia import (
+    jobs,
+    node_edits,
+    selection,
+    site_files,
+    site_rules,
+    spec,
+    spec_common,
+)
 from gpuhook.vendors.nvidia.choices import Described
 from gpuhook.vendors.nvidia.freshness import fingerprint
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
@@ -29,20 +38,30 @@ if TYPE_CHECKING:
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of a WSL system.
 
-    Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted.
+    Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted,
+    GH1243 to GH1245 for broken rules of the site.
     """
     others = [name for name in choices.device_ids if name != selection.EVERY]
     if others or not choices.with_all:
         raise fault("GH1219", what=", ".join(others) or "no device `all`")
     device = _device(place.roots.dev)
-    store = wsl_store.find(Root(place.roots.driver), place.library_search_paths)
+    store = _store(place)
     common, missing = _common(place, choices, store)
+    edits = node_edits.of([device], additional_gids=choices.additional_gids)
     devices = spec.of_parts(
-        choices.kind,
-        [{"name": selection.EVERY, "containerEdits": node_edits.of([device])}],
-        common,
+        choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common
     )
     return Described(devices, (), (*store.warnings, *missing))
+
+
+def _store(place: Place) -> Store:
+    """Return the driver's files, with what the site's rules add and drop."""
+    root = Root(place.roots.driver)
+    rules = site_rules.read(place.files_dir)
+    store = wsl_store.find(root, place.library_search_paths)
+    files, links, warnings = site_files.changed(rules, root, store.files, store.links)
+    told = (*store.warnings, *warnings)
+    return replace(store, files=tuple(files), links=tuple(links), warnings=told)
 
 
 def _device(dev_root: str) -> DeviceNode:
@@ -74,7 +93,7 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
     found, missing = spec_common.common(node, choices)
     if choices.hooks == "none":
         _keep_in_place(found, store)
-    else:
+    elif "hooks" in found:
         found["hooks"] = [_hook(hook, store) for hook in found["hooks"]]
     return found, missing
 

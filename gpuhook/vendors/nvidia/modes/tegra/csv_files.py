@@ -7,7 +7,10 @@ out with a warning. Source: NVIDIA's container toolkit, host-files-for-container
 
 from __future__ import annotations
 
+import errno
+import os
 import posixpath
+import stat
 from dataclasses import dataclass
 
 TYPE_CHECKING = False
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 DIRECTORY = "/etc/nvidia-container-runtime/host-files-for-container.d"
 NAMES = ("devices.csv", "drivers.csv", "l4t.csv")
 KINDS = ("dev", "dir", "lib", "sym")
+_WHOLE = ("/", "/dev", "/proc", "/sys")  # a mount there would take the place of a container's
 _MAX_SIZE = 4 << 20
 _MAX_PATH = 4096
 _SHOWN = 8
@@ -35,7 +39,11 @@ def read(path: str) -> tuple[list[Line], list[str]]:
 
     Raises OSError.
     """
-    with open(path, "rb") as file:
+    # A pipe in a tree that is not the host's own must not hold up who reads it.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
         return parse(file.read(_MAX_SIZE + 1), path)
 
 
@@ -80,7 +88,18 @@ def _line(raw: bytes) -> tuple[Line | None, str]:
         path = "/" + posixpath.normpath(path).lstrip("/")
     elif kind not in ("lib", "sym") or ".." in path.split("/"):
         reason = f"{_cut(path)} is not an absolute path"
+    if not reason:
+        reason = misplaced(kind, path)
     return (None, reason) if reason else (Line(kind, path), "")
+
+
+def misplaced(kind: str, path: str) -> str:
+    """Return why nothing may be given to containers at a path, "" if it may."""
+    if kind == "dev":
+        return "" if path.startswith("/dev/") else f"{_cut(path)} is not below /dev"
+    if path in _WHOLE or path.startswith("/proc/"):
+        return f"{_cut(path)} is every container's own"
+    return ""
 
 
 def _cut(text: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.loader import elf
 from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Link
+from gpuhook.vendors.nvidia.modes.tegra import csv_files
 from gpuhook.vendors.nvidia.modes.tegra import links as chains
 from gpuhook.vendors.nvidia.roots import Root
 
@@ -116,7 +117,7 @@ class Search:
 
     def _directory(self, found: Found, path: str) -> bool:
         real = self._root.directory(path)
-        if real is None:
+        if real is None or csv_files.misplaced("dir", path):
             return False
         found.files[path] = DriverFile("directory", self._root.host(real), path)
         return True
@@ -128,7 +129,7 @@ class Search:
         host = self._root.host(real)
         if os.path.isdir(host):
             return self._directory(found, real)
-        if not os.path.isfile(host):
+        if not os.path.isfile(host) or csv_files.misplaced("lib", real):
             return False
         soname = _soname(host)
         found.files[real] = DriverFile("library" if soname else "config", host, real, soname)
