@@ -339,9 +339,11 @@ def wanted(
 
     `needs` are the capabilities of files whose names do not tell them.
     """
+    if not needs:
+        return words.chooser(capabilities)
 
     def is_wanted(path: str) -> bool:
-        own = needs.get(path) if needs else None
+        own = needs.get(path)
         if own is not None:
             return not capabilities.isdisjoint(own)
         return words.wanted(path, capabilities)

@@ -12,7 +12,7 @@ from gpuhook.loader.narrow import is_narrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -220,10 +220,20 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     also where a container may have none of those that it asks for. A file for 32-bit programs needs
     compat32 besides a capability of its own.
     """
-    needed = capabilities_of(path)
-    if needed is not EVERY and capabilities.isdisjoint(needed):
-        return False
-    return "compat32" in capabilities or not is_32_bit(path)
+    return chooser(capabilities)(path)
+
+
+def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
+    """Return what tells of many paths what wanted() tells of one."""
+    has_narrow = "compat32" in capabilities
+
+    def is_wanted(path: str) -> bool:
+        needed = capabilities_of(path)
+        if needed is not EVERY and capabilities.isdisjoint(needed):
+            return False
+        return has_narrow or not is_32_bit(path)
+
+    return is_wanted
 
 
 def requires(environment: Mapping[str, str]) -> bool:
