@@ -10,6 +10,7 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, spec
 from gpuhook.cli import printing
+from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import (
     freshness,
     generated,
@@ -25,6 +26,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.edits import Spec
     from gpuhook.vendors.nvidia.choices import Choices, Described
+
+
+def format_of(output: str | None, fmt: str | None) -> str:
+    """Return the format to write; GH1514 if engines would not read that file, or misread it.
+
+    `output` is None for standard output, `fmt` what the caller wants, if anything.
+    """
+    if output is None:
+        return fmt or "yaml"
+    extension = os.path.splitext(output)[1][1:]
+    if extension not in spec.FORMATS:
+        raise fault("GH1514", path=output, reason="its name ends in neither .yaml nor .json")
+    if fmt not in (None, extension):
+        raise fault("GH1514", path=output, reason=f"it is named .{extension}, not .{fmt}")
+    if os.path.isdir(output):
+        raise fault("GH1514", path=output, reason="it is a directory")
+    return extension
 
 
 def write(

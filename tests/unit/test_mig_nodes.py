@@ -159,7 +159,7 @@ def test_missing_nodes_are_made(made: SimulatedNode, mode: int) -> None:
     cap(made, 1).parent.rmdir()
     for path in proc(made, "nvidia/capabilities").rglob("access"):
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("292", str(mode)), encoding="utf-8")
+        path.write_text(text.replace("Mode: 292", f"Mode: {mode}"), encoding="utf-8")
     old = os.umask(0o077)
     try:
         node = asked(made, create=True)
