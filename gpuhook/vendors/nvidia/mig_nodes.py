@@ -29,6 +29,8 @@ _MISSING = (
     "--create-device-nodes"
 )
 _NOT_MADE = "{path} is missing and cannot be made: {reason}"
+_LIE = "{minors} says minor {minor} of {name}, and {file} says {other}: the node cannot be told"
+_SHARED = "{minors} says minor {minor} of {names}: it opens one of them alone, and none can be told"
 _WRONG = "{path} is not the character device {major}:{minor}: remove it, and have it made again"
 
 
@@ -76,6 +78,9 @@ class _Search:
         self._major = major
         self._create = create
         self._minors = mig.parse_minors(_read(host_root, mig.MINORS))
+        self._names: dict[int, list[str]] = {}
+        for name, minor in self._minors.items():
+            self._names.setdefault(minor, []).append(name)
         self.nodes: dict[int, DeviceNode] = {}
 
     def completed(self, gpu: Gpu, instance: MigInstance) -> MigInstance:
@@ -110,6 +115,7 @@ class _Search:
         """Find the node, or make it; raises _TroubleError."""
         if capability is None:
             raise _TroubleError(_UNKNOWN.format(name=name, minors=mig.MINORS, file=mig.file(name)))
+        self._check(name, capability)
         path = words.capability_node(capability.minor)
         host_path = os.path.join(self._dev_root, path.lstrip("/"))
         if self._major is None:
@@ -133,6 +139,21 @@ class _Search:
             uid=status.st_uid,
             gid=status.st_gid,
         )
+
+    def _check(self, name: str, capability: Capability) -> None:
+        """Raise _TroubleError where what the kernel says of a minor cannot all be true.
+
+        A container would be given what another instance, or the administration, has.
+        """
+        minor = capability.minor
+        names = sorted(self._names.get(minor, ()))
+        if len(names) > 1:
+            told = " and ".join(names)
+            raise _TroubleError(_SHARED.format(minors=mig.MINORS, minor=minor, names=told))
+        described = mig.parse_file(_read(self._host_root, mig.file(name)))
+        if described is not None and described.minor != minor:
+            facts = {"minors": mig.MINORS, "minor": minor, "name": name, "file": mig.file(name)}
+            raise _TroubleError(_LIE.format(**facts, other=described.minor))
 
     def _made(
         self, host_path: str, name: str, major: int, capability: Capability
