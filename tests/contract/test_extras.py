@@ -314,7 +314,7 @@ def test_come_and_go(full: Product, tmp_path: Path) -> None:
 
 
 def test_the_administration_comes_and_goes(full: Product, tmp_path: Path) -> None:
-    """A privileged container that runs is given the nodes of MIG's administration, and loses them."""
+    """A privileged container that runs is given the nodes of the administration, and loses one."""
     mine = full.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"), process=PRIVILEGED)
     with started(made, mine, "runc", "host", mine.runtime) as live:
