@@ -28,19 +28,23 @@ _OUR_HOOK = "gpuhook-hook"
 class Registry:
     """The compiled specs of each directory, and the files that could not be read."""
 
-    def __init__(self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "") -> None:
+    def __init__(
+        self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "", way: str = ""
+    ) -> None:
         """Take the specs found in each of `dirs`, lowest priority first.
 
-        Those of `vendor`, of all without one, are written by generate-cdi.
+        Those of `vendor`, of all without one, are written by generate-cdi. `way` is what to do
+        about a missing device where specs are of no file, so that none can be written anew.
         """
         self.dirs = dirs
+        self._way = way
         self._vendor = vendor
         self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
         self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
 
     def over(self, specs: list[Compiled]) -> Registry:
         """Return this registry with `specs`, which are of no file, below all of its own."""
-        found = Registry(self.dirs, [], self._vendor)
+        found = Registry(self.dirs, [], self._vendor, self._way)
         found._layers = [specs, *self._layers]
         found.broken = self.broken
         return found
@@ -88,14 +92,16 @@ class Registry:
             if spec.error is not None
         )
         if not specs:
-            way = self._writing(kind)
+            way = self._way or self._writing(kind)
             return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
         have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
         shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
         files = ", ".join(spec.path for spec in specs)
         newest = specs[-1]  # the one that counts
         way = "if the device is new, its vendor's tools describe it anew"
-        if _is_written_by_us(newest):
+        if self._way:
+            way = self._way
+        elif _is_written_by_us(newest):
             way = f"if the GPU is new, run `gpuhook refresh`, which writes {newest.path} anew"
         elif self._is_ours(kind):
             way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest.path}`"

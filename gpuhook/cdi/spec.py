@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from gpuhook import files
+from gpuhook import bounded_yaml, files
 from gpuhook.cdi import compile as compiler
 from gpuhook.errors import fault
 
@@ -51,7 +51,20 @@ def parser(path: str) -> compiler.Parser:
 
 
 def document(spec: Spec, fmt: str) -> str:
-    """Return the text of `spec` in the format "yaml" or "json", its keys in their own order."""
+    """Return the text of `spec` in the format "yaml" or "json", its keys in their own order.
+
+    Raises GH1106 for text that is no Unicode.
+    """
+    try:
+        text = _text(spec, fmt)
+        text.encode()
+    except UnicodeEncodeError as error:
+        reason = "it has text that is not UTF-8"
+        raise fault("GH1106", path=spec.get("kind", "-"), pointer="/", reason=reason) from error
+    return text
+
+
+def _text(spec: Spec, fmt: str) -> str:
     if fmt == "json":
         return json.dumps(spec, indent=2, ensure_ascii=False) + "\n"
     text: str = yaml.dump(
@@ -105,6 +118,10 @@ _SpecDumper.add_representer(list, _list_node)
 
 def parse_yaml(data: bytes, path: str) -> Any:
     """Return what a YAML text says, as CDI reads it; GH1109 with line and column if broken."""
+    try:
+        bounded_yaml.require_shallow(data)
+    except yaml.YAMLError as error:
+        raise _broken(path, error) from error
     loader = _Loader(data)
     try:
         node = loader.get_single_node()

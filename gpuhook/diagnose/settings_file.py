@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from gpuhook import settings
-from gpuhook.errors import fault, printable
+from gpuhook import bounded_yaml, files, settings
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.kubernetes.config.nearest import nearest
 from gpuhook.kubernetes.config.values import shown
 
@@ -71,8 +71,18 @@ def load(file: str) -> dict[str, object]:
 
     A section with nothing in it is there: whoever comments out its keys need not do more.
     """
-    with open(file, "rb") as stream:
-        document: Any = yaml.safe_load(stream) or {}
+    return _with_sections(_read(file)[0])
+
+
+def _read(file: str) -> tuple[Any, yaml.Node | None]:
+    try:
+        return bounded_yaml.read(files.read(file))
+    except GpuhookError as error:
+        raise yaml.YAMLError(error.message) from error
+
+
+def _with_sections(read: Any) -> dict[str, object]:
+    document: Any = read or {}
     if not isinstance(document, dict):
         return document  # type: ignore[no-any-return]  # problem() says that it is none
     return {
@@ -86,7 +96,8 @@ def problem(file: str) -> str:
     Unknown keys do not: after a downgrade the node must go on (`unknown_keys` names them).
     """
     try:
-        document, tree = load(file), _Tree(file)
+        value, root = _read(file)
+        document, tree = _with_sections(value), _Tree(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -101,14 +112,15 @@ def problem(file: str) -> str:
 
 def unknown_keys(file: str) -> str:
     """Return which keys of a usable settings file nobody reads, "" if there are none."""
-    tree = _Tree(file)
-    errors = (error for error in _errors(load(file)) if _is_unknown_key(error))
+    value, root = _read(file)
+    tree = _Tree(root)
+    errors = (error for error in _errors(_with_sections(value)) if _is_unknown_key(error))
     return "; ".join(_unknown(error, tree) for error in errors)
 
 
 def lines(file: str) -> dict[tuple[str, str], int]:
     """Return (section, key) -> line of a usable settings file."""
-    found = _Tree(file).lines
+    found = _Tree(_read(file)[1]).lines
     return {(str(path[0]), str(path[1])): line for path, line in found.items() if len(path) == 2}
 
 
@@ -140,9 +152,7 @@ def faults_of(document: object) -> list[tuple[tuple[str | int, ...], str]]:
 class _Tree:
     """The lines of a file's keys and entries, and the keys that are there twice."""
 
-    def __init__(self, file: str) -> None:
-        with open(file, "rb") as stream:
-            root = yaml.compose(stream, Loader=yaml.SafeLoader)
+    def __init__(self, root: yaml.Node | None) -> None:
         self.lines: dict[Path, int] = {}
         self.twice: list[str] = []
         if root is not None:

@@ -192,3 +192,21 @@ def test_the_schema_is_stricter(pointer: str, value: object) -> None:
     with pytest.raises(GpuhookError, match=r"^x: /") as caught:
         validate.check(spec, "x")
     assert caught.value.code == "GH1106"
+
+
+def test_one_wrong_device_among_many_alike_is_found_at_its_place() -> None:
+    """The schema looks at one device of each shape; one that says something else is another."""
+    spec = copy.deepcopy(GOOD)
+    spec["devices"] = [
+        {"name": f"d{n}", "containerEdits": {"deviceNodes": [{"path": f"/dev/x{n}"}]}}
+        for n in range(30)
+    ]
+    validate.check(spec, "x")
+    spec["devices"][17]["containerEdits"]["deviceNodes"][0]["path"] = "dev/x17"
+    with pytest.raises(GpuhookError, match="/devices/17/containerEdits/deviceNodes/0/path"):
+        validate.check(spec, "x")
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(GpuhookError, match="is not UTF-8"):
+        validate.check(changed("/containerEdits/env/0", "A=\ud800"), "x")

@@ -324,36 +324,3 @@ def test_the_hosts_loader_cache(tmp_path: Path) -> None:
     (tmp_path / "etc/ld.so.conf").write_text("/opt/gpu/lib\n")
     subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True)
     assert files.find(str(tmp_path)).library_dirs == ("/opt/gpu/lib",)
-
-
-def test_the_hosts_loader_cache_cut_at_every_byte(tmp_path: Path) -> None:
-    """Half a cache names no library, or the one that it names; it is no mistake of ours."""
-    tree(tmp_path, "/opt/gpu/lib")
-    cache = tmp_path / "etc/ld.so.cache"
-    cache.parent.mkdir()
-    (tmp_path / "etc/ld.so.conf").write_text("/opt/gpu/lib\n")
-    subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True)
-    whole = cache.read_bytes()
-    for length in range(len(whole)):
-        cache.write_bytes(whole[:length])
-        assert code_of(tmp_path) == "GH1230", length
-
-
-@pytest.mark.parametrize("circle", ["/usr/lib64", f"/usr/lib64/libcuda.so.{V}"])
-def test_a_driver_behind_links_in_a_circle(circle: str, tmp_path: Path) -> None:
-    """There is none, and the search ends."""
-    link(tmp_path, circle, Path(circle).name)
-    assert code_of(tmp_path) == "GH1230"
-
-
-def test_circles_beside_the_driver(tmp_path: Path) -> None:
-    """What is behind them is left out, and a library of the driver told of."""
-    whole = files.find(str(tree(tmp_path, "/usr/lib64")))
-    for path in ("/usr/lib64/vdpau", "/usr/bin", "/usr/share", "/etc/vulkan", "/lib", "/run/a"):
-        link(tmp_path, path, Path(path).name)
-    link(tmp_path, "/run/nvidia-persistenced", "nvidia-fabricmanager")
-    link(tmp_path, "/run/nvidia-fabricmanager", "nvidia-persistenced")
-    link(tmp_path, f"/usr/lib64/libnvidia-tls.so.{V}", f"libnvidia-tls.so.{V}")
-    found = files.find(str(tmp_path), host_root=str(tmp_path))
-    assert by_path(found) == by_path(whole)
-    assert [f"libnvidia-tls.so.{V}" in warning for warning in found.warnings] == [True]

@@ -110,27 +110,6 @@ def test_minors_without_the_capabilities_tree(made: SimulatedNode) -> None:
     assert found(made).gpus == made.node.gpus
 
 
-@pytest.mark.parametrize(
-    ("minor", "told"),
-    [
-        (1, "says minor 1 of config and gpu0/gi8/access"),
-        (300, "says minor 300 of gpu0/gi8/access and gpu2/gi3/access"),
-        (70, "says minor 70 of gpu0/gi8/access, and "),
-    ],
-)
-def test_a_list_that_lies(minor: int, told: str, made: SimulatedNode) -> None:
-    """Nobody gets the node of the administration, or of a neighbour, for that of an instance."""
-    listed = proc(made, "nvidia-caps/mig-minors")
-    lines = listed.read_text("utf-8").splitlines()
-    lines = [one for one in lines if one.split()[0] not in ("gpu0/gi8/access", "gpu0/gi10/access")]
-    lines = [one for one in lines if one.split()[1] != "70"]
-    listed.write_text("\n".join([*lines, f"gpu0/gi8/access {minor}"]) + "\n", "utf-8")
-    names = troubles(found(made, create=True))
-    assert told in names["0:1"]
-    assert all(f"says minor {minor} of " in trouble for trouble in names.values())
-    assert not cap(made, 70).exists() or minor != 70
-
-
 def test_a_capability_that_nobody_knows(made: SimulatedNode) -> None:
     """An instance whose capability the kernel doesn't have is in trouble, and no other."""
     proc(made, "nvidia-caps/mig-minors").unlink()

@@ -39,7 +39,7 @@ def of(path: str, *, is_here: bool) -> Judged:
     """Return what is to be said of one file; with `is_here` also against this host."""
     try:
         found = spec.read(path)
-        validate.check(found, path)
+        validate.check(found, path, is_read=True)
     except GpuhookError as error:
         return Judged(path, error=error)
     return Judged(path, found, findings=tuple(host.findings(found, path)) if is_here else ())

@@ -103,7 +103,7 @@ def _parsed(text: str) -> dict[str, str]:
 
 def _read(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return b""
     try:
@@ -120,7 +120,7 @@ def _first_line(path: str) -> str:
 
 def gpus_of(names: list[str]) -> str:
     """Return what stands for the GPUs by their bus ids, in order: how many, and which."""
-    return f"{len(names)}-{crc32(' '.join(names).encode()):08x}" if names else ""
+    return f"{len(names)}-{crc32(os.fsencode(' '.join(names))):08x}" if names else ""
 
 
 def majors(devices: bytes) -> str:
@@ -148,7 +148,7 @@ def mig_state(host_root: str) -> str:
 
 def mig_of(content: bytes, names: list[str]) -> str:
     """Return mig_state() by the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
-    return format(crc32("\n".join(names).encode(), crc32(content)), "08x") if content else ""
+    return format(crc32(os.fsencode("\n".join(names)), crc32(content)), "08x") if content else ""
 
 
 def _instances(directory: str) -> list[str]:

@@ -7,6 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
+from gpuhook import files
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.loader import cache, elf
 
@@ -138,8 +139,7 @@ def _cached(root: Root) -> list[str]:
     """Return the directories of libcuda.so.1 in the root's own loader cache."""
     path = root.real("/etc/ld.so.cache")
     try:
-        with open(root.host(path or "/etc/ld.so.cache"), "rb") as file:
-            entries = cache.parse(file.read(16 << 20))
+        entries = cache.parse(files.read(root.host(path or "/etc/ld.so.cache"), 16 << 20))
     except (OSError, GpuhookError):
         return []
     paths = [

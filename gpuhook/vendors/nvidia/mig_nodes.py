@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass, replace
 
 from gpuhook import files
+from gpuhook.errors import GpuhookError
 from gpuhook.kernel.nodes import mknod
 from gpuhook.vendors.nvidia import mig, words
 from gpuhook.vendors.nvidia.inventory import DeviceNode
@@ -21,16 +22,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance
 
+_MAX_FILE = 4 << 20
 _MODE = 0o666  # of a node whose mode the driver doesn't say
 _UNKNOWN = "{name} is neither in {minors} nor in {file}: the driver has no such MIG device any more"
+_SHARED = "{name} has the minor {minor} in {minors}, and so has {other}: one of them is wrong"
+_CONTRADICTED = (
+    "{name} has the minor {minor} in {minors}, and {own} in {file}: one of them is wrong"
+)
 _NO_MAJOR = "{path} cannot be checked: /proc/devices has no nvidia-caps; load the kernel module"
 _MISSING = (
     "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
     "--create-device-nodes"
 )
 _NOT_MADE = "{path} is missing and cannot be made: {reason}"
-_LIE = "{minors} says minor {minor} of {name}, and {file} says {other}: the node cannot be told"
-_SHARED = "{minors} says minor {minor} of {names}: it opens one of them alone, and none can be told"
 _WRONG = "{path} is not the character device {major}:{minor}: remove it, and have it made again"
 
 
@@ -78,9 +82,9 @@ class _Search:
         self._major = major
         self._create = create
         self._minors = mig.parse_minors(_read(host_root, mig.MINORS))
-        self._names: dict[int, list[str]] = {}
+        self._holders: dict[int, list[str]] = {}
         for name, minor in self._minors.items():
-            self._names.setdefault(minor, []).append(name)
+            self._holders.setdefault(minor, []).append(name)
         self.nodes: dict[int, DeviceNode] = {}
 
     def completed(self, gpu: Gpu, instance: MigInstance) -> MigInstance:
@@ -98,6 +102,7 @@ class _Search:
         troubles = []
         for name, capability in zip((first, second), known, strict=True):
             try:
+                self._require_own(name)
                 self._have(name, capability)
             except _TroubleError as trouble:
                 troubles.append(str(trouble))
@@ -111,11 +116,24 @@ class _Search:
             return described
         return Capability(minor, None if described is None else described.mode)
 
+    def _require_own(self, name: str) -> None:
+        """Raise _TroubleError where the minor of a capability may open what is another's."""
+        minor = self._minors.get(name)
+        if minor is None:
+            return
+        told = {"name": name, "minor": minor, "minors": mig.MINORS}
+        other = next((held for held in self._holders[minor] if held != name), "")
+        if other:
+            raise _TroubleError(_SHARED.format(other=other, **told))
+        own = mig.parse_file(_read(self._host_root, mig.file(name)))
+        if own is not None and own.minor != minor:
+            file = mig.file(name)
+            raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **told))
+
     def _have(self, name: str, capability: Capability | None) -> None:
         """Find the node, or make it; raises _TroubleError."""
         if capability is None:
             raise _TroubleError(_UNKNOWN.format(name=name, minors=mig.MINORS, file=mig.file(name)))
-        self._check(name, capability)
         path = words.capability_node(capability.minor)
         host_path = os.path.join(self._dev_root, path.lstrip("/"))
         if self._major is None:
@@ -130,30 +148,7 @@ class _Search:
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != number:
             wrong = _WRONG.format(path=host_path, major=self._major, minor=capability.minor)
             raise _TroubleError(wrong)
-        self.nodes[capability.minor] = DeviceNode(
-            path=path,
-            host_path=host_path,
-            major=self._major,
-            minor=capability.minor,
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            gid=status.st_gid,
-        )
-
-    def _check(self, name: str, capability: Capability) -> None:
-        """Raise _TroubleError where what the kernel says of a minor cannot all be true.
-
-        A container would be given what another instance, or the administration, has.
-        """
-        minor = capability.minor
-        names = sorted(self._names.get(minor, ()))
-        if len(names) > 1:
-            told = " and ".join(names)
-            raise _TroubleError(_SHARED.format(minors=mig.MINORS, minor=minor, names=told))
-        described = mig.parse_file(_read(self._host_root, mig.file(name)))
-        if described is not None and described.minor != minor:
-            facts = {"minors": mig.MINORS, "minor": minor, "name": name, "file": mig.file(name)}
-            raise _TroubleError(_LIE.format(**facts, other=described.minor))
+        self.nodes[capability.minor] = DeviceNode.of_status(path, host_path, status)
 
     def _made(
         self, host_path: str, name: str, major: int, capability: Capability
@@ -195,7 +190,7 @@ def make(path: str, major: int, minor: int, mode: int) -> None:
 
 def _read(host_root: str, path: str) -> str:
     try:
-        with open(host_root.rstrip("/") + path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
+        content = files.read(host_root.rstrip("/") + path, _MAX_FILE)
+        return content.decode("utf-8", "replace")
+    except (OSError, GpuhookError):
         return ""

@@ -9,9 +9,12 @@ warning for those who only look.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
+from gpuhook import files
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu
 
@@ -23,6 +26,17 @@ CONTROL_NODES = (
 FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
 MODESET = ("nvidia-modeset", *FRONTEND)
+_MAX_FILE = 4 << 20
+_ODD = "{name!a} in /proc/driver/nvidia/gpus is no PCI bus id; left out"
+_TWINS = (
+    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another: which GPU "
+    "that is cannot be told"
+)
+_GPUS = "proc/driver/nvidia/gpus"
+_BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
+_MAX_MAJOR, _MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1  # linux/kdev_t.h
+_MAX_NUMA = (1 << 10) - 1  # linux/numa.h
 _MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
 
 
@@ -46,9 +60,16 @@ def parse_majors(lines: list[str]) -> dict[str, int]:
         if line.startswith("Block devices"):
             break
         number, _, name = line.strip().partition(" ")
-        if name.startswith("nvidia") and number.isdigit():
-            numbers[name] = int(number)
+        major = _number(number, _MAX_MAJOR)
+        if name.startswith("nvidia") and major is not None:
+            numbers[name] = major
     return numbers
+
+
+def _number(text: str, most: int) -> int | None:
+    """Return the number that `text` is, None where it is none or above `most`."""
+    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_short and int(text) <= most else None
 
 
 def find(
@@ -99,17 +120,7 @@ class _Search:
         if wrong is not None:
             self._refuse(wrong)
             return
-        self.nodes.append(
-            DeviceNode(
-                path=path,
-                host_path=host_path,
-                major=os.major(status.st_rdev),
-                minor=os.minor(status.st_rdev),
-                mode=stat.S_IMODE(status.st_mode),
-                uid=status.st_uid,
-                gid=status.st_gid,
-            )
-        )
+        self.nodes.append(DeviceNode.of_status(path, host_path, status))
 
     def _missing(self, host_path: str, minor: int, absent: str | None) -> None:
         if absent is None:
@@ -152,15 +163,51 @@ class ProcGpu:
 
 
 def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
-    """Return the GPUs that the kernel module knows, by bus id; NVML need not answer for it."""
-    directory = os.path.join(host_root, "proc/driver/nvidia/gpus")
+    """Return the GPUs that the kernel module knows, by bus id; NVML need not answer for it.
+
+    A minor number or UUID that two of them have is nobody's.
+    """
+    return _apart(_told_gpus(host_root))[0]
+
+
+def doubts(host_root: str) -> tuple[str, ...]:
+    """Return sentences about what of the kernel module's GPUs cannot be believed."""
+    odd = (name for name in _gpu_names(host_root) if not _BUS_ID.fullmatch(name))
+    twins = _apart(_told_gpus(host_root))[1]
+    return (*(_ODD.format(name=name) for name in odd), *twins)
+
+
+def _told_gpus(host_root: str) -> list[ProcGpu]:
+    directory = os.path.join(host_root, _GPUS)
+    return [
+        parse_gpu(name, _lines(os.path.join(directory, name, "information")))
+        for name in _gpu_names(host_root)
+        if _BUS_ID.fullmatch(name)
+    ]
+
+
+def _apart(known: list[ProcGpu]) -> tuple[tuple[ProcGpu, ...], list[str]]:
+    """Return (the GPUs, without minors and UUIDs that two of them have; what is told of those)."""
+    minors = Counter(one.minor for one in known)
+    uuids = Counter(one.uuid for one in known)
+    found, told = [], []
+    for one in known:
+        kept = one
+        if one.minor is not None and minors[one.minor] > 1:
+            kept = replace(kept, minor=None)
+            told.append(_TWINS.format(bus=one.pci_bus_id, what="minor number", value=one.minor))
+        if one.uuid is not None and uuids[one.uuid] > 1:
+            kept = replace(kept, uuid=None)
+            told.append(_TWINS.format(bus=one.pci_bus_id, what="UUID", value=one.uuid))
+        found.append(kept)
+    return tuple(found), told
+
+
+def _gpu_names(host_root: str) -> list[str]:
     try:
-        names = sorted(os.listdir(directory))
+        return sorted(os.listdir(os.path.join(host_root, _GPUS)))
     except OSError:
-        return ()
-    return tuple(
-        parse_gpu(name, _lines(os.path.join(directory, name, "information"))) for name in names
-    )
+        return []
 
 
 def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
@@ -173,8 +220,8 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
     minor, uuid = facts.get("Device Minor", ""), facts.get("GPU UUID", "")
     return ProcGpu(
         pci_bus_id=f"{domain:0>8}:{rest}".upper(),
-        minor=int(minor) if minor.isdigit() else None,
-        uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None,
+        minor=_number(minor, _MAX_MINOR),
+        uuid=uuid if _UUID.fullmatch(uuid) else None,
         model=facts.get("Model") or None,
         is_excluded=facts.get("GPU Excluded", "").lower() == "yes",
     )
@@ -197,7 +244,7 @@ def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
         return None
     lines = _lines(os.path.join(pci_directory(host_root, pci_bus_id), "numa_node"))
     number = lines[0].strip() if lines else ""
-    return int(number) if number.isdigit() else None  # "-1": the platform has no NUMA nodes
+    return _number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
 
 
 def masks_params(host_root: str) -> bool:
@@ -208,7 +255,6 @@ def masks_params(host_root: str) -> bool:
 
 def _lines(path: str) -> list[str]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read().splitlines()
-    except OSError:
+        return files.read(path, _MAX_FILE).decode("utf-8", "replace").splitlines()
+    except (OSError, GpuhookError):
         return []

@@ -44,7 +44,7 @@ def told(where: Roots) -> gather.Told:
         ),
         gpus=gpus,
         mig_state=state,
-        warnings=_warnings(known, gpus),
+        warnings=(*nodes.doubts(where.host), *_warnings(known, gpus)),
     )
 
 

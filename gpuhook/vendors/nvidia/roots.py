@@ -42,6 +42,8 @@ class Root:
 
     def real(self, inside: str) -> str | None:
         """Return `inside` with every link followed inside, None when it leads nowhere."""
+        if "\0" in inside:  # of a kernel's file or a loader cache: no path has one
+            return None
         todo = inside.split("/")[::-1]
         done = ""
         links = 0

@@ -36,8 +36,11 @@ def changed(
     rules: Rules, root: Root, files: Iterable[DriverFile], links: Iterable[Link]
 ) -> tuple[list[DriverFile], list[Link], list[str]]:
     """Return (files, links, warnings) after what `rules` drop and add; an added file wins."""
-    kept = [file for file in files if not _is_dropped(rules, file.host_path, file.container_path)]
-    gone = [file for file in files if file not in kept]
+    kept: list[DriverFile] = []
+    gone: list[DriverFile] = []
+    for file in files:
+        is_dropped = _is_dropped(rules, file.host_path, file.container_path)
+        (gone if is_dropped else kept).append(file)
     left = _without(rules, list(links), gone)
     warnings: list[str] = []
     for one in rules.add:
@@ -70,7 +73,7 @@ def _without(rules: Rules, links: list[Link], gone: list[DriverFile]) -> list[Li
         ]
         if len(left) == len(links):
             return left
-        nowhere |= {link.path for link in links if link not in left}
+        nowhere |= {link.path for link in links} - {link.path for link in left}
         links = left
 
 

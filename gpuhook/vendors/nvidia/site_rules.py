@@ -14,6 +14,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Any
 
+from gpuhook import bounded_yaml, files
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -50,8 +51,8 @@ class Rules:
 def read(directory: str = DIRECTORY) -> Rules:
     """Return the rules in `directory`, none where it is not there.
 
-    Raises GH1243 (not YAML), GH1244 (not what the schema says), GH1245 (a place for no file) and
-    OSError.
+    Raises GH1243 (not YAML), GH1244 (not what the schema says), GH1245 (a place for no file),
+    GH1310 (not a file) and OSError.
     """
     try:
         names = sorted(os.listdir(directory))
@@ -88,13 +89,11 @@ def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
     """Return what a file holds, and the line of each key and entry; raises GH1243."""
     import yaml
 
-    with open(file, "rb") as stream:
-        content = stream.read(_MAX_SIZE + 1)
+    content = files.read(file)
     if len(content) > _MAX_SIZE:
         raise fault("GH1243", file=file, line=1, column=1, reason="it is larger than 1 MiB")
     try:
-        document = yaml.safe_load(content)
-        tree = yaml.compose(content, Loader=yaml.SafeLoader)
+        document, tree = bounded_yaml.read(content)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.errors import printable
 from gpuhook.vendors.nvidia import gpu_facts, hook_names, hookless, node_edits, nodes, words
 from gpuhook.vendors.nvidia.inventory import DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -26,6 +27,7 @@ _OPTIONS = {
     "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
 }
 _IPC = ("socket", "pipes")  # by which containers talk to daemons of the host
+_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, which a spec has to be; left out"
 _HOOKLESS = (
     "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
     "for both), and an engine that applies this spec does not notice when it is stale"
@@ -39,8 +41,33 @@ def common(
 
     They are its control nodes, its files and links, and our one hook, which knows what `gpus` are.
     """
+    node, odd = _sayable(node)
     given = limited(node, choices)
-    return _edits(given, choices, _jobs(given, gpus, choices, libcuda_of(node)))
+    edits, missing = _edits(given, choices, _jobs(given, gpus, choices, libcuda_of(node)))
+    return edits, [*odd, *missing]
+
+
+def _sayable(node: Node) -> tuple[Node, list[str]]:
+    """Return (the node without files that no spec can name, a sentence about each of them).
+
+    A spec is UTF-8, while a file's name and a library's SONAME are any bytes.
+    """
+    odd = [one for one in node.files if not _is_unicode(one.host_path, one.container_path)]
+    odd += [one for one in node.files if one not in odd and not _is_unicode(one.soname or "")]
+    links = tuple(link for link in node.links if _is_unicode(link.path, link.target))
+    if not odd and len(links) == len(node.links):
+        return node, []
+    told = [_ODD_NAME.format(path=printable(one.host_path)) for one in odd]
+    files = tuple(one for one in node.files if one not in odd)
+    return replace(node, files=files, links=links), told
+
+
+def _is_unicode(*texts: str) -> bool:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def limited(node: Node, choices: Choices) -> Node:

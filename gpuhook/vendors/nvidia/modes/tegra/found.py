@@ -104,15 +104,7 @@ class Search:
             return False
         if not stat.S_ISCHR(status.st_mode):
             return False
-        found.nodes[path] = DeviceNode(
-            path=path,
-            host_path=host,
-            major=os.major(status.st_rdev),
-            minor=os.minor(status.st_rdev),
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            gid=status.st_gid,
-        )
+        found.nodes[path] = DeviceNode.of_status(path, host, status)
         return True
 
     def _directory(self, found: Found, path: str) -> bool:
@@ -159,9 +151,10 @@ class Search:
 
 def _tidy(found: Found) -> None:
     """Leave out links that are in directories which are given whole, and those over files."""
-    whole = [f"{path}/" for path, file in found.files.items() if file.kind == "directory"]
+    held = (path for path, file in found.files.items() if file.kind == "directory")
+    whole = tuple(f"{path}/" for path in held)
     for path in list(found.links):
-        if path in found.files or path.startswith(tuple(whole)):
+        if path in found.files or path.startswith(whole):
             del found.links[path]
 
 

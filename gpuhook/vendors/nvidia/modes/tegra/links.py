@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import posixpath
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from gpuhook.vendors.nvidia.inventory import Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.vendors.nvidia.roots import Root
 
 _MAGIC = frozenset("*?[")
@@ -33,14 +36,16 @@ def matches(root: Root, pattern: str) -> list[str]:
         if _MAGIC.isdisjoint(part):
             found = [f"{directory}/{part}" for directory in found]
         else:
-            found = [
-                f"{directory}/{name}"
-                for directory in found
-                for name in root.names(directory or "/")
-                if fnmatchcase(name, part)
-            ]
-        found = found[:_MAX_MATCHES]
+            found = list(islice(_below(root, found, part), _MAX_MATCHES))
     return [path for path in found if root.real(path) is not None]
+
+
+def _below(root: Root, directories: list[str], pattern: str) -> Iterator[str]:
+    """Yield the paths in `directories` whose last part fits, no more than are asked for."""
+    for directory in directories:
+        for name in root.names(directory or "/"):
+            if fnmatchcase(name, pattern):
+                yield f"{directory}/{name}"
 
 
 def chain(root: Root, path: str) -> tuple[list[Link], str | None]:

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""generate-cdi and other commands on a node that lies: an answer or a fault, never a crash."""
+
+from __future__ import annotations
+
+import re
+
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+from tests.simulated.node import SimulatedNode
+
+FAULT = re.compile(r"^Error GH(?!1593|1491)\d{4}: ", re.MULTILINE)
+
+
+def call(*words: str) -> Result:
+    """Run a command of gpuhook's; it ends well, or says its fault with a code."""
+    done = CliRunner().invoke(main, words, prog_name="gpuhook")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert "Traceback" not in done.output
+    assert "GH1593" not in done.output, done.stderr
+    assert done.exit_code in (0, 1), done.stderr
+    assert (done.exit_code == 0) or FAULT.search(done.stderr), done.stderr
+    return done
+
+
+def generate(made: SimulatedNode, *options: str) -> Result:
+    """Describe the node."""
+    return call("generate-cdi", *made.options, *options)
