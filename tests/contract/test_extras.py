@@ -313,6 +313,18 @@ def test_come_and_go(full: Product, tmp_path: Path) -> None:
         live.refused("GH1037", "attach", "--device", "nvidia.com/imex-channel=5")
 
 
+def test_the_administration_comes_and_goes(full: Product, tmp_path: Path) -> None:
+    """A privileged container that runs is given the nodes of the administration, and loses one."""
+    mine = full.apart(tmp_path / "node")
+    made = sleeping(tmp_path, env=asks("0"), process=PRIVILEGED)
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        tries = probe()[1:]
+        live.attach("nvidia.com/mig=config", "nvidia.com/mig=monitor")
+        assert_beside(live.view(tries), [CAP + "1", CAP + "2"])
+        live.detach("nvidia.com/mig=config")
+        assert_beside(live.view(tries), [CAP + "2"])
+
+
 def test_explain_says_what_counts(full: Product, root_of: Roots, bundle_of: Bundles) -> None:
     """Each with its result and reason; the devices with what they give."""
     env = [*asks("0"), "NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=3"]

@@ -131,6 +131,29 @@ def test_another_requirement_of_jetpack(orin: Product, start: Start) -> None:
     assert "/dev/nvidia0" in view.nodes
 
 
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+@pytest.mark.parametrize(
+    ("text", "failing"),
+    [
+        ("cuda>=12.2", ""),
+        ("cuda>=13.0,brand=tesla", "cuda>=13.0 (it is 12.6)"),
+        ("driver>=999", "driver>=999"),
+    ],
+)
+def test_what_an_image_requires_of_a_jetson(
+    door: str, text: str, failing: str, orin: Product, tmp_path: Path, root_of: Callable[..., Path]
+) -> None:
+    """CUDA is the release's; what a Tegra has no word of keeps no container, the rest does."""
+    doors = Doors(orin, tmp_path, pytest.fail)
+    env = [f"NVIDIA_REQUIRE_X={text}"]
+    done = doors.through(door, root_of("debian"), ["/probe"], "all", env)
+    if failing:
+        assert done.rc != 0
+        assert failing in done.stderr + done.log
+    else:
+        assert "/dev/nvidia0" in done.view.nodes
+
+
 def test_capabilities_take_nothing_from_a_jetson(orin: Product, start: Start) -> None:
     """The files of the system belong together, whatever NVIDIA_DRIVER_CAPABILITIES says."""
     path = f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0"

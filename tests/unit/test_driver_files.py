@@ -15,6 +15,7 @@ from gpuhook.vendors.nvidia import files
 
 V = "580.95.05"
 MULTIARCH = "/usr/lib/x86_64-linux-gnu"
+ARM = "/usr/lib/aarch64-linux-gnu"
 SONAMES = {
     f"libcuda.so.{V}": "libcuda.so.1",
     f"libnvidia-ml.so.{V}": "libnvidia-ml.so.1",
@@ -71,7 +72,7 @@ def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...
     return caught.value.code
 
 
-@pytest.mark.parametrize("directory", [MULTIARCH, "/usr/lib64", "/usr/lib"])
+@pytest.mark.parametrize("directory", [MULTIARCH, ARM, "/usr/lib64", "/usr/lib"])
 def test_flat_directory(directory: str, tmp_path: Path) -> None:
     """Libraries of a flat directory keep it in the container and tell their SONAMEs."""
     found = files.find(str(tree(tmp_path, directory)))

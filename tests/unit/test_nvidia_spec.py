@@ -207,9 +207,18 @@ def test_there_is_one_hook_and_it_says_all(t4: Node) -> None:
     assert todo.host_root == "/host"
 
 
-def test_only_void_is_set(t4: Node) -> None:
-    """The variable that asks for GPUs becomes void, so that nothing injects a second time."""
-    assert described(t4).spec["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+def test_variables(t4: Node) -> None:
+    """The one that asks for GPUs becomes void, so that nothing injects a second time; and programs
+    of the image are told where the driver's libcuda is, if it is there."""
+    void, where = "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_CTK_LIBCUDA_DIR="
+    directory = "/usr/lib/x86_64-linux-gnu"
+
+    def env(choices: Choices) -> list[str]:
+        return list(describe(t4, choices).spec["containerEdits"]["env"])
+
+    assert env(Choices()) == [f"{where}{directory}", void]
+    assert env(Choices(capabilities=frozenset({"utility"}))) == [void]
+    assert f"{where}/usr/local/nvidia/lib64" in env(Choices(hooks="none"))
 
 
 def test_capabilities_limit_files_nodes_and_links(t4: Node) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from gpuhook.programs.granting import Granting
 
-# The first variables that NVIDIA's specs and runtimes add; toolkit 1.20, `cdi generate`.
-_ADDED = ("NVIDIA_CTK_LIBCUDA_DIR=", "NVCT_EMPTY_DEVICE=")
+# The first variables that come with NVIDIA's GPUs; toolkit 1.20, `cdi generate`, and our specs.
+_ADDED = (f"{words.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
 BY_NODES = "its device nodes"  # config.json does not say what was asked for
 
 

@@ -133,6 +133,8 @@ def link(path: str, by: str, *, is_versioned: bool) -> str:
 
 def variable(name: str, there: list[str], by: str) -> str:
     """Return why a variable that gpuhook would set has other values."""
+    if name == words.LIBCUDA_DIRECTORY_ENV and by == giver.LEGACY:
+        return "the legacy mode sets no variable"
     if name != words.VOCABULARY.devices_env:
         return ""
     if by == giver.LEGACY:
@@ -144,7 +146,7 @@ def variable(name: str, there: list[str], by: str) -> str:
 
 def added_variable(name: str, by: str) -> str:
     """Return why a variable was added that gpuhook would not set."""
-    if by == giver.CDI and name in ("NVIDIA_CTK_LIBCUDA_DIR", "NVCT_EMPTY_DEVICE"):
+    if by == giver.CDI and name in (words.LIBCUDA_DIRECTORY_ENV, "NVCT_EMPTY_DEVICE"):
         return "NVIDIA's own hooks and tools read it"
     return ""
 

@@ -95,6 +95,9 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     """Return (the edits for every container, what could not be had)."""
     control = [device for device in node.device_nodes if device.path in nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{words.VOCABULARY.devices_env}=void"]}
+    where = _libcuda_directory(node, choices)
+    if where:
+        found["env"].insert(0, f"{words.LIBCUDA_DIRECTORY_ENV}={where}")
     if control:
         found.update(node_edits.of(control, additional_gids=choices.additional_gids))
     missing = []
@@ -136,6 +139,14 @@ def libcuda_of(node: Node) -> str:
     Also for a spec that does not give it to containers.
     """
     return next((file.host_path for file in node.files if _is_libcuda(file)), "")
+
+
+def _libcuda_directory(node: Node, choices: Choices) -> str:
+    """Return the directory in the container where libcuda is, "" where containers get none."""
+    path = next((file.container_path for file in node.files if _is_libcuda(file)), "")
+    if path and choices.hooks == "none":
+        return hookless.DIRECTORY
+    return path.rpartition("/")[0]
 
 
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:

@@ -57,6 +57,8 @@ VOCABULARY = Vocabulary(
     extra_mounts={"imex": IMEX_KIND},
     privileged_kinds=(MIG_KIND,),
 )
+# Images put this directory in front of their own libcuda's; as NVIDIA's specs have it since 1.17.6.
+LIBCUDA_DIRECTORY_ENV = "NVIDIA_CTK_LIBCUDA_DIR"
 # On a Tegra, this variable with this value asks for what all files of the system name; a spec has
 # what is more than usual in a device of its own.
 CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
