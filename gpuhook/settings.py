@@ -116,7 +116,7 @@ def load(compile_yaml: Callable[[str], None]) -> Settings:
 
 def overridden(settings: Settings) -> Settings:
     """Return the same settings after what variables of the environment say; raises GH1533."""
-    if any(name.startswith(_VARIABLES) for name in os.environ):
+    if [name for name in os.environ if name.startswith(_VARIABLES)]:
         from gpuhook import settings_environment
 
         for attribute, value in settings_environment.values(os.environ).items():

@@ -27,6 +27,7 @@ ENTRIES = {
     "gpuhook.programs.memory.at_create": "gpuhook.programs.create",
     "gpuhook.programs.beside": "gpuhook.programs.create",
     "gpuhook.programs.requiring": "gpuhook.programs.create",
+    "gpuhook.programs.node_devices": "gpuhook.programs.create",
     "gpuhook.programs.hook": None,
     "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
     "gpuhook.programs.hook_limit": "gpuhook.programs.hook",

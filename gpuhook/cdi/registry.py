@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
 
-_SHOWN = 12
-_GPUS = "gpu"  # the class of the devices that `gpuhook refresh` describes first
-_OUR_HOOK = "gpuhook-hook"
-
 
 class Registry:
     """The compiled specs of each directory, and the files that could not be read."""
 
-    def __init__(self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "") -> None:
+    def __init__(
+        self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "", way: str = ""
+    ) -> None:
         """Take the specs found in each of `dirs`, lowest priority first.
 
-        Those of `vendor`, of all without one, are written by generate-cdi.
+        Those of `vendor`, of all without one, are written by generate-cdi. `way` is what to do
+        about a missing device where specs are of no file, so that none can be written anew.
         """
         self.dirs = dirs
+        self._way = way
         self._vendor = vendor
         self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
         self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
 
     def over(self, specs: list[Compiled]) -> Registry:
         """Return this registry with `specs`, which are of no file, below all of its own."""
-        found = Registry(self.dirs, [], self._vendor)
+        found = Registry(self.dirs, [], self._vendor, self._way)
         found._layers = [specs, *self._layers]
         found.broken = self.broken
         return found
@@ -80,57 +80,9 @@ class Registry:
         return list(dict.fromkeys(name for spec in self.kind(kind) for name in spec.names()))
 
     def _unknown(self, name: str, kind: str) -> GpuhookError:
-        specs = [spec for layer in self._layers for spec in layer if spec.kind == kind]
-        dirs = ", ".join(self.dirs)
-        broken = "".join(
-            f"; {spec.path} is broken: {_without(spec.path, spec.error.message)}"
-            for spec in self.broken[:4]
-            if spec.error is not None
-        )
-        if not specs:
-            way = self._writing(kind)
-            return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
-        have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
-        shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
-        files = ", ".join(spec.path for spec in specs)
-        newest = specs[-1]  # the one that counts
-        way = "if the device is new, its vendor's tools describe it anew"
-        if _is_written_by_us(newest):
-            way = f"if the GPU is new, run `gpuhook refresh`, which writes {newest.path} anew"
-        elif self._is_ours(kind):
-            way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest.path}`"
-        return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
+        from gpuhook.cdi import unknown  # most names are known
 
-    def _is_ours(self, kind: str) -> bool:
-        """Return whether generate-cdi can describe devices of a kind."""
-        return f".{kind.partition('/')[0]}".endswith(f".{self._vendor}" if self._vendor else "")
-
-    def _writing(self, kind: str) -> str:
-        """Return how the first spec of a kind comes to be."""
-        # Where specs are read from: elsewhere a new one would change nothing.
-        place = self.dirs[-1] if self.dirs else "a directory of cdi.specDirs"
-        if not self._is_ours(kind):
-            return f"install what its vendor describes its devices with; specs go into {place}"
-        vendor, _, device_class = kind.partition("/")
-        if device_class != _GPUS or vendor != (self._vendor or vendor):
-            return (
-                f"write one into {place} with `gpuhook generate-cdi`: its --mode, --vendor and "
-                "--class say of which kind the devices are"
-            )
-        if any(_is_written_by_us(spec) for layer in self._layers for spec in layer):
-            return f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
-        return f"run `gpuhook refresh`, which writes {place}/nvidia.yaml"
-
-
-def _is_written_by_us(spec: Compiled) -> bool:
-    """Return whether a spec has the hook that those of generate-cdi have."""
-    hooks = spec.edits.get("hooks") or ()
-    return any(os.path.basename(hook["path"]) == _OUR_HOOK for hook in hooks)
-
-
-def _without(path: str, message: str) -> str:
-    """Return a message about a file without the file's path in front."""
-    return message[len(path) + 2 :] if message.startswith(path + ": ") else message
+        return unknown.of(name, kind, self, self._vendor, self._way)
 
 
 def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:

@@ -11,8 +11,7 @@ import click
 
 from gpuhook.cdi import rules, spec, validate
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
-from gpuhook.cli import printing, sections
-from gpuhook.errors import fault
+from gpuhook.cli import printing, sections, spec_writing
 from gpuhook.vendors.nvidia import jobs
 
 TYPE_CHECKING = False
@@ -114,7 +113,7 @@ def driver(source: str, target: str, fmt: str | None, **roots: str | None) -> No
 def _transform(
     source: str, target: str, fmt: str | None, moves: tuple[Move, ...], relative_to: str
 ) -> None:
-    fmt = _format(target, fmt)
+    fmt = spec_writing.format_of(None if target == "-" else target, fmt)
     found = moved(_read(source), moves, relative_to, options=_OPTIONS)
     validate.check(found, target if target != "-" else "standard output")
     if target == "-":
@@ -132,15 +131,3 @@ def _read(source: str) -> Spec:
     found: Spec = spec.parse_yaml(data, _STANDARD_INPUT)  # JSON is YAML too
     rules.check(found, _STANDARD_INPUT)
     return found
-
-
-def _format(target: str, fmt: str | None) -> str:
-    """Return the format to write; GH1514 if engines would not read that file, or misread it."""
-    if target == "-":
-        return fmt or "yaml"
-    extension = os.path.splitext(target)[1][1:]
-    if extension not in spec.FORMATS:
-        raise fault("GH1514", path=target, reason="its name ends in neither .yaml nor .json")
-    if fmt not in (None, extension):
-        raise fault("GH1514", path=target, reason=f"it is named .{extension}, not .{fmt}")
-    return extension

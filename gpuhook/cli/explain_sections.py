@@ -141,7 +141,7 @@ def requirements(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
         yield f"{one['verdict']:<8}{one['variable']}" + (f"={one['text']}" if is_wide else "")
         shown = one["alternatives"] if is_wide else _telling(one)
         for alternative in shown:
-            words = " and ".join(_term(term) for term in alternative["terms"])
+            words = " and ".join(_term(term, alternative) for term in alternative["terms"])
             yield f"  {alternative['verdict']:<8}{words}"
         rest = len(one["alternatives"]) - len(shown)
         if rest:
@@ -168,11 +168,16 @@ def _is_for_others(alternative: dict[str, Any]) -> bool:
     )
 
 
-def _term(term: dict[str, Any]) -> str:
+def _term(term: dict[str, Any], alternative: dict[str, Any]) -> str:
     if term["trouble"]:
         return f"{term['term']} ({term['trouble']})"
+    if not term["is"]:
+        of = f" of {term['gpu']}" if term["gpu"] else ""
+        return f"{term['term']} (not known{of})"
     whose = f"{term['gpu']} has" if term["gpu"] else "it is"
-    return f"{term['term']} ({term['verdict']}: {whose} {term['is'] or 'nobody knows what'})"
+    # Before the alternative stands what becomes of it: said again only of a term that differs.
+    own = "" if term["verdict"] == alternative["verdict"] else f"{term['verdict']}: "
+    return f"{term['term']} ({own}{whose} {term['is']})"
 
 
 def memory(container: dict[str, Any]) -> Iterator[str]:

@@ -177,7 +177,10 @@ def generate_cdi(
     ):
         option = "--files-dir" if files_dir is not None else f"--mode {mode}"
         option = "--create-device-nodes" if create_device_nodes else option
-        raise click.UsageError(f"{option} is of no use with --inventory")
+        raise click.UsageError(
+            f"{option} is of no use with --inventory, which has the GPUs and the driver of another "
+            "node: leave one of them out"
+        )
     place = replace(
         _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
         files_dir=files_dir or site_rules.DIRECTORY,
@@ -188,7 +191,7 @@ def generate_cdi(
     notes += csv_options.notes(csv, meant)
     if meant == table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
-    fmt = _format(output, fmt)
+    fmt = spec_writing.format_of(output, fmt)
     if choices.coherent and output is None and fmt == "json":
         both = f"--feature-flag {switches.COHERENT} and --format json without --output"
         raise switches.contradiction(both, "that is more than one spec, and JSON is one document")
@@ -320,17 +323,3 @@ def _installed_hook() -> str:
         if directory and os.access(path, os.X_OK):
             return path
     return DEFAULT_HOOK_PATH
-
-
-def _format(output: str | None, fmt: str | None) -> str:
-    """Return the format to write; GH1514 if engines would not read that file, or misread it."""
-    if output is None:
-        return fmt or "yaml"
-    extension = os.path.splitext(output)[1][1:]
-    if extension not in spec.FORMATS:
-        raise fault("GH1514", path=output, reason="its name ends in neither .yaml nor .json")
-    if fmt not in (None, extension):
-        raise fault("GH1514", path=output, reason=f"it is named .{extension}, not .{fmt}")
-    if os.path.isdir(output):
-        raise fault("GH1514", path=output, reason="it is a directory")
-    return extension

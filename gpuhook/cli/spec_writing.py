@@ -10,6 +10,7 @@ import click
 from gpuhook import settings
 from gpuhook.cdi import cache, spec
 from gpuhook.cli import printing
+from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import (
     freshness,
     generated,
@@ -25,6 +26,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.edits import Spec
     from gpuhook.vendors.nvidia.choices import Choices, Described
+
+_SHOWN = 24  # eight GPUs by index and UUID, and `all`, are well in it
+
+
+def format_of(output: str | None, fmt: str | None) -> str:
+    """Return the format to write; GH1514 if engines would not read that file, or misread it.
+
+    `output` is None for standard output, `fmt` what the caller wants, if anything.
+    """
+    if output is None:
+        return fmt or "yaml"
+    extension = os.path.splitext(output)[1][1:]
+    if extension not in spec.FORMATS:
+        raise fault("GH1514", path=output, reason="its name ends in neither .yaml nor .json")
+    if fmt not in (None, extension):
+        raise fault("GH1514", path=output, reason=f"it is named .{extension}, not .{fmt}")
+    if os.path.isdir(output):
+        raise fault("GH1514", path=output, reason="it is a directory")
+    return extension
 
 
 def write(
@@ -84,8 +104,10 @@ def _note(found: Described, choices: Choices, path: str, words: list[str], files
 
 
 def names(spec: Spec) -> str:
-    """Return the names of a spec's devices, as a list for people."""
-    return ", ".join(device["name"] for device in spec["devices"])
+    """Return the names of a spec's devices, as a list for people: the first of many."""
+    found = [device["name"] for device in spec["devices"]]
+    more = len(found) - _SHOWN
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _prepare(path: str, described: Spec) -> None:

@@ -207,25 +207,24 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
         destination = mount["containerPath"]
         entry: dict[str, Any] = {"destination": destination, "source": mount["hostPath"]}
         entry["type"] = mount.get("type") or "bind"
-        if mount.get("options"):
-            entry["options"] = mount["options"]
-        _map_ids(spec, entry)
+        options = mount.get("options")
+        if options:
+            entry["options"] = options
+            if not ID_MAPPED.isdisjoint(options):
+                _map_ids(spec, entry)
         entries[normpath(destination)] = entry
     mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
     mounts.extend(entries.values())
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
-    """Give a mount that is to be mapped the mappings of the container's user namespace.
+    """Give a mount whose options say so the mappings of the container's user namespace.
 
     Where it has none, the option goes: there is nothing to map to. One that joins a namespace has
     none of them in its spec: the runtime maps by that namespace.
     """
-    options = entry.get("options") or []
-    if ID_MAPPED.isdisjoint(options):
-        return
     if not user_namespace(spec):
-        entry["options"] = [option for option in options if option not in ID_MAPPED]
+        entry["options"] = [option for option in entry["options"] if option not in ID_MAPPED]
         return
     mappings = {key: spec["linux"].get(key) for key in ("uidMappings", "gidMappings")}
     if all(mappings.values()):

@@ -125,7 +125,10 @@ def _loader(
 ) -> None:
     machine = os.uname().machine
     dirs = list(dict.fromkeys(path.rpartition(b"/")[0] for _, path in entries))
-    wide = [where for where in dirs if not narrow.is_narrow(os.fsdecode(where) + "/")]
+    wide = [where for where in dirs if not _is_narrow(where)]
+    narrows = []  # the entries of 32-bit libraries
+    if len(wide) < len(dirs):
+        narrows = [entry for entry in entries if _is_narrow(entry[1].rpartition(b"/")[0])]
     names = root.names("/lib")
     architectures = musl.architectures(names)[:_MAX_ARCHITECTURES]
     for architecture in architectures:
@@ -138,9 +141,9 @@ def _loader(
     made = index(dirs) if index else None
     try:
         held = root.read(CACHE, MAX_CACHE) if made is None else made
-        merged = _merged(held, entries, stale, machine)
+        merged = _merged(held, entries, stale, machine, narrows)
     except GpuhookError:
-        merged = _merged(None, entries, [], machine)
+        merged = _merged(None, entries, [], machine, narrows)
     root.write(CACHE, merged)
     # Without the drop-in a later ldconfig in the container would drop the driver again.
     root.write(conf.DROP_IN, conf.render(dirs, entries))
@@ -155,17 +158,21 @@ def _merged(
     entries: list[tuple[bytes, bytes]],
     stale: list[tuple[bytes, bytes]],
     machine: str,
+    narrows: list[tuple[bytes, bytes]],
 ) -> bytes:
-    """Return the cache with `entries`; those of 32-bit libraries say so, for the loader's choice.
+    """Return the cache with `entries`; `narrows` of them say so, for the loader's choice.
 
     Faults GH1600 to GH1602.
     """
-    narrows = [entry for entry in entries if narrow.is_narrow(os.fsdecode(entry[1]))]
     wide = [entry for entry in entries if entry not in narrows] if narrows else entries
     merged = cache.merged(data, wide, stale, flags=cache.flags_for(machine))
     if narrows:
         merged = cache.merged(merged, narrows, flags=cache.flags_for(narrow.MACHINE))
     return merged
+
+
+def _is_narrow(directory: bytes) -> bool:
+    return narrow.is_narrow(os.fsdecode(directory) + "/")
 
 
 def _has_glibc(root: Tree, lib_names: list[str]) -> bool:

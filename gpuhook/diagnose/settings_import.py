@@ -107,7 +107,7 @@ def text(found: Imported, path: str) -> str:
         lines.append("# What was not taken over:")
         lines += [f"#   {printable(remark, 1000)}" for remark in found.remarks]
     if not found.document:
-        lines.append("# All that was taken over are defaults.")
+        lines.append("# Nothing else is other than gpuhook's defaults.")
         return "\n".join(lines) + "\n"
     body: str = yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, width=100)
     return "\n".join(lines) + "\n" + body

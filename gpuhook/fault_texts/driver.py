@@ -79,10 +79,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1213": (
         DriverError,
         "mode {mode} finds no device on this node: {reason}",
-        (
-            "load the kernel module that makes the device nodes (`gpuhook system "
-            "load-kernel-modules --module nvidia-fs` for gds), or name their place with --dev-root"
-        ),
+        "{way}",
     ),
     "GH1214": (
         DriverError,

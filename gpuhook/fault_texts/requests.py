@@ -124,7 +124,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1041": (
         RefusedError,
         "ignored the request of {where}: {reason}",
-        "leave the variable or mount out, or change the setting in /etc/gpuhook/config.yaml",
+        (
+            "correct the variable or mount, or leave it out; where the reason names a setting, "
+            "that is in /etc/gpuhook/config.yaml"
+        ),
     ),
     "GH1042": (
         RequestError,

@@ -112,8 +112,13 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
     """
     process = spec.get("process")
     entries = process.get("env") if isinstance(process, dict) else None
-    pairs = (entry.partition("=") for entry in _items(entries) if isinstance(entry, str))
-    return {name: value for name, equals, value in pairs if equals}
+    found = {}
+    for entry in _items(entries):
+        if isinstance(entry, str):
+            name, equals, value = entry.partition("=")
+            if equals:
+                found[name] = value
+    return found
 
 
 def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
@@ -121,14 +126,13 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
 
     Most containers have neither, and pay for no more than this look.
     """
-    names = (words.memory_limit_env + "=", words.memory_request_env + "=")
-    process = spec.get("process")
-    entries = process.get("env") if isinstance(process, dict) else None
-    if any(isinstance(entry, str) and entry.startswith(names) for entry in _items(entries)):
+    if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
         return True
     below = words.memory_prefix + "/"
-    mounts = _items(spec.get("mounts"))
-    return any(isinstance(m, dict) and str(m.get("destination")).startswith(below) for m in mounts)
+    for mount in _items(spec.get("mounts")):
+        if isinstance(mount, dict) and str(mount.get("destination")).startswith(below):
+            return True
+    return False
 
 
 def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
@@ -136,13 +140,18 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
 
     Most containers have none of these words, and pay for no more than this look.
     """
-    names = tuple(name + "=" for name in words.extras)
-    process = spec.get("process")
-    entries = process.get("env") if isinstance(process, dict) else None
-    if any(isinstance(entry, str) and entry.startswith(names) for entry in _items(entries)):
+    if _has_variable(spec, tuple([name + "=" for name in words.extras])):
         return True
     mounts, rooms = spec.get("mounts"), words.extra_mounts
     return any(next(mounted.below(mounts, f"{words.mount_prefix}/{one}"), "") for one in rooms)
+
+
+def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
+    process = spec.get("process")
+    for entry in _items(process.get("env") if isinstance(process, dict) else None):
+        if isinstance(entry, str) and entry.startswith(starts):
+            return True
+    return False
 
 
 def names_of(text: str, where: str) -> list[str]:

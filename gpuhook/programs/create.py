@@ -123,8 +123,9 @@ class Create:
         nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
         nodes += oci.device_paths(spec) if engine else []
         self.grants.require(spec, [*todo, *engine], nodes)
-        brought = [hook["args"] for hook in engine_hooks]
-        todo = [job for job in todo if job.hook()["args"] not in brought]
+        if engine_hooks:
+            brought = [hook["args"] for hook in engine_hooks]
+            todo = [job for job in todo if job.hook()["args"] not in brought]
         void = words.VOCABULARY.devices_env + "=void"
         env = grant.edits.get("env") or []
         grant.edits["env"] = env if void in env else [*env, void]

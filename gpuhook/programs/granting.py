@@ -7,8 +7,6 @@ differs.
 
 from __future__ import annotations
 
-import os
-
 from gpuhook import settings as node_settings
 from gpuhook import state
 from gpuhook.cdi import registry
@@ -16,7 +14,7 @@ from gpuhook.container import oci
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import mounted, policy, request, resolve
 from gpuhook.programs import bundled
-from gpuhook.vendors.nvidia import freshness, jobs, known_node, words
+from gpuhook.vendors.nvidia import freshness, jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,6 +98,13 @@ class Granting:
 
     def of(self, spec: dict[str, Any], source: request.Source) -> resolve.Grant | None:
         """Return what the container gets; None where it may start without."""
+        found = self._granted(spec, source)
+        return None if found is None else found[0]
+
+    def _granted(
+        self, spec: dict[str, Any], source: request.Source
+    ) -> tuple[resolve.Grant, frozenset[str]] | None:
+        """Return of() and capabilities() of a container."""
         if not source.is_grant and not self.has_driver():
             if self.settings.on_missing_driver == "start":
                 self.log.warning(fault("GH1008", where=source.where))
@@ -110,7 +115,7 @@ class Granting:
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
-        return self.named([*names, *self.csv_mounts(spec)], capabilities)
+        return self.named([*names, *self.csv_mounts(spec)], capabilities), capabilities
 
     def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the driver capabilities that a container asks for, of those that it may have.
@@ -165,8 +170,8 @@ class Granting:
         """
 
         def judged() -> tuple[resolve.Grant, list[jobs.Jobs]] | None:
-            grant = self.of(spec, source)
-            return None if grant is None else (grant, self.jobs(grant, self.capabilities(spec)))
+            found = self._granted(spec, source)
+            return None if found is None else (found[0], self.jobs(*found))
 
         return self.by_fresh_specs(judged)
 
@@ -178,91 +183,28 @@ class Granting:
         try:
             return work()
         except GpuhookError as error:
-            if self._refresh is None or not self._is_mendable(error):
+            if self._refresh is None:
                 raise
-            trouble = self._refresh(lambda: self._is_still_wrong(work))
-            self.forget()
-            if trouble:
-                self.log.warning(fault("GH1122", reason=trouble))
+            from gpuhook.programs import mending  # hardly ever
+
+            if not mending.mended(self, error, work, self._refresh):
                 raise
         return work()
 
     def forget(self) -> None:
         """Forget what was read of the node's specs: they were written anew."""
 
-    def _is_still_wrong(self, work: Callable[[], object]) -> bool:
-        self.forget()
-        try:
-            work()
-        except GpuhookError as error:
-            return self._is_mendable(error)
-        return False
-
-    def _is_mendable(self, error: GpuhookError) -> bool:
-        """Return whether a refusal may be for want of a fresh spec: one that we would write."""
-        if self.settings.on_stale != node_settings.REFRESH or state.is_rootless():
-            return False
-        if error.code == "GH1120":
-            return True
-        found = self.registry()
-        known = found.all()
-        if error.code == "GH1104":
-            # What a broken file was to describe is not known.
-            is_there = any(spec.kind == self.default_kind() for spec in known) or found.broken
-            return self.has_driver() and not is_there
-        return error.code == "GH1102" and any(map(_is_stale, known))
-
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
-        """Return the paths of the device nodes of each device of the node's own kind.
-
-        Without those that all of a spec's devices share, and those for graphics, which a container
-        has by its capabilities. Devices go by their qualified names.
-        """
-        found = self.registry()
-        kind = self.default_kind()
-        nodes = {}
-        for name in found.names(kind):
-            if name == words.CSV_DEVICE:
-                continue
-            _, edits = found.device(f"{kind}={name}")
-            nodes[f"{kind}={name}"] = _own_nodes(edits)
-        return nodes
+        """Return the paths of each device's own nodes, see node_devices.py."""
+        return _node_devices().nodes_by_device(self)  # type: ignore[no-any-return]
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
-        """Return the names of the devices that have nodes, and all of them among `nodes`.
-
-        They are those of the node's own specs and of a device plugin's.
-        """
-        found = self.registry()
-        held = set()
-        for kind in (self.default_kind(), words.PLUGIN_KIND):
-            try:
-                named = [name for name in found.names(kind) if name != words.CSV_DEVICE]
-                described = [(name, found.device(f"{kind}={name}")) for name in named]
-            except GpuhookError:
-                continue  # no spec of this kind, or two that contradict each other
-            for name, (_, edits) in described:
-                paths = _own_nodes(edits)
-                if paths and paths.issubset(nodes):
-                    held.add(name)
-        return frozenset(held)
+        """Return the names of the devices that have nodes, and all of them among `nodes`."""
+        return _node_devices().covered(self, nodes)  # type: ignore[no-any-return]
 
     def nvml(self) -> str:
-        """Return the host path of the NVML library that this node's specs mount, "" for none.
-
-        A container's own mounts do not count: a volume may be named as a library of the driver is.
-        """
-        found = self.registry()
-        for kind in (self.default_kind(), words.PLUGIN_KIND):
-            try:
-                specs = found.kind(kind)
-            except GpuhookError:
-                continue  # there is none of this kind
-            for spec in specs:
-                for mount in spec.edits.get("mounts") or ():
-                    if words.is_nvml(mount["containerPath"]) and os.path.isfile(mount["hostPath"]):
-                        return mount["hostPath"]
-        return known_node.nvml()
+        """Return the host path of the NVML library that this node's specs mount, "" for none."""
+        return _node_devices().nvml(self)  # type: ignore[no-any-return]
 
     def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[jobs.Jobs]:
         """Return the jobs of our hooks in the grant, each once, and take these hooks out of it.
@@ -304,22 +246,7 @@ class Granting:
 
         What generate-cdi noted counts; without that, what specs and kernel tell.
         """
-        noted = known_node.alias(name)
-        return noted if noted is not None else self._derived(name)
-
-    def _derived(self, name: str) -> str | None:
-        from gpuhook.vendors.nvidia import derived_names  # notes are there nearly always
-
-        found, kind = self.registry(), self.default_kind()
-
-        def nodes_of(device: str) -> list[str]:
-            edits = found.device(f"{kind}={device}")[1]
-            return [node["path"] for node in edits.get("deviceNodes") or ()]
-
-        try:
-            return derived_names.alias(name, state.host_root(), found.names(kind), nodes_of)
-        except GpuhookError:
-            return None  # no spec of this kind, or two that contradict each other
+        return _node_devices().alias(self, name)  # type: ignore[no-any-return]
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""
@@ -353,10 +280,12 @@ def _beside() -> types.ModuleType:
     return beside
 
 
-def _own_nodes(edits: ContainerEdits) -> frozenset[str]:
-    """Return the paths of the nodes that tell a device: without those for graphics."""
-    paths = (node["path"] for node in edits.get("deviceNodes") or ())
-    return frozenset(path for path in paths if not words.is_graphics_node(path))
+def _node_devices() -> types.ModuleType:
+    """Return the module of devices' other names and their nodes, which few creates need."""
+    bundled.load("gpuhook.programs.node_devices")
+    from gpuhook.programs import node_devices
+
+    return node_devices
 
 
 def _has_been_given(spec: dict[str, Any]) -> bool:
@@ -373,11 +302,6 @@ def require_fresh(job: jobs.Jobs) -> None:
     changed = changes(job)
     if changed:
         raise fault("GH1120", changes="; ".join(changed))
-
-
-def _is_stale(spec: Compiled) -> bool:
-    """Return whether a spec of ours describes another state of this host."""
-    return any(changes(job) for job in own_jobs(spec)[:1])
 
 
 def own_jobs(spec: Compiled) -> list[Jobs]:
@@ -403,7 +327,8 @@ def _jobs_of(edits: ContainerEdits, capabilities: frozenset[str]) -> list[jobs.J
     edits["hooks"] = [hook for hook in hooks if not jobs.is_ours(hook)]
     found = [jobs.of_hook(hook) for hook in ours]
     for job in found:
-        job.keep(wanted(job.needs, capabilities))
+        if job.needs or capabilities != words.EVERY:
+            job.keep(wanted(job.needs, capabilities))
     return found
 
 
@@ -414,9 +339,11 @@ def wanted(
 
     `needs` are the capabilities of files whose names do not tell them.
     """
+    if not needs:
+        return words.chooser(capabilities)
 
     def is_wanted(path: str) -> bool:
-        own = needs.get(path) if needs else None
+        own = needs.get(path)
         if own is not None:
             return not capabilities.isdisjoint(own)
         return words.wanted(path, capabilities)
@@ -441,8 +368,11 @@ def filtered(
         return edits
     if jobs.is_whole(compiled.edits):
         return edits
+    needs = _needs(edits)
+    if capabilities == words.EVERY and not needs:
+        return edits
     kept = edits.copy()
-    is_wanted = wanted(_needs(edits), capabilities)
+    is_wanted = wanted(needs, capabilities)
     if "deviceNodes" in edits:
         kept["deviceNodes"] = [node for node in edits["deviceNodes"] if is_wanted(node["path"])]
     if "mounts" in edits:

@@ -17,7 +17,7 @@ from gpuhook import files, settings, state
 from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import bundled, cold, oci_command
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia.marks import MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def may_ask(raw: bytes, marks: list[bytes]) -> bool:
 
     `marks` are own_marks() of the node's settings.
     """
-    return any(mark in raw for mark in (*words.MARKS, *marks))
+    return any(mark in raw for mark in (*MARKS, *marks))
 
 
 def _settings(compiler: cold.Compiler) -> tuple[settings.Settings, GpuhookError | None]:

@@ -69,6 +69,7 @@ class Crowd:
         library = f"--nvml-library={self.product.node.nvml_library}"
         yield ("--version",)
         yield ("--help",)
+        yield ("refresh",)  # nothing has changed
         yield "inventory", *node
         yield "generate-cdi", *node
         yield "cdi", "list"

@@ -74,6 +74,19 @@ def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
     assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
 
 
+def test_a_plain_create_pays_for_no_other_names() -> None:
+    """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
+    own = {"cdi.unknown", "container.record_undone", "programs.mending"}
+    own |= {"programs.node_devices", "vendors.nvidia.known_node"}
+    assert loaded(SYSTEM, "gpuhook.programs.create").isdisjoint(f"gpuhook.{name}" for name in own)
+
+
+def test_who_asks_for_nothing_loads_no_vocabulary() -> None:
+    """A config.json without our marks is passed on by who knows the marks alone."""
+    own = {"grant.request", "vendors.nvidia.words"}
+    assert loaded(SYSTEM, "gpuhook.programs.runtime").isdisjoint(f"gpuhook.{name}" for name in own)
+
+
 def test_the_list_would_notice() -> None:
     """The comparison sees a forbidden import: json and what it drags in, ctypes in HOT."""
     assert {"json", "re", "enum"} <= loaded(SYSTEM, "json")

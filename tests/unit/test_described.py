@@ -30,6 +30,16 @@ def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
     with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
         _granting("t4").named(["GPU-nobody"], words.parse_capabilities(None))
     assert raised.value.code == "GH1102"
+    # No file describes this node: there is none to write anew.
+    assert "`gpuhook inventory` shows" in raised.value.hint
+    assert "refresh" not in raised.value.hint
+
+
+def test_a_kind_that_facts_do_not_tell_of_has_a_hint_of_its_own() -> None:
+    with pytest.raises(GpuhookError) as raised:
+        _granting("t4").named(["nvidia.com/other=all"], words.parse_capabilities(None))
+    assert raised.value.code == "GH1104"
+    assert "other kinds of devices need a CDI spec" in raised.value.hint
 
 
 def test_the_driver_of_the_dump_counts() -> None:

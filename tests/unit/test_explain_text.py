@@ -116,8 +116,18 @@ def test_of_requirements_those_that_matter_are_shown() -> None:
     met = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
     assert "and 2 alternatives more, which need not hold" in met
     unmet = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="99.0"))
-    assert "cuda>=99.0 (unmet: it is 13.0)" in unmet
+    assert "cuda>=99.0 (it is 13.0)" in unmet
     assert "and 2 alternatives more, for GPUs of other brands" in unmet
+
+
+def test_a_requirement_that_nobody_can_judge_keeps_to_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", str(tmp_path))
+    monkeypatch.setenv("GPUHOOK_CDI_SPEC_DIRS", str(tmp_path))
+    text = run("--env", "NVIDIA_VISIBLE_DEVICES=0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12").stdout
+    assert "cuda>=12 (not known)" in text
+    assert "it starts" not in text
 
 
 @pytest.mark.parametrize("strategy", ["cdi-cri", "host-files"])

@@ -115,6 +115,12 @@ def test_the_file_is_whole_and_ready(tmp_path: Path) -> None:
     assert compiled.edits == spec_files.read(str(path))["containerEdits"]
 
 
+def test_of_many_devices_the_first_are_told(tmp_path: Path) -> None:
+    done = call("generate-cdi", "--inventory", "a100-mig", "--output", str(tmp_path / "a.yaml"))
+    assert "nvidia.com/gpu 0:0, 0:1, " in done.stderr
+    assert done.stderr.endswith(" and 1 more\n")
+
+
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
     """The same command twice leaves one file with the same content."""
     path = tmp_path / "nvidia.json"

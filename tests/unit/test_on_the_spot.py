@@ -141,7 +141,9 @@ def test_channels_as_a_spec(place: Path) -> None:
     one = described(place, "imex", "--device-id=channel3")
     assert (list(one), paths(one["all"])) == (["3", "all"], [IMEX + "3"])
     assert "GH1512" in generate(place, "imex", "--device-id=7").output
-    assert "GH1213" in generate(place, "imex", "--device-name-strategy=uuid").output
+    done = generate(place, "imex", "--device-name-strategy=uuid")
+    assert "GH1213" in done.output
+    assert "hint: take --device-name-strategy index" in done.output
 
 
 def test_the_administration_of_mig(place: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuhook import fastjson
-from gpuhook.container import oci, record
+from gpuhook.container import oci, record, record_undone
 
 EDITS: Any = {
     "env": ["NVIDIA_VISIBLE_DEVICES=void", "NEW=1"],
@@ -79,10 +79,14 @@ def test_broken_records(content: str) -> None:
 
 def test_the_mounts_of_a_record() -> None:
     """Those that the wrapper has made are known by it; what is no record names none."""
-    assert record.mounts(created({})) == ["/c"]
+    assert record_undone.mounts(created({})) == ["/c"]
     for content in ("no json", "[]", '{"mounts": 7}', '{"mounts": [7]}'):
-        assert record.mounts(forged(content)) == []
-    assert record.mounts({"annotations": {record.ANNOTATION: 7}}) == record.mounts({}) == []
+        assert record_undone.mounts(forged(content)) == []
+    assert (
+        record_undone.mounts({"annotations": {record.ANNOTATION: 7}})
+        == record_undone.mounts({})
+        == []
+    )
 
 
 def test_a_denial_is_never_lifted() -> None:

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.requirements import Requirement, Term
 
 _GPUHOOK = {
-    MET: "it starts",
+    MET: "gpuhook does not refuse it for them",
     UNMET: "gpuhook refuses it",
     INVALID: "gpuhook refuses it",
-    UNKNOWN: "gpuhook starts it, with a warning that names what could not be judged",
+    UNKNOWN: "gpuhook does not refuse it for them: a warning names what could not be judged",
 }
 _NVIDIA = {
-    MET: "with NVIDIA's runtime too, in every mode",
+    MET: "nor does NVIDIA's runtime, in any mode",
     UNMET: "NVIDIA's runtime refuses it in legacy mode (`unsatisfied condition`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
     INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
-    UNKNOWN: "so does NVIDIA's runtime, in every mode, where it cannot tell either",
+    UNKNOWN: "nor does NVIDIA's runtime, in any mode, where it cannot tell either",
 }
 _UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requires"
 _BY_SETTING = "request.disableRequirements waives them on this node"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Node
 
 NAME = "what generate-cdi would write"  # stands where the path of a spec file stands
+_WAY = "`gpuhook inventory` shows what the node has; other kinds of devices need a CDI spec there"
 
 
 class Heard(EngineLog):
@@ -68,8 +69,7 @@ class DescribedGranting(Granting):
         if is_elsewhere:
             _number(found.spec, node)
         compiled = cache.of_spec(NAME, found.spec)
-        # No vendor: there is no file that generate-cdi could write anew.
-        self._registry = Registry([NAME], [[compiled]], NAME)
+        self._registry = Registry([NAME], [[compiled]], way=_WAY)
 
     def registry(self) -> Registry:
         """Return the registry of the node's description."""

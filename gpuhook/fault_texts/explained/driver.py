@@ -141,7 +141,11 @@ $ gpuhook system create-device-nodes --replace
             "their device nodes are made by a kernel module that is not loaded, or lie "
             "elsewhere than below the dev root. A spec without devices would only hide that."
         ),
-        "Load the module, name the right --dev-root, or do without the spec.",
+        (
+            "Load the module (`gpuhook system load-kernel-modules --module nvidia-fs`), or make "
+            "the nodes of IMEX channels (`gpuhook explain GH1037` tells how); name the right "
+            "--dev-root, or do without the spec."
+        ),
         """
 $ gpuhook generate-cdi --mode gds
 error GH1213: mode gds finds no device on this node: there is no device node /dev/nvidia-fs*

@@ -83,9 +83,7 @@ def _look(
         wanted = "a character device" if known is None else f"the character device {known[0]}:"
         wanted += "" if known is None else str(known[1])
         return None, f"{host_path} is not {wanted}: left out"
-    mode = stat.S_IMODE(status.st_mode)
-    owner = status.st_uid, status.st_gid
-    return DeviceNode(path, host_path, *numbers, mode, *owner), ""
+    return DeviceNode.of_status(path, host_path, status), ""
 
 
 def _numbers(host_root: str, gpu: Gpu, name: str) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.container import oci, record
+from gpuhook.container import oci, record_undone
 from gpuhook.kernel import device_filter
 from gpuhook.kernel.device_filter import Rule
 from gpuhook.vendors.nvidia import words
@@ -93,7 +93,7 @@ def _major_now(path: str, major: int, minor: int) -> int:
 
 
 def _mounts(spec: dict[str, Any]) -> list[Mount]:
-    recorded = record.mounts(spec)
+    recorded = record_undone.mounts(spec)
     found: list[Mount] = []
     mounts = spec.get("mounts")
     for mount in mounts if isinstance(mounts, list) else ():

@@ -7,6 +7,8 @@ see it as 'unknown'.
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field
 
 
@@ -87,6 +89,19 @@ class DeviceNode:
     mode: int = 0o666  # permission bits
     uid: int = 0
     gid: int = 0
+
+    @classmethod
+    def of_status(cls, path: str, host_path: str, status: os.stat_result) -> DeviceNode:
+        """Return the node at `host_path`, as its status says it is."""
+        return cls(
+            path,
+            host_path,
+            os.major(status.st_rdev),
+            os.minor(status.st_rdev),
+            stat.S_IMODE(status.st_mode),
+            status.st_uid,
+            status.st_gid,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,15 +148,7 @@ class _Search:
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != number:
             wrong = _WRONG.format(path=host_path, major=self._major, minor=capability.minor)
             raise _TroubleError(wrong)
-        self.nodes[capability.minor] = DeviceNode(
-            path=path,
-            host_path=host_path,
-            major=self._major,
-            minor=capability.minor,
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            gid=status.st_gid,
-        )
+        self.nodes[capability.minor] = DeviceNode.of_status(path, host_path, status)
 
     def _made(
         self, host_path: str, name: str, major: int, capability: Capability

@@ -120,17 +120,7 @@ class _Search:
         if wrong is not None:
             self._refuse(wrong)
             return
-        self.nodes.append(
-            DeviceNode(
-                path=path,
-                host_path=host_path,
-                major=os.major(status.st_rdev),
-                minor=os.minor(status.st_rdev),
-                mode=stat.S_IMODE(status.st_mode),
-                uid=status.st_uid,
-                gid=status.st_gid,
-            )
-        )
+        self.nodes.append(DeviceNode.of_status(path, host_path, status))
 
     def _missing(self, host_path: str, minor: int, absent: str | None) -> None:
         if absent is None:

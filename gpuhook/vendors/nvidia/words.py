@@ -12,7 +12,7 @@ from gpuhook.loader.narrow import is_narrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -57,15 +57,6 @@ VOCABULARY = Vocabulary(
     extra_mounts={"imex": IMEX_KIND},
     privileged_kinds=(MIG_KIND,),
 )
-# A config.json without any of these asks for nothing of ours.
-MARKS = (
-    b"NVIDIA_VISIBLE_DEVICES",
-    b'"CUDA_VERSION=',
-    b"nvidia-container-devices",
-    b"gpuhook-hook",
-    b"gpuhook/memory/",
-    b"io.gpuhook.record",
-)
 # On a Tegra, this variable with this value asks for what all files of the system name; a spec has
 # what is more than usual in a device of its own.
 CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
@@ -77,7 +68,7 @@ CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display"
 DEFAULT_CAPABILITIES = ("utility", "compute")
 _IMPLIED = {"video": ("compute",), "display": ("graphics",)}
 
-_EVERY = frozenset(CAPABILITIES)
+EVERY = frozenset(CAPABILITIES)  # who has all of these gets every file
 _COMPUTE = frozenset(("compute",))
 _GRAPHICS = frozenset(("graphics", "display"))
 _UTILITY = frozenset(("utility",))
@@ -189,7 +180,7 @@ def parse_capabilities(value: str | None, allowed: Sequence[str] = ()) -> frozen
     None or "" means utility and compute. Of `allowed` there are no others; [] allows all. Raises
     GH1020 for a word that is no capability, GH1027 for one that is named and not allowed.
     """
-    may = frozenset(allowed) or _EVERY
+    may = frozenset(allowed) or EVERY
     words = [word.strip() for word in (value or "").split(",")]
     words = [word for word in words if word]
     if not words:
@@ -198,7 +189,7 @@ def parse_capabilities(value: str | None, allowed: Sequence[str] = ()) -> frozen
         return may
     named = set()
     for word in words:
-        if word not in _EVERY:
+        if word not in EVERY:
             raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
         if word not in may:
             raise fault("GH1027", word=word, allowed=", ".join(allowed))
@@ -215,10 +206,11 @@ def capabilities_of(path: str) -> frozenset[str]:
     if name == "socket":
         return capabilities_of(path.rpartition("/")[0])
     if name.startswith("lib") and ".so" in name:
-        return _LIBRARIES.get(name[3:].partition(".so")[0], _EVERY)
-    if any(directory in path for directory in _GRAPHICS_DIRECTORIES):
-        return _GRAPHICS
-    return _EVERY
+        return _LIBRARIES.get(name[3:].partition(".so")[0], EVERY)
+    for directory in _GRAPHICS_DIRECTORIES:
+        if directory in path:
+            return _GRAPHICS
+    return EVERY
 
 
 def wanted(path: str, capabilities: frozenset[str]) -> bool:
@@ -228,10 +220,20 @@ def wanted(path: str, capabilities: frozenset[str]) -> bool:
     also where a container may have none of those that it asks for. A file for 32-bit programs needs
     compat32 besides a capability of its own.
     """
-    needed = capabilities_of(path)
-    if needed is not _EVERY and capabilities.isdisjoint(needed):
-        return False
-    return "compat32" in capabilities or not is_32_bit(path)
+    return chooser(capabilities)(path)
+
+
+def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
+    """Return what tells of many paths what wanted() tells of one."""
+    has_narrow = "compat32" in capabilities
+
+    def is_wanted(path: str) -> bool:
+        needed = capabilities_of(path)
+        if needed is not EVERY and capabilities.isdisjoint(needed):
+            return False
+        return has_narrow or not is_32_bit(path)
+
+    return is_wanted
 
 
 def requires(environment: Mapping[str, str]) -> bool:
@@ -291,4 +293,4 @@ def capability_node(minor: int) -> str:
 def is_driver_file(path: str) -> bool:
     """Return whether `path` is named as a file of this vendor's driver is."""
     name = path.rpartition("/")[2]
-    return "nvidia" in name or capabilities_of(path) is not _EVERY
+    return "nvidia" in name or capabilities_of(path) is not EVERY

@@ -24,7 +24,8 @@ def describe(place: Place, choices: Choices) -> Described:
     numbers = on_the_spot.channel_numbers(roots)
     if not numbers:
         looked = on_the_spot.looked_for(words.IMEX_KIND)
-        raise fault("GH1213", mode=MODE, reason=f"there is no channel {looked}")
+        reason = f"there is no channel {looked}"
+        raise fault("GH1213", mode=MODE, reason=reason, way=node_specs.MAKING)
     names = {
         form.format(number): number
         for strategy, form in _NAMES.items()
@@ -32,7 +33,8 @@ def describe(place: Place, choices: Choices) -> Described:
         for number in numbers
     }
     if not names:
-        raise fault("GH1213", mode=MODE, reason="channels have an index, and no UUID")
+        reason, way = "channels have an index, and no UUID", "take --device-name-strategy index"
+        raise fault("GH1213", mode=MODE, reason=reason, way=way)
     known = {form.format(number): number for number in numbers for form in _NAMES.values()}
     chosen = {known[one] for one in node_specs.chosen(MODE, known, choices)}
     parts = {name: number for name, number in names.items() if number in chosen}

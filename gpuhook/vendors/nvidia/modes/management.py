@@ -87,9 +87,7 @@ def _node_at(path: str, host_path: str) -> list[DeviceNode]:
         return []  # gone meanwhile
     if not stat.S_ISCHR(seen.st_mode):
         return []
-    numbers = os.major(seen.st_rdev), os.minor(seen.st_rdev)
-    mode = stat.S_IMODE(seen.st_mode)
-    return [DeviceNode(path, host_path, *numbers, mode, seen.st_uid, seen.st_gid)]
+    return [DeviceNode.of_status(path, host_path, seen)]
 
 
 def _node(

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.choices import Choices
     from gpuhook.vendors.nvidia.modes.place import Place
 
+# What to do where a mode finds no node.
+MAKING = (
+    "load the kernel module that makes the device nodes, or make them (`gpuhook explain GH1037` "
+    "tells how), or name their place with --dev-root"
+)
+
 
 def roots(place: Place) -> Roots:
     """Return the roots of a place as on_the_spot wants them."""
@@ -28,13 +34,15 @@ def of_whole(mode: str, kind: str, place: Place, choices: Choices) -> Described:
     Raises GH1213 if this node has nothing of it, or `all` is left out, GH1512 for a --device-id.
     """
     if not choices.with_all:
-        raise fault("GH1213", mode=mode, reason="its one device, `all`, is to be left out")
+        reason = "its one device, `all`, is to be left out"
+        raise fault("GH1213", mode=mode, reason=reason, way="leave out --no-all-device")
     chosen(mode, (selection.EVERY,), choices)
     try:
         found = on_the_spot.whole(kind, roots(place))
     except GpuhookError as error:
         looked = on_the_spot.looked_for(kind)
-        raise fault("GH1213", mode=mode, reason=f"there is no device node {looked}") from error
+        reason = f"there is no device node {looked}"
+        raise fault("GH1213", mode=mode, reason=reason, way=MAKING) from error
     return described({selection.EVERY: found}, choices)
 
 

@@ -72,15 +72,7 @@ def _device(dev_root: str) -> DeviceNode:
         raise fault("GH1217", path=path, reason="no such device node") from error
     if not stat.S_ISCHR(status.st_mode):
         raise fault("GH1217", path=path, reason="it is not a character device")
-    return DeviceNode(
-        path=DXG,
-        host_path=path,
-        major=os.major(status.st_rdev),
-        minor=os.minor(status.st_rdev),
-        mode=stat.S_IMODE(status.st_mode),
-        uid=status.st_uid,
-        gid=status.st_gid,
-    )
+    return DeviceNode.of_status(DXG, path, status)
 
 
 def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdits, list[str]]:

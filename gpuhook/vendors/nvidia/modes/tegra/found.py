@@ -104,15 +104,7 @@ class Search:
             return False
         if not stat.S_ISCHR(status.st_mode):
             return False
-        found.nodes[path] = DeviceNode(
-            path=path,
-            host_path=host,
-            major=os.major(status.st_rdev),
-            minor=os.minor(status.st_rdev),
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            gid=status.st_gid,
-        )
+        found.nodes[path] = DeviceNode.of_status(path, host, status)
         return True
 
     def _directory(self, found: Found, path: str) -> bool:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stale specs of this node's own, written anew when a grant fails for want of fresh ones.
+
+HOT, and loaded only then.
+"""
+
+from __future__ import annotations
+
+from gpuhook import settings as node_settings
+from gpuhook import state
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs import granting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.cdi.cache import Compiled
+    from gpuhook.programs.granting import Granting
+
+
+def mended(
+    grants: Granting,
+    error: GpuhookError,
+    work: Callable[[], object],
+    refresh: Callable[[Callable[[], bool]], str],
+) -> bool:
+    """Return whether `work`, which failed by `error`, may be done again: specs were written anew.
+
+    `refresh(is_needed)` does that and returns why it failed, which is logged as GH1122.
+    """
+    if not _is_mendable(grants, error):
+        return False
+    trouble = refresh(lambda: _is_still_wrong(grants, work))
+    grants.forget()
+    if trouble:
+        grants.log.warning(fault("GH1122", reason=trouble))
+    return not trouble
+
+
+def _is_still_wrong(grants: Granting, work: Callable[[], object]) -> bool:
+    grants.forget()
+    try:
+        work()
+    except GpuhookError as error:
+        return _is_mendable(grants, error)
+    return False
+
+
+def _is_mendable(grants: Granting, error: GpuhookError) -> bool:
+    """Return whether a refusal may be for want of a fresh spec: one that we would write."""
+    if grants.settings.on_stale != node_settings.REFRESH or state.is_rootless():
+        return False
+    if error.code == "GH1120":
+        return True
+    found = grants.registry()
+    known = found.all()
+    if error.code == "GH1104":
+        # What a broken file was to describe is not known.
+        is_there = any(spec.kind == grants.default_kind() for spec in known) or found.broken
+        return grants.has_driver() and not is_there
+    return error.code == "GH1102" and any(map(_is_stale, known))
+
+
+def _is_stale(spec: Compiled) -> bool:
+    """Return whether a spec of ours describes another state of this host."""
+    return any(granting.changes(job) for job in granting.own_jobs(spec)[:1])
