@@ -23,6 +23,20 @@ def split(qualified: str) -> tuple[str, str, str] | None:
     return vendor, class_name, device
 
 
+def is_text(text: str) -> bool:
+    """Return whether a system call can take a text as a path, an argument or a variable.
+
+    It cannot have a NUL, nor half a pair of surrogates, which JSON can write as an escape. Bytes
+    that are not UTF-8 are kept as fastjson reads them.
+    """
+    if "\0" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return False
+
+
 def is_kind(kind: str) -> bool:
     """Return whether `kind` is `vendor/class`, both starting with a letter."""
     vendor, slash, class_name = kind.partition("/")

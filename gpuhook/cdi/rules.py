@@ -106,8 +106,15 @@ def _shape(value: object, shape: Any, pointer: str) -> None:
             raise _BrokenRuleError(pointer, "not a list")
         for position, item in enumerate(value):
             _shape(item, shape[0], f"{pointer}/{position}")
-    elif not _SCALARS[shape](value):
+    else:
+        _scalar(value, shape, pointer)
+
+
+def _scalar(value: object, shape: str, pointer: str) -> None:
+    if not _SCALARS[shape](value):
         raise _BrokenRuleError(pointer, "not " + _NAMES[shape])
+    if isinstance(value, str) and not names.is_text(value):
+        raise _BrokenRuleError(pointer, "it has a NUL or half a character")
 
 
 def _is_integer(value: object) -> bool:

@@ -13,7 +13,7 @@ import click
 
 from gpuhook import settings, state
 from gpuhook.cli import generating, parameters, printing, refresh_plan
-from gpuhook.cli.refresh_plan import FORGOTTEN, STALE, Case
+from gpuhook.cli.refresh_plan import FAILED, FORGOTTEN, STALE, Case
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import freshness, generated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA = "gpuhook/refresh/v1"
-WRITTEN, FAILED = "written", "failed"
+WRITTEN = "written"
 _PATIENCE = 60.0  # seconds
 _LOOK = 0.05
 _EXAMPLES = """
@@ -88,7 +88,7 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
             cases = look()  # another one may have been at work
             outcomes = [_done(case, root) for case in cases]
     else:
-        outcomes = [Outcome(case.path, case.state, case.reason) for case in cases]
+        outcomes = [_untouched(case) for case in cases]
     _show(outcomes, output, is_dry=is_dry)
     ctx.exit(1 if any(one.state == FAILED for one in outcomes) else 0)
 
@@ -127,13 +127,17 @@ def _taken(lock: int) -> bool:
     return True
 
 
+def _untouched(case: Case) -> Outcome:
+    return Outcome(case.path, case.state, case.reason, case.error)
+
+
 def _done(case: Case, root: click.Context) -> Outcome:
     """Do what is to be done with one spec; the others do not wait for it."""
     try:
         if case.state == FORGOTTEN:
             generated.forget(case.path)
         if case.state != STALE:
-            return Outcome(case.path, case.state, case.reason)
+            return _untouched(case)
         if case.is_new and os.path.lexists(case.path):
             raise fault("GH1529", path=case.path)
         if case.origin is not None and case.reason != "--force":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.settings import Settings
 
 STALE, UNCHANGED, KEPT, FORGOTTEN = "stale", "unchanged", "kept", "forgotten"
+FAILED = "failed"
 FRESH = "it describes this host as it is"
 _FOREIGN = "gpuhook did not write it"
 _PLUGINS = "the device plugin keeps it"
@@ -35,7 +36,7 @@ class Case:
     """One spec, what is to become of it, and why; `words` make it again.
 
     `origin` is the spec as it is, where nobody has noted how it was made. What is in the place of
-    a new one is nobody's that we know.
+    a new one is nobody's that we know. `error` is what keeps one that failed from being judged.
     """
 
     path: str
@@ -44,6 +45,7 @@ class Case:
     words: tuple[str, ...] = ()
     origin: Compiled | None = None
     is_new: bool = False
+    error: GpuhookError | None = None
 
 
 def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
@@ -126,8 +128,12 @@ def _is_own(spec: Compiled) -> bool:
 
 
 def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
+    """Return the case of a spec that is ours by what it says, and how it was made nobody noted."""
     hooks = spec.edits.get("hooks") or ()
-    ours = [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
+    try:
+        ours = [jobs.of_hook(hook) for hook in hooks if jobs.is_ours(hook)]
+    except GpuhookError as error:
+        return Case(spec.path, FAILED, "its hook cannot be understood", error=error)
     recorded = [job for job in ours if job.fingerprint]
     if not recorded:
         return Case(spec.path, UNCHANGED, "it does not say of which state of the host it is")

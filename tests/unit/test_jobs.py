@@ -26,6 +26,8 @@ from gpuhook.vendors.nvidia import jobs
         ["--gpus", "0=9.0"],
         ["--gpus", "=9.0,nvidia"],
         ["--ldconfig", "sbin/ldconfig"],
+        ["--libcuda", "/x/libcuda.so.1\0"],
+        ["--host-root", "/\ud800"],
         ["--chmod", "0755"],
         ["--chmod", "0755:dev/dri"],
         ["--chmod", "+x:/dev/dri"],

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,19 +336,16 @@ def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, 
     assert here.states("--force") == {"nvidia.yaml": "written"}
 
 
-def test_one_failure_keeps_no_other_from_being_written(here: Here) -> None:
+def test_one_failure_keeps_no_other_from_being_written(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A note of another version, and a driver that does not answer."""
     other = here.specs / "other.yaml"
     here.generate("--mode", "proc")
     here.generate("--class", "other", output=other)
-    (note,) = [
-        path
-        for path in (here.state / "generated").iterdir()
-        if json.loads(path.read_text())["path"] == str(other)
-    ]
-    document = json.loads(note.read_text())
-    document["words"].append("--no-such-option")
-    note.write_text(json.dumps(document))
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(here.state))
+    (made,) = [one for one in generated.all_of_node() if one.path == str(other)]
+    generated.remember(replace(made, words=[*made.words, "--no-such-option"]))
     here.reboot()
     found = {Path(one["path"]).name: one for one in here.refresh(rc=1)}
     assert found["nvidia.yaml"]["state"] == "written"
@@ -362,6 +360,26 @@ def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "unchanged"}
     here.reboot()
     assert here.states() == {"nvidia.yaml": "written"}
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here) -> None:
+    """Its spec, which nobody has a note of, keeps no other from being written."""
+    garbled = here.specs / "garbled.json"
+    here.generate("--class", "other", output=garbled)
+    shutil.rmtree(here.state)
+    here.generate()
+    document = json.loads(garbled.read_text())
+    document["containerEdits"]["hooks"][0]["args"] += ["--of-another-release"]
+    garbled.write_text(json.dumps(document))
+    before = garbled.read_bytes()
+    here.reboot()
+    for words in (["--dry-run"], []):
+        found = {Path(one["path"]).name: one for one in here.refresh(*words, *options, rc=1)}
+        assert found["garbled.json"]["state"] == "failed"
+        assert found["garbled.json"]["error"]["code"] == "GH1640"
+        assert found["nvidia.yaml"]["state"] == ("stale" if words else "written")
+    assert garbled.read_bytes() == before
 
 
 def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 
 `gpuhook refresh` writes a spec again with the words it was asked for with. What was not said then
 (a default, a setting of the settings file) is not kept: it counts as it is when the spec is written
-again.
+again. Each record has a checksum: by words that were damaged another spec would be written.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def remember(made: Generated) -> None:
     """Keep how a spec was made; raises OSError."""
     os.makedirs(directory(), 0o755, exist_ok=True)
     document = {"schema": SCHEMA, **asdict(made)}
+    document["checksum"] = _checksum(document)
     files.replace(_file(made.path), fastjson.dumps(document) + b"\n", mode=0o644)
 
 
@@ -115,6 +116,11 @@ def _file(path: str) -> str:
     return os.path.join(directory(), name)
 
 
+def _checksum(document: dict[str, Any]) -> str:
+    """Return the checksum of a record without its own."""
+    return f"{crc32(fastjson.dumps(document)):08x}"
+
+
 def _read(path: str) -> Generated | None:
     try:
         if not state.usable(os.lstat(path)):
@@ -123,6 +129,8 @@ def _read(path: str) -> Generated | None:
     except (OSError, ValueError, GpuhookError):
         return None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return None
+    if found.pop("checksum", None) != _checksum(found):
         return None
     kept: dict[str, Any] = {one.name: found.get(one.name) for one in fields(Generated)}
     words = kept["words"]

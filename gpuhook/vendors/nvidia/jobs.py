@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from os.path import basename
 
+from gpuhook.cdi.names import is_text
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -168,6 +169,8 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
 
 
 def _set(jobs: Jobs, option: str, value: str) -> None:
+    if not is_text(value):
+        raise fault("GH1640", argument=option, reason=f"{value!r} is no argument of a program")
     if option in _READERS:
         _READERS[option](jobs, option, value)
     elif option in _TEXT:

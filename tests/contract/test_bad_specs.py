@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs that nobody should write, through a create: what is in them, and how much of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.cdi import cache
+from gpuhook.cdi import spec as spec_files
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product, asks
+
+COUNT = 100_000
+MEMORY = 512 << 20  # bytes of address space, for the interpreter and all
+JOBS = "/containerEdits/hooks/0/args"
+
+
+@pytest.fixture
+def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+    """Give a bundle that asks for the GPU 0."""
+    return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+
+
+def create(made: Product, bundle: Bundle, memory: int = MEMORY) -> subprocess.CompletedProcess[str]:
+    """Call `gpuhook-runtime create` with so much address space."""
+    command = ["prlimit", f"--as={memory}", made.runtime, "create", "--bundle", str(bundle.path)]
+    env = {**os.environ, **made.on("/bin/true")}
+    return subprocess.run(
+        [*command, "gpuhook-test-large"], env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_hundred_thousand_devices(apart: Product, bundle: Bundle) -> None:
+    """A create reads them in bounded memory, and once; refresh leaves them; list lists them."""
+    large = apart.specs / "large.json"
+    line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
+    text = ",\n".join(line % (number, number) for number in range(COUNT))
+    head = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/other", "devices": [\n'
+    large.write_text(head + text + "]}", encoding="utf-8")
+    config = bundle.config()
+    config["process"]["env"] = ["PATH=/"]
+    config["annotations"] = {"cdi.k8s.io/x": f"nvidia.com/gpu=0,nvidia.com/other=d{COUNT - 1}"}
+    kept = apart.state / "compiled" / Path(cache.compiled_path(str(large))).name
+    seen = []
+    for _ in range(2):
+        bundle.write(config)
+        done = create(apart, bundle)
+        assert done.returncode == 0, done.stderr
+        after = bundle.config()
+        assert f"D={COUNT - 1}" in after["process"]["env"]
+        assert apart.device(0) in [node["path"] for node in after["linux"]["devices"]]
+        seen.append((kept.stat().st_ino, kept.stat().st_mtime_ns))
+    assert seen[0] == seen[1]
+    before = large.stat()
+    done = apart.gpuhook("refresh", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert [one["path"] for one in json.loads(done.stdout)["specs"]] == [str(apart.spec)]
+    assert large.stat() == before
+    done = apart.gpuhook("cdi", "list", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert f"nvidia.com/other=d{COUNT - 1}" in done.stdout
+
+
+def test_damaged_notes(apart: Product, bundle: Bundle) -> None:
+    """Whatever became of the notes of the node, a bus id names its own GPU or none."""
+    config = bundle.config()
+    config["process"]["env"] = asks(apart.gpu(1).pci_bus_id or "")
+    apart.refuse_stale()
+    (record,) = (apart.state / "generated").iterdir()
+    chance = random.Random(5)
+    for path in [apart.state / "node.json", record] * 6:
+        data = path.read_bytes()
+        place, cut = chance.randrange(len(data)), chance.random() < 0.5
+        changed = b"" if cut else bytes([data[place] ^ 1]) + data[place + 1 :]
+        path.write_bytes(data[:place] + changed)
+        bundle.write(config)
+        result = apart.edit(bundle)
+        path.write_bytes(data)
+        assert result.rc == 0 or "error GH1102" in result.stderr, result
+        given = [node["path"] for node in bundle.config()["linux"].get("devices", [])]
+        gpus = [name for name in given if name[len("/dev/nvidia") :].isdigit()]
+        assert gpus == ([apart.device(1)] if result.rc == 0 else [])
+
+
+def put(document: Any, pointer: str, text: str) -> None:
+    """Append `text` to the value at a JSON pointer."""
+    *path, last = pointer.strip("/").split("/")
+    for step in path:
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    key = int(last) if isinstance(document, list) else last
+    document[key] += text
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800"], ids=["NUL", "half a character"])
+def test_text_that_is_none(text: str, apart: Product, bundle: Bundle) -> None:
+    """What no system call takes is refused with its place, wherever a JSON spec has it."""
+    document = spec_files.read(str(apart.spec))
+    apart.spec.unlink()
+    args = document["containerEdits"]["hooks"][0]["args"]
+    options = ("--fingerprint", "--libcuda", "--host-root", "--library", "--link")
+    edits = "/devices/0/containerEdits/deviceNodes/0"
+    pointers = [f"{JOBS}/{args.index(option) + 1}" for option in options]
+    pointers += [f"{edits}/path", f"{edits}/hostPath", "/containerEdits/env/0"]
+    pointers += ["/containerEdits/mounts/0/hostPath", "/containerEdits/mounts/0/containerPath"]
+    before = bundle.file.read_bytes()
+    apart.refuse_stale()
+    for pointer in pointers:
+        spoiled = json.loads(json.dumps(document))
+        put(spoiled, pointer, text)
+        (apart.specs / "nvidia.json").write_text(json.dumps(spoiled), encoding="utf-8")
+        result = apart.edit(bundle)
+        assert result.rc == 1
+        assert "error GH1104" in result.stderr
+        assert f"{pointer}: it has a NUL or half a character" in result.stderr
+        assert bundle.file.read_bytes() == before
+
+
+def test_bytes_that_are_not_utf8_are_kept(apart: Product, bundle: Bundle) -> None:
+    """Paths are bytes to the kernel: a JSON spec may have any but NUL."""
+    text = json.dumps(spec_files.read(str(apart.spec)))
+    apart.spec.unlink()
+    data = text.replace('"/usr/bin/nvidia-smi"', '"/usr/bin/nvidia-@"').encode()
+    (apart.specs / "nvidia.json").write_bytes(data.replace(b"nvidia-@", b"nvidia-\xff"))
+    assert apart.edit(bundle).rc == 0
+    assert b'"/usr/bin/nvidia-\xff"' in bundle.file.read_bytes()

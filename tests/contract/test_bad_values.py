@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile values of each word by which a container asks: refused with a code, or the GPU alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.bundles import CAPABILITIES, Bundle
+from tests.contract.product import Product, asks
+
+SWARM = "DOCKER_RESOURCE_GPU"
+MOUNTS = "/var/run/nvidia-container-devices/"
+IMEX = MOUNTS + "imex/"
+HOSTILE = {
+    "empty": "",
+    "commas": ",,,",
+    "long": "x" * 65536,
+    "nul": "0\0",
+    "surrogate": "\ud800",
+    "newline": "0\n1",
+    "equals": "nvidia.com/gpu=0=1",
+    "negative": "-1",
+    "unicode digit": "\u0663",
+    "above": "../../../dev/mem",
+}
+VARIABLES = [
+    "NVIDIA_REQUIRE_CUDA",
+    "CUDA_VERSION",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_GDS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    SWARM,
+]
+
+
+@pytest.fixture(scope="module")
+def taking(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """Give the node with settings by which swarm's variables and mounts count."""
+    request = {"acceptVolumeMounts": True, "swarmResources": [SWARM]}
+    return node8.apart(tmp_path_factory.mktemp("taking"), request=request)
+
+
+@pytest.fixture
+def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+    """Give a bundle of a privileged container."""
+    process = {"capabilities": {"bounding": [*CAPABILITIES, "CAP_SYS_ADMIN"]}}
+    return bundle_of(root_of("distroless"), ["/probe"], [], process=process)
+
+
+def assert_judged(made: Product, bundle: Bundle, config: dict[str, Any], own: str = "") -> None:
+    """Assert that a create refuses in a sentence and changes nothing, or gives the one GPU.
+
+    `own` is the device that is to be given then.
+    """
+    bundle.file.write_text(json.dumps(config), encoding="utf-8")
+    before, held = bundle.file.read_bytes(), made.entries()
+    result = made.edit(bundle)
+    assert "Traceback" not in result.stderr
+    assert "GH149" not in result.stderr, result.stderr
+    assert len(result.stderr) < 4000
+    assert result.stderr.replace("\n", "").isprintable()
+    for line in result.log.splitlines():
+        json.loads(line)
+    if result.rc == 0:
+        given = json.loads(bundle.file.read_bytes())["linux"].get("devices", [])
+        gpus = {one["path"] for one in given if one["path"][len("/dev/nvidia") :].isdigit()}
+        assert gpus == ({own} if own else set()), result
+        assert "/dev/mem" not in {one["path"] for one in given}
+    else:
+        assert result.rc == 1
+        assert "error GH1" in result.stderr
+        assert bundle.file.read_bytes() == before
+        assert made.entries() == held
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_variables(variable: str, taking: Product, bundle: Bundle) -> None:
+    """Whatever a variable says besides, the container has the GPU 0 alone or does not start."""
+    config = bundle.config()
+    for value in HOSTILE.values():
+        config["process"]["env"] = ["PATH=/", *asks("0"), f"{variable}={value}"]
+        # A variable of swarm's counts in place of the devices' own.
+        assert_judged(taking, bundle, config, "" if variable == SWARM else taking.device(0))
+
+
+@pytest.mark.parametrize("place", [MOUNTS, MOUNTS + "cdi/nvidia.com/gpu=", IMEX])
+def test_mounts(place: str, taking: Product, bundle: Bundle) -> None:
+    """The same of the path of a mount."""
+    config = bundle.config()
+    config["process"]["env"] = ["PATH=/", *asks("0")]
+    mounts = config["mounts"]
+    for value in HOSTILE.values():
+        mount = {"destination": place + value, "source": "/dev/null", "type": "bind"}
+        config["mounts"] = [*mounts, mount]
+        assert_judged(taking, bundle, config, taking.device(0))
