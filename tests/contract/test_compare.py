@@ -397,6 +397,18 @@ def test_a_container_of_gpuhooks_own(node8: Product, tmp_path: Path) -> None:
     assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
 
 
+def test_what_the_prestart_hook_cannot_set_is_known(node8: Product, tmp_path: Path) -> None:
+    """A container that exists already has its variables."""
+    mine = node8.apart(tmp_path / "node")
+    hook = {"prestart": [mine.hooks["hook"]]}
+    made = sleeping(tmp_path, env=asks(str(GPU)), hooks=hook)
+    with started(made, mine, "runc", "host") as live:
+        (one,) = document(live, rc=0)["containers"]
+    known = {i["name"]: i["reason"] for i in one["items"] if i["kind"] == "variable"}
+    assert set(known) == {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR"}
+    assert all("sets no variable" in reason for reason in known.values())
+
+
 def test_what_attach_and_detach_changed_is_known(node8: Product, tmp_path: Path) -> None:
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))

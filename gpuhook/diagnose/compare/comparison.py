@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuhook/compare/v1"
 
+_WHILE_IT_LIVES = ("prestart", "attach")  # routes in the ledger
+
 
 @dataclass(slots=True)
 class Comparison:
@@ -81,8 +83,12 @@ def of(target: Target, giving: Giving) -> Comparison | None:
 
 
 def _as_changed(one: Item, target: Target) -> Item:
-    """Return an item with the reason that `gpuhook attach` or `detach` is, while it lives."""
-    if one.verdict == item.SAME or one.reason or one.kind not in (item.NODE, item.ACCESS):
+    """Return an item with the reason that it was changed, or given at all, while it lives."""
+    if one.verdict == item.SAME or one.reason:
+        return one
+    if one.kind == item.VARIABLE and target.entry.get("route") in _WHILE_IT_LIVES:
+        return replace(one, reason="what gives GPUs to a container that exists sets no variable")
+    if one.kind not in (item.NODE, item.ACCESS):
         return one
     if one.name in target.withdrawn:
         return replace(one, reason="`gpuhook detach` took it away")
