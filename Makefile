@@ -30,7 +30,7 @@ help: ## Print what can be made
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: packages $(READY) ## Run every test that needs no GPU; contract tests need root
-	$(BIN)/pytest --numprocesses 2 -m "not gpu" $(PYTEST)
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not gpu" $(PYTEST)
 
 check: $(READY) ## Check style, types, the import rules and the shell scripts
 	@.ci/packages shellcheck

@@ -15,7 +15,7 @@ from gpuhook.container.provide import Provision
 from gpuhook.container.walk import CrossingError
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import conf
-from gpuhook.vendors.nvidia import params, profile, provision
+from gpuhook.vendors.nvidia import params, profile, provision, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def wanted(
     """
     whole = edits.copy()
     # What is `void` in a config.json would be a variable of a process that runs.
-    whole["env"] = [entry for entry in edits.get("env") or () if not entry.endswith("=void")]
+    whole["env"] = [entry for entry in edits.get("env") or () if not _is_for_a_start(entry)]
     made, reasons = provision.of(root, todo)
     ldconfig = next((job.ldconfig for job in todo if job.ldconfig), "")
     # Of a running container that has the entries already, the cache is what ldconfig has made.
@@ -147,3 +147,9 @@ def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
         return []
     source = params.masked_file(content)
     return [{"hostPath": source, "containerPath": params.PATH, "options": _MASK_OPTIONS}]
+
+
+def _is_for_a_start(entry: str) -> bool:
+    """Return whether a variable is for programs that start with the container, or before it."""
+    name = entry.partition("=")[0]
+    return entry.endswith("=void") or name == words.LIBCUDA_DIRECTORY_ENV
