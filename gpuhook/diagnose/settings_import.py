@@ -109,7 +109,8 @@ def text(found: Imported, path: str) -> str:
     if not found.document:
         lines.append("# Nothing else is other than gpuhook's defaults.")
         return "\n".join(lines) + "\n"
-    body: str = yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, width=100)
+    # Only ASCII: what other readers take for a break of the line (U+0085) is written as an escape.
+    body: str = yaml.safe_dump(found.document, sort_keys=False, width=100)
     return "\n".join(lines) + "\n" + body
 
 

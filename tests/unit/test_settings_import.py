@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -219,6 +219,7 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(toolkit_settings.known()), VALUES, max_size=8))
+@example({"nvidia-container-runtime.runtimes": ["\x85"]})
 @examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
     """Whatever the keys hold, the settings are ones, and read back as they were written."""
