@@ -23,6 +23,8 @@ READY := $(VENV)/.ready
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
 SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish chromium
+# Packages, images, manifests and units are made and checked with these.
+PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
 .PHONY: help test check bench demo install clean packages
 
@@ -56,7 +58,7 @@ clean: ## Remove what was made here, the kept root file systems of the tests too
 	find gpuhook tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
 
 packages:
-	@.ci/packages $(ENGINES) $(COMPILERS) $(SYSTEM)
+	@.ci/packages $(ENGINES) $(COMPILERS) $(SYSTEM) $(foreach name,$(PACKAGING),"$(name)")
 
 $(READY): pyproject.toml .ci/venv
 	@.ci/venv $(VENV)

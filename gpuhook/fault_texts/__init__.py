@@ -22,6 +22,8 @@ BLOCKS = {
     "GH17": "live",
     "GH18": "plugin",
     "GH19": "diagnosis",
+    "GH20": "engines",
+    "GH21": "installing",
 }
 
 

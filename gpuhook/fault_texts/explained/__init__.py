@@ -34,6 +34,8 @@ BLOCKS = {
     "live": "Containers that run",
     "plugin": "The device plugin",
     "diagnosis": "Looking at nodes and requests",
+    "engines": "Configuring container engines",
+    "installing": "Installing on a node",
 }
 
 
