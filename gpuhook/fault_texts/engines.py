@@ -12,7 +12,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH2000": (
         RefusedError,
         "{where}: the runtime {name} of {engine} is {program}, which is not gpuhook's",
-        "call ours another name with --runtime-name, or take this one over with --take-over: undo "
-        "gives it back",
+        (
+            "call ours another name with --runtime-name, or take this one over with --take-over: "
+            "undo gives it back"
+        ),
     ),
 }
