@@ -26,7 +26,7 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test check bench demo install clean packages
+.PHONY: help test check bench demo install deb rpm clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,6 +52,12 @@ install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYT
 	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
 		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook)
+
+deb: packages $(READY) ## Make the Debian packages and their bill of materials in build/packages
+	@PYTHONPATH=packaging $(BIN)/python -m packages deb
+
+rpm: packages $(READY) ## Make the RPM packages and their bill of materials in build/packages
+	@PYTHONPATH=packaging $(BIN)/python -m packages rpm
 
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -126,8 +126,10 @@ def write(target: str, library: str, python: str) -> None:
         if before is None:
             modules.insert(0, code(target, library, "gpuhook_os"))
         data = marshal.dumps(modules)
-        with open(os.path.join(target, entry + ".bundle"), "wb") as file:
+        path = os.path.join(target, entry + ".bundle")
+        with open(path + ".new", "wb") as file:
             file.write(importlib.util.MAGIC_NUMBER + data)
+        os.rename(path + ".new", path)  # containers may be starting
 
 
 if __name__ == "__main__":

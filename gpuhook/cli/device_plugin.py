@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.kubernetes.config.reader import Reading
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
+_PROCESS = "gpuhook.kubernetes.process"
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
 # What asyncio and structlog take along where they find it, and what the plugin has no use for: with
 # OpenSSL 5 MB, with rich's tracebacks 5 MB more. The API server's client imports ssl by itself.
@@ -224,9 +225,12 @@ def _plugin() -> Any:
     gc.disable()  # importing makes no garbage worth a tenth of the time to the first registration
     try:
         with _left_out(*_LEFT_OUT):
-            return importlib.import_module("gpuhook.kubernetes.process")
+            return importlib.import_module(_PROCESS)
     except ModuleNotFoundError as error:
-        package = _PACKAGES.get((error.name or "").partition(".")[0])
+        missing = error.name or ""
+        package = _PACKAGES.get(missing.partition(".")[0])
+        if missing == _PROCESS:
+            package = "gpuhook-device-plugin"  # distributions' packages have it apart
         if package is None:
             raise
         raise fault("GH1805", package=package) from error

@@ -40,8 +40,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1805": (
         HostError,
-        "the device plugin needs the Python package {package}, which is not installed",
-        "install gpuhook with what the plugin needs: pip install 'gpuhook[plugin]'",
+        "the device plugin needs the package {package}, which is not installed",
+        "install the package gpuhook-device-plugin, or by pip: pip install 'gpuhook[plugin]'",
     ),
     "GH1806": (
         HostError,

@@ -56,8 +56,9 @@ $ gpuhook device-plugin --config-file /config/default
             "The plugin needs gRPC, protobuf and a Prometheus client, which the plain package "
             "does not bring."
         ),
-        "Install the extra.",
+        "Install the package, or the extra.",
         """
+$ apt-get install ./gpuhook-device-plugin_*.deb
 $ pip install 'gpuhook[plugin]'
 """,
     ),

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of each package, in memory: paths as on the node, content, mode."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import bundle
+import install
+
+from packages.description import CONFIG, PYTHON
+from packages.modules import module_files, shared_out
+from packages.release import Release
+
+HERE = Path(__file__).parent
+PACKAGING = HERE.parent
+NOT_AT_RUN_TIME = (".pyi", ".proto", ".pyc")
+UNITS = "usr/lib/systemd/system"
+# Where files of these directories of packaging/ go, those that there are: package, place, ending.
+GATHERED = (
+    ("gpuhook", "systemd", UNITS, (".service", ".path", ".timer", ".target", ".socket")),
+    ("gpuhook", "systemd", "usr/lib/systemd/system-preset", (".preset",)),
+    ("gpuhook", "udev", "usr/lib/udev/rules.d", (".rules",)),
+    ("gpuhook", "interposers", "usr/share/gpuhook/interposers", (".yaml",)),
+    ("gpuhook-device-plugin", "kubernetes", "usr/share/gpuhook/kubernetes", (".yaml", ".json")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a package; `link` is a symbolic link's target, "" for a regular file."""
+
+    content: bytes
+    mode: int = 0o644
+    link: str = ""
+
+
+Files = dict[str, File]  # by path, without the leading slash
+
+
+def contents(release: Release) -> dict[str, Files]:
+    """Return the files of every package, none for one that this checkout has nothing for."""
+    found: dict[str, Files] = {"gpuhook-nvidia-compat": _compat(release)}
+    for package, modules in shared_out(release.checkout, list(bundle.ENTRIES)).items():
+        found[package] = _library(release, package, modules)
+    found["gpuhook-runtime"] |= _runtime(release)
+    found["gpuhook"] |= _command(release)
+    listed = f"{release.library}/gpuhook.modules"
+    found["gpuhook"][listed] = File(found["gpuhook"][listed].content + b"./pynvml.py\n")
+    found["gpuhook-device-plugin"] |= _launchers(
+        release, {"gpuhook-device-plugin": "packages/gpuhook-device-plugin.sh"}
+    )
+    for package, directory, place, endings in GATHERED:
+        for path in sorted((PACKAGING / directory).rglob("*")):
+            if path.suffix in endings and path.is_file():
+                relative = path.relative_to(PACKAGING / directory)
+                name = relative.name if "systemd" in place or "udev" in place else relative
+                found[package][f"{place}/{name}"] = File(_filled(release, path))
+    for name, page in _manual(release).items():
+        found[_owner(name)][f"usr/share/man/man1/{name}.gz"] = page
+    return {package: files for package, files in found.items() if files}
+
+
+def superseded(package: str) -> str:
+    """Return the shell text for when another release has taken the place of a package's."""
+    name = "superseded-runtime" if package == "gpuhook-runtime" else "superseded"
+    text = (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
+    return text.replace("@PACKAGE@", package)
+
+
+def units(files: Files) -> list[str]:
+    """Return the units among a package's files that are enabled when it is installed."""
+    return sorted(
+        path.rpartition("/")[2]
+        for path, file in files.items()
+        if path.startswith(UNITS) and b"\n[Install]" in file.content
+    )
+
+
+def packed(data: bytes) -> bytes:
+    """Return data as gzip -9n packs it: the same on every machine, at every time."""
+    return gzip.compress(data, 9, mtime=0)
+
+
+def filled(release: Release, text: str) -> str:
+    """Return the text of a template with its @WORDS@ filled in."""
+    for word, value in _values(release).items():
+        text = text.replace(f"@{word}@", value)
+    return text
+
+
+def _values(release: Release) -> dict[str, str]:
+    return {
+        "PYTHON": PYTHON,
+        "CLI": PYTHON,
+        "BIN": "/usr/bin",
+        "SHARE": "/usr/share/gpuhook",
+        "LIB": f"/{release.library}",
+        "LIBRARY": release.library,
+        "VERSION": release.version,
+    }
+
+
+def _filled(release: Release, path: Path) -> bytes:
+    return filled(release, path.read_text(encoding="utf-8")).encode()
+
+
+def _program(release: Release, path: Path) -> File:
+    content = _filled(release, path)
+    return File(content, 0o755 if content.startswith(b"#!") else 0o644)
+
+
+def _launchers(release: Release, templates: dict[str, str]) -> Files:
+    return {
+        f"usr/bin/{name}": _program(release, PACKAGING / template)
+        for name, template in templates.items()
+    }
+
+
+def _library(release: Release, package: str, modules: set[str]) -> Files:
+    """Return the files of a package's modules, and the list by which their byte code is removed."""
+    known = module_files(release.checkout)
+    paths = {str(known[name].relative_to(release.checkout)): known[name] for name in modules}
+    listed = "".join(f"{path}\n" for path in sorted(paths))
+    files = {f"{release.library}/{path}": File(file.read_bytes()) for path, file in paths.items()}
+    files[f"{release.library}/{package}.modules"] = File(listed.encode())
+    return files
+
+
+def _runtime(release: Release) -> Files:
+    files = _launchers(release, install.LAUNCHERS)
+    for name in ("gpuhook_bundle.py", "gpuhook_os.py", "bundle.py", "packages/byte_code.py"):
+        path = PACKAGING / name
+        files[f"{release.library}/{path.name}"] = File(path.read_bytes())
+    files[f"{release.library}/maintain"] = _program(release, HERE / "scripts/maintain.sh")
+    for name, template in install.SHARED.items():
+        files[f"usr/share/gpuhook/{name}"] = _program(release, PACKAGING / template)
+    return files
+
+
+def _command(release: Release) -> Files:
+    """Return what `gpuhook` has besides its modules: data, settings, NVML's bindings."""
+    files = _launchers(release, install.CLI_LAUNCHER)
+    for path in sorted((release.checkout / "gpuhook").rglob("*")):
+        if path.is_file() and path.suffix not in (".py", *NOT_AT_RUN_TIME):
+            relative = path.relative_to(release.checkout)
+            files[f"{release.library}/{relative}"] = File(path.read_bytes())
+    files[f"{release.library}/pynvml.py"] = File(bindings().read_bytes())
+    settings = release.checkout / "gpuhook/schemas/config.yaml"
+    files[CONFIG] = File(settings.read_bytes())
+    with tempfile.TemporaryDirectory() as share:
+        script = PACKAGING / "documents.py"
+        command = [sys.executable, "-I", str(script), str(release.checkout), share]
+        subprocess.run(command, check=True)
+        for path in sorted(Path(share).rglob("*")):
+            if path.is_file():
+                files[f"usr/share/{path.relative_to(share)}"] = File(path.read_bytes())
+    manual = [path for path in files if path.startswith("usr/share/man/")]
+    pages = {f"{path}.gz": File(packed(files.pop(path).content)) for path in manual}
+    plugin = "usr/share/man/man1/gpuhook-device-plugin.1.gz"
+    pages.pop(plugin)
+    return files | pages
+
+
+def bindings() -> Path:
+    """Return the module of NVML's bindings that goes along; ends the program without one."""
+    found = find_spec("pynvml")
+    if found is None or found.origin is None:
+        sys.exit(
+            f"{sys.executable} has no pynvml, which goes into the package: install nvidia-ml-py"
+        )
+    return Path(found.origin)
+
+
+def _compat(release: Release) -> Files:
+    directory = PACKAGING / "compat"
+    fronts = sorted(directory.iterdir()) if directory.is_dir() else []
+    files = {
+        f"usr/bin/{path.name.removesuffix('.sh').removesuffix('.py')}": _program(release, path)
+        for path in fronts
+        if path.is_file() and path.suffix not in (".pyc", ".md")
+    }
+    page = "gpuhook-nvidia-compat.1.gz"
+    for name in [path.rpartition("/")[2] for path in files]:
+        files[f"usr/share/man/man1/{name}.1.gz"] = File(b"", link=page)
+    return files
+
+
+def _manual(release: Release) -> Files:
+    """Return the manual pages that are written by hand, and the plugin's own, packed."""
+    from gpuhook.cli import manual
+
+    pages = {path.name: path.read_bytes() for path in sorted((HERE / "manual").iterdir())}
+    plugin = "gpuhook-device-plugin.1"
+    pages[plugin] = manual.pages()[plugin].encode()
+    if not (PACKAGING / "compat").is_dir():
+        del pages["gpuhook-nvidia-compat.1"]
+    return {
+        name: File(packed(filled(release, page.decode()).encode())) for name, page in pages.items()
+    }
+
+
+def _owner(page: str) -> str:
+    """Return the package of a manual page that is written by hand."""
+    stem = page.removesuffix(".1")
+    return stem if stem in ("gpuhook-device-plugin", "gpuhook-nvidia-compat") else "gpuhook-runtime"

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian packages: the archive, its control files and maintainer scripts.
+
+Source: deb(5), deb-control(5), deb-triggers(5), Debian Policy 6 (maintainer scripts) and 12.
+
+The archive is written here, not by dpkg-deb, for the order of its files. dpkg renames them into
+place in that order: programs come last, so that what they import is there before them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import tarfile
+import textwrap
+from pathlib import Path
+
+from packages.contents import HERE, File, Files, filled, packed, superseded, units
+from packages.description import CONFIG, NAME, SECTION, Package
+from packages.documents_of import copyright_file, deb_changelog
+from packages.release import Release
+
+BINARY = b"2.0\n"
+ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
+
+
+def write(release: Release, package: Package, files: Files, directory: Path) -> Path:
+    """Write one package into `directory` and return its path."""
+    files = _in_debian(files)
+    files |= _documents(release, package) | _overrides(release, package, files)
+    control = _control_files(release, package, files)
+    path = directory / f"{package.name}_{release.version}_all.deb"
+    members = {
+        "debian-binary": BINARY,
+        "control.tar.xz": _tar(control, release.time),
+        "data.tar.xz": _tar(files, release.time),
+    }
+    path.write_bytes(_ar(members, release.time))
+    return path
+
+
+def _in_debian(files: Files) -> Files:
+    """Return the files at the places that Debian has for them."""
+    return {path.replace(*ZSH): file for path, file in files.items()}
+
+
+def _documents(release: Release, package: Package) -> Files:
+    place = f"usr/share/doc/{package.name}"
+    changes = (release.checkout / "CHANGELOG.md").read_bytes()
+    return {
+        f"{place}/copyright": File(copyright_file(package).encode()),
+        f"{place}/changelog.gz": File(packed(changes)),
+        f"{place}/changelog.Debian.gz": File(packed(deb_changelog(release, package).encode())),
+    }
+
+
+def _overrides(release: Release, package: Package, files: Files) -> Files:
+    """Return what lintian says and is meant so, with the reasons."""
+    names = ["lintian-overrides"]
+    if any(path.startswith(release.library) for path in files):
+        names.append("lintian-overrides-library")
+    text = "".join((HERE / name).read_text(encoding="utf-8") for name in names)
+    content = text.replace("@PACKAGE@", package.name).encode()
+    return {f"usr/share/lintian/overrides/{package.name}": File(content)}
+
+
+def _control_files(release: Release, package: Package, files: Files) -> Files:
+    sums = "".join(
+        f"{hashlib.md5(files[path].content).hexdigest()}  {path}\n"  # noqa: S324 # dpkg's format
+        for path in sorted(files)
+        if not files[path].link and path != CONFIG
+    )
+    control: Files = {
+        "control": File(_control(release, package, files).encode()),
+        "md5sums": File(sums.encode()),
+    }
+    if CONFIG in files:
+        control["conffiles"] = File(f"/{CONFIG}\n".encode())
+    if package.name == "gpuhook-runtime":
+        watched = ("/usr/bin/python3", f"/{release.library}")
+        control["triggers"] = File("".join(f"interest-noawait {p}\n" for p in watched).encode())
+    for name, text in scripts(release, package, files).items():
+        control[name] = File(text.encode(), 0o755)
+    return control
+
+
+def _control(release: Release, package: Package, files: Files) -> str:
+    size = sum(-(-len(file.content) // 1024) for file in files.values())
+    fields = {
+        "Package": package.name,
+        "Source": NAME if package.name != NAME else "",
+        "Version": release.version,
+        "Architecture": "all",
+        "Maintainer": release.maintainer,
+        "Installed-Size": str(size),
+        "Depends": ", ".join(need.in_deb(release.version) for need in package.needs),
+        "Suggests": ", ".join(package.suggests),
+        "Conflicts": ", ".join(package.replaces),
+        "Replaces": ", ".join(package.replaces),
+        "Provides": ", ".join(package.replaces),
+        "Section": SECTION,
+        "Priority": "optional",
+    }
+    lines = [f"{name}: {value}" for name, value in fields.items() if value]
+    lines.append(f"Description: {package.summary}")
+    for number, paragraph in enumerate(package.described.split("\n")):
+        lines += [" ."] if number else []
+        lines += [f" {line}" for line in textwrap.wrap(paragraph, 76)]
+    return "\n".join(lines) + "\n"
+
+
+def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
+    """Return the maintainer scripts of a package by their names."""
+    program = f"/{release.library}/maintain"
+    maintain = f"[ ! -x {program} ] || {program}"  # a removal may be forced
+    services = " ".join(units(files))
+    has_modules = any(path.endswith(".modules") for path in files)
+    after, before = [], []
+    if package.name == "gpuhook-runtime":
+        # The other packages' modules come to it by its trigger.
+        after.append(_in_case("configure|triggered", f"{maintain} byte-code"))
+    if services:
+        after.append(_in_case("configure", f"{maintain} units-on {services}"))
+        before.append(_in_case("remove", f"{maintain} units-off {services}"))
+    if has_modules:
+        before.append(_in_case("remove", f"{maintain} leaving {package.name}"))
+    made = {
+        "postinst": after,
+        "prerm": before,
+        "postrm": _postrm(release, package, services, has_modules=has_modules),
+    }
+    return {
+        name: filled(release, "\n".join(["#!/bin/sh", "set -e", *parts]))
+        for name, parts in made.items()
+        if parts
+    }
+
+
+def _postrm(release: Release, package: Package, services: str, *, has_modules: bool) -> list[str]:
+    parts = []
+    if has_modules:
+        upgrade = f'if [ "$1" = upgrade ] && [ "${{2-}}" != "{release.version}" ]; then'
+        parts.append(f"{upgrade}\n{superseded(package.name)}fi\n")
+    if package.name == "gpuhook-runtime":
+        parts.append(_in_case("purge", _script("purge-runtime")))
+    if package.name == "gpuhook":
+        parts.append(_in_case("purge", _script("purge")))
+    if services:
+        purge = f"! command -v deb-systemd-helper >/dev/null || deb-systemd-helper purge {services}"
+        parts.append(_in_case("purge", f"{purge} >/dev/null"))
+    return parts
+
+
+def _script(name: str) -> str:
+    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
+
+
+def _in_case(verbs: str, text: str) -> str:
+    return f'case "$1" in\n{verbs})\n{text.rstrip()}\n;;\nesac\n'
+
+
+def _tar(files: Files, time: int) -> bytes:
+    """Return an archive, packed, whose bytes depend on nothing but its content and time."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in _order(files):
+            entry = tarfile.TarInfo(f"./{path}" if path else "./")
+            entry.mtime, entry.uname, entry.gname = time, "root", "root"
+            file = files.get(path)
+            if file is None:
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            elif file.link:
+                entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, file.link
+                archive.addfile(entry)
+            else:
+                entry.mode, entry.size = file.mode, len(file.content)
+                archive.addfile(entry, io.BytesIO(file.content))
+    return lzma.compress(made.getvalue(), preset=6, check=lzma.CHECK_CRC64)
+
+
+def _order(files: Files) -> list[str]:
+    """Return directories and files, programs last, each directory before what is in it."""
+    directories = {""}
+    for path in files:
+        parts = path.split("/")[:-1]
+        directories |= {"/".join(parts[: count + 1]) for count in range(len(parts))}
+    late = sorted(path for path in files if path.startswith("usr/bin/"))
+    return [*sorted(directories | (set(files) - set(late))), *late]
+
+
+def _ar(members: dict[str, bytes], time: int) -> bytes:
+    """Return an ar archive, as deb(5) has it."""
+    made = b"!<arch>\n"
+    for name, data in members.items():
+        made += f"{name:<16}{time:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode()
+        made += data + b"\n" * (len(data) % 2)
+    return made

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which package has which module: what the wrapper and the hook can import, and all the rest.
+
+An import counts wherever it is written, late ones in functions too; those for type checkers do not.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+# Modules that are imported by names which are put together when a program runs.
+BY_NAME = {"gpuhook.fault_texts": "gpuhook/fault_texts/*.py"}
+# The device plugin's process, which `gpuhook device-plugin` imports by its name.
+PLUGIN = "gpuhook.kubernetes.process"
+
+
+def module_files(checkout: Path) -> dict[str, Path]:
+    """Return the file of each module of the package `gpuhook`, by its dotted name."""
+    return {
+        module_name(path.relative_to(checkout)): path
+        for path in sorted((checkout / "gpuhook").rglob("*.py"))
+    }
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of the module in a file, its path relative to the import root."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def shared_out(checkout: Path, hot: list[str]) -> dict[str, set[str]]:
+    """Return the modules of each package: every module is in one of them.
+
+    `hot` are the entries of the wrapper and the hook. What only the device plugin's process imports
+    is its package's; the command line has the rest.
+    """
+    files = module_files(checkout)
+    runtime = closure(checkout, files, hot)
+    command = closure(checkout, files, [name for name in files if _is_no_plugin(name)])
+    plugin = closure(checkout, files, [PLUGIN]) - runtime - command
+    return {
+        "gpuhook-runtime": runtime,
+        "gpuhook-device-plugin": plugin,
+        "gpuhook": set(files) - runtime - plugin,
+    }
+
+
+def _is_no_plugin(name: str) -> bool:
+    return not name.startswith("gpuhook.kubernetes.")
+
+
+def closure(checkout: Path, files: dict[str, Path], entries: list[str]) -> set[str]:
+    """Return the modules that `entries` may import, one by another, themselves among them."""
+    reached: set[str] = set()
+    waiting = list(entries)
+    while waiting:
+        name = waiting.pop()
+        if name in reached or name not in files:
+            continue
+        reached.add(name)
+        parts = name.split(".")
+        waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
+        waiting += _imported_by(files[name])
+        if name in BY_NAME:
+            found = checkout.glob(BY_NAME[name])
+            waiting += [module_name(path.relative_to(checkout)) for path in found]
+    return reached
+
+
+@cache
+def _imported_by(path: Path) -> tuple[str, ...]:
+    return tuple(_imported(ast.parse(path.read_bytes())))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Return the names that import statements below a node may mean, modules or not."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+        if node.test.id == "TYPE_CHECKING":
+            return [name for child in node.orelse for name in _imported(child)]
+    elif isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        return [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return [name for child in ast.iter_child_nodes(node) for name in _imported(child)]

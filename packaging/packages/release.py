@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which release is packaged: its version in each format's spelling, and its time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from email.utils import formatdate
+from pathlib import Path
+
+from packages.description import MAINTAINER, REVISION
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release: `upstream` is its version in both formats, `time` seconds since 1970."""
+
+    checkout: Path
+    upstream: str
+    time: int
+
+    @property
+    def version(self) -> str:
+        """Return the version with the package's revision."""
+        return f"{self.upstream}-{REVISION}"
+
+    @property
+    def library(self) -> str:
+        """Return the directory of this release's modules.
+
+        Each release has its own: while one takes the place of another, each start of a container
+        finds the whole of one of them.
+        """
+        return f"usr/lib/gpuhook/{self.upstream.replace('~', '.')}"
+
+    @property
+    def date(self) -> str:
+        """Return the time as Debian's changelogs have it."""
+        return formatdate(self.time)
+
+    @property
+    def rpm_date(self) -> str:
+        """Return the time as changelogs of spec files have it."""
+        return time.strftime("%a %b %d %Y", time.gmtime(self.time))
+
+    @property
+    def maintainer(self) -> str:
+        """Return who makes the packages: as DEBFULLNAME and DEBEMAIL say, if they do."""
+        name, address = os.environ.get("DEBFULLNAME"), os.environ.get("DEBEMAIL")
+        return f"{name} <{address}>" if name and address else MAINTAINER
+
+
+def release(checkout: Path) -> Release:
+    """Return the release that a checkout is; ends the program where its time is not known."""
+    text = (checkout / "gpuhook/__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'__version__ = "([^"]+)"', text)
+    if found is None:
+        sys.exit(f"{checkout}/gpuhook/__init__.py names no version")
+    return Release(checkout, sorted_first(found[1]), _time(checkout))
+
+
+def sorted_first(version: str) -> str:
+    """Return a version of Python's so that what comes before a release sorts before it."""
+    return re.sub(r"[.-]?(a|b|rc|dev)(\d+)$", r"~\1\2", version)
+
+
+def _time(checkout: Path) -> int:
+    """Return SOURCE_DATE_EPOCH, or the time of the last commit.
+
+    Source: https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    chosen = os.environ.get("SOURCE_DATE_EPOCH")
+    if not chosen:
+        command = ["git", "-C", str(checkout), "log", "-1", "--format=%ct"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError:
+            done = None
+        chosen = done.stdout.strip() if done is not None else ""
+    if not chosen.isdigit():
+        sys.exit("the time of this release is not known: set SOURCE_DATE_EPOCH, in seconds")
+    return int(chosen)

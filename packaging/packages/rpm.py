@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPM packages: a spec file for each, and rpmbuild.
+
+Source: the RPM reference manual, https://rpm-software-management.github.io/rpm/manual/, chapters
+on spec files, scriptlets and triggers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import textwrap
+from pathlib import Path
+
+from packages.contents import HERE, File, Files, filled, superseded, units
+from packages.description import CONFIG, LICENSE, SUMMARY_URL, VENDORED_LICENSE, Package
+from packages.documents_of import rpm_changelog
+from packages.release import Release
+
+# The packages are the same wherever and whenever they are built, by whom and on which machine.
+SETTINGS = {
+    "_build_id_links": "none",
+    "_buildhost": "reproducible",
+    "_binary_payload": "w9.gzdio",
+    "clamp_mtime_to_source_date_epoch": "1",
+    "source_date_epoch_from_changelog": "0",
+    "use_source_date_epoch_as_buildtime": "1",
+    "__os_install_post": "%{nil}",  # byte code is made on the node
+}
+OWNED = ("usr/lib/gpuhook", "usr/share/gpuhook", "etc/gpuhook")
+
+
+def write(release: Release, package: Package, files: Files, directory: Path) -> Path:
+    """Write one package into `directory` and return its path."""
+    files = files | _documents(release, package)
+    name = f"{package.name}-{release.version}.noarch.rpm"
+    with tempfile.TemporaryDirectory() as place:
+        staged, spec = Path(place, "staged"), Path(place, f"{package.name}.spec")
+        _stage(files, staged, release.time)
+        spec.write_text(_spec(release, package, files), encoding="utf-8")
+        settings = SETTINGS | {"_topdir": place, "staged": str(staged)}
+        words = [f"--define={key} {value}" for key, value in settings.items()]
+        env = {**os.environ, "SOURCE_DATE_EPOCH": str(release.time), "LC_ALL": "C"}
+        command = ["rpmbuild", "-bb", "--quiet", "--nodeps", "--target=noarch-linux", *words]
+        subprocess.run([*command, str(spec)], env=env, check=True)
+        shutil.copyfile(Path(place, "RPMS/noarch", name), directory / name)
+    return directory / name
+
+
+def _documents(release: Release, package: Package) -> Files:
+    changes = (release.checkout / "CHANGELOG.md").read_bytes()
+    licence = (release.checkout / "LICENSE").read_bytes()
+    return {
+        f"usr/share/doc/{package.name}/CHANGELOG.md": File(changes),
+        f"usr/share/licenses/{package.name}/LICENSE": File(licence),
+    }
+
+
+def _stage(files: Files, place: Path, time: int) -> None:
+    for path, file in files.items():
+        target = place / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.link:
+            target.symlink_to(file.link)
+        else:
+            target.write_bytes(file.content)
+            target.chmod(file.mode)
+            os.utime(target, (time, time))
+
+
+def _spec(release: Release, package: Package, files: Files) -> str:
+    licence = LICENSE
+    if any(path.endswith("/pynvml.py") for path in files):
+        licence += f" AND {VENDORED_LICENSE}"
+    upstream, _, revision = release.version.rpartition("-")
+    head = [
+        f"Name: {package.name}",
+        f"Version: {upstream}",
+        f"Release: {revision}",
+        f"Summary: {package.summary}",
+        f"License: {licence}",
+        "Group: System Environment/Base",
+        f"Packager: {release.maintainer}",
+        f"URL: {SUMMARY_URL}",
+        "BuildArch: noarch",
+        "AutoReqProv: no",
+        f"Provides: {package.name} = %{{version}}-%{{release}}",
+        *(f"Requires: {need.in_rpm(release.version)}" for need in package.needs),
+        *(f"Suggests: {name}" for name in package.suggests),
+        *(f"Conflicts: {name}" for name in package.replaces),
+        *(f"Obsoletes: {name}" for name in package.replaces),
+        *(f"Provides: {name}" for name in package.replaces),
+    ]
+    described = "\n\n".join(textwrap.fill(part, 78) for part in package.described.split("\n"))
+    parts = [
+        "\n".join(head),
+        f"%description\n{described}",
+        "%install\nmkdir -p %{buildroot}\ncp -a %{staged}/. %{buildroot}",
+        *_scriptlets(release, package, files),
+        "%files\n%defattr(-,root,root)\n" + "\n".join(_listed(files, package)),
+        f"%changelog\n{rpm_changelog(release)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _listed(files: Files, package: Package) -> list[str]:
+    """Return the lines of %files: directories that are gpuhook's alone, and files."""
+    own = (*OWNED, f"usr/share/doc/{package.name}", f"usr/share/licenses/{package.name}")
+    directories = set()
+    for path in files:
+        parts = path.split("/")[:-1]
+        for count in range(1, len(parts) + 1):
+            directory = "/".join(parts[:count])
+            if any(directory == one or directory.startswith(one + "/") for one in own):
+                directories.add(directory)
+    lines = [f"%dir %attr(0755,root,root) /{directory}" for directory in sorted(directories)]
+    for path in sorted(files):
+        kind = "%config(noreplace) " if path == CONFIG else ""
+        kind = "%license " if path.startswith("usr/share/licenses/") else kind
+        kind = "%doc " if path.startswith(("usr/share/doc/", "usr/share/man/")) else kind
+        lines.append(f"{kind}/{path}")
+    return lines
+
+
+def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
+    """Return the scriptlets; $1 is how many of this package there are afterwards."""
+    program = f"/{release.library}/maintain"
+    maintain = f"[ ! -x {program} ] || {program}"  # erased before, or after
+    services = " ".join(units(files))
+    made: dict[str, str] = {}
+    if any(path.endswith(".modules") for path in files):
+        made["%posttrans"] = f"{maintain} byte-code"
+        leaving = f"{maintain} leaving {package.name}\n"
+        made["%preun"] = f'if [ "$1" -eq 0 ]; then\n{leaving}else\n{superseded(package.name)}fi'
+    if package.name == "gpuhook-runtime":
+        made["%triggerin -- python3"] = f"{maintain} byte-code"
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge-runtime")}fi'
+    if services:
+        made["%post"] = f"{maintain} units-on {services}"
+        off = f'if [ "$1" -eq 0 ]; then {program} units-off {services} || :; fi\n'
+        made["%preun"] = off + made["%preun"]
+    if package.name == "gpuhook":
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge")}fi'
+    return [f"{name}\n{_escaped(filled(release, text))}" for name, text in made.items()]
+
+
+def _script(name: str) -> str:
+    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")

@@ -1,0 +1,6 @@
+# Another release is there: the byte code of this one's modules goes, and their directories can.
+while read -r module; do
+	directory=/@LIBRARY@/${module%/*} name=${module##*/}
+	rm -f "$directory/__pycache__/${name%.py}".*.pyc
+	rmdir "$directory/__pycache__" 2>/dev/null || true
+done </@LIBRARY@/@PACKAGE@.modules

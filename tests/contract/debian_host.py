@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Debian of its own in a directory, with Python, containerd and runc, as packages find a node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.contract.debs import mirror
+from tests.contract.kept import kept
+from tests.contract.runtimes import SECONDS, Result
+
+SUITE = "bookworm"
+# What the packages need, and an engine.
+PACKAGES = ["python3", "python3-click", "python3-jsonschema", "python3-structlog"]
+PACKAGES += ["python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf"]
+PACKAGES += ["python3-prometheus-client", "containerd", "runc"]
+# In it is what dpkg, containerd and the machine write, whatever is installed.
+STATE = ["dev", "opt/containerd", "proc", "run", "sys", "tmp", "var/cache", "var/lib/containerd"]
+STATE += ["var/lib/dpkg", "var/log"]
+NEEDLESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale")
+
+MOUNTS = """
+set -e
+mount --make-rprivate /
+mount --bind "$0" "$0"
+mount -t proc proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount --rbind /dev "$0/dev"
+mount -t tmpfs tmpfs "$0/run"
+for shown do mkdir -p "$0$shown"; mount --bind "$shown" "$0$shown"; done
+echo ready
+exec sleep infinity
+"""
+
+
+@dataclass(frozen=True)
+class DebianHost:
+    """A Debian below `root`; `process` keeps its mounts."""
+
+    root: Path
+    process: int
+    env: dict[str, str] = field(default_factory=dict)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line that runs a command in there."""
+        return [
+            "nsenter",
+            "--mount",
+            "--target",
+            str(self.process),
+            "chroot",
+            str(self.root),
+            *words,
+        ]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the environment of what runs in there."""
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
+
+    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Result:
+        """Run a command in there, and return how it ended."""
+        done = subprocess.run(
+            self.command(*words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**self.variables, **(env or {})},
+            timeout=SECONDS * 4,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr, "")
+
+    def dpkg(self, verb: str, *words: str | Path) -> Result:
+        """Call dpkg; archives are given by their paths out here."""
+        given = []
+        for word in words:
+            if isinstance(word, Path):
+                place = self.root / "tmp" / word.name
+                shutil.copyfile(word, place)
+                given.append(f"/tmp/{word.name}")
+            else:
+                given.append(word)
+        return self.run("dpkg", verb, *given, env={"DEBIAN_FRONTEND": "noninteractive"})
+
+
+@contextmanager
+def debian_host(
+    place: Path, shown: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[DebianHost]:
+    """Give a Debian below `place` that may be written to; `shown` is at the same path in there."""
+    root = place / "debian"
+    subprocess.run(["cp", "-a", "--reflink=auto", str(_kept()), str(root)], check=True)
+    words = [str(shown)] if shown else []
+    command = ["unshare", "--mount", "sh", "-c", MOUNTS, str(root), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield DebianHost(root, process.pid, dict(env or {}))
+        finally:
+            process.kill()
+    shutil.rmtree(root)
+
+
+def _kept() -> Path:
+    def build(place: Path) -> None:
+        root = place / "root"
+        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        log = subprocess.run(
+            [*command, SUITE, str(root), mirror()],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert log.returncode == 0, log.stdout[-2000:]
+        for directory in NEEDLESS:
+            shutil.rmtree(root / directory)
+            (root / directory).mkdir()
+
+    recipe = " ".join([SUITE, mirror(), *PACKAGES])
+    return kept("debian-host", recipe, build) / "root"

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages of this checkout, and of the release after it, made as `make deb` makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.contract.kept import CHECKOUT, kept
+
+PARTS = ("gpuhook", "packaging", "CHANGELOG.md", "LICENSE", "pyproject.toml")
+TIME = "1763769600"
+UNMADE = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def built(kind: str, version: str = "") -> Path:
+    """Return the directory of the packages of a kind, deb or rpm, or of another `version`."""
+
+    def build(place: Path) -> None:
+        checkout = CHECKOUT
+        if version:
+            checkout = copied(place / "checkout")
+            module = checkout / "gpuhook/__init__.py"
+            text = re.sub(r'"[^"]+"$', f'"{version}"', module.read_text(), flags=re.MULTILINE)
+            module.write_text(text)
+        make(checkout, kind, place)
+        shutil.rmtree(place / "checkout", ignore_errors=True)
+
+    return kept(f"packages-{kind}{version}", f"{sys.version} {_digest()}", build)
+
+
+def make(checkout: Path, kind: str, output: Path, env: Mapping[str, str] | None = None) -> None:
+    """Make the packages of a checkout in the directory `output`."""
+    command = [sys.executable, "-m", "packages", kind, "--output", str(output)]
+    own = {"PYTHONPATH": str(checkout / "packaging"), "SOURCE_DATE_EPOCH": TIME}
+    done = subprocess.run(
+        command,
+        env={**os.environ, **own, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def copied(place: Path) -> Path:
+    """Copy what packages are made of to `place`, and return that."""
+    place.mkdir(parents=True)
+    for part in PARTS:
+        source = CHECKOUT / part
+        if source.is_dir():
+            shutil.copytree(source, place / part, symlinks=True, ignore=UNMADE)
+        else:
+            shutil.copy(source, place / part)
+    return place
+
+
+def _digest() -> str:
+    found = hashlib.sha256(Path(__file__).read_bytes())
+    for part in PARTS:
+        source = CHECKOUT / part
+        for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
+            if path.is_file() and path.suffix != ".pyc":
+                found.update(str(path.relative_to(CHECKOUT)).encode() + path.read_bytes())
+    return found.hexdigest()

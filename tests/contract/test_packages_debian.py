@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages on a Debian: installed, used, upgraded under load, removed, purged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpuhook import __version__
+from tests.contract import package_builds, roots
+from tests.contract.debian_host import STATE, DebianHost, debian_host
+from tests.contract.kept import CHECKOUT
+from tests.contract.runtimes import SECONDS
+from tests.simulated.node import SimulatedNode, make_node
+
+NEXT = "99.0.0"
+NAMES = ("gpuhook-runtime", "gpuhook", "gpuhook-device-plugin")
+REMOVED = (*reversed(NAMES),)
+LIBRARY = f"usr/lib/gpuhook/{__version__}"
+SPEC = "/var/run/cdi/nvidia.yaml"
+HAS_CONFIGURE = (CHECKOUT / "gpuhook/cli/configure.py").is_file()
+# Compares all byte code with what this Python makes of the sources.
+COMPARED = """
+import marshal, os, sys
+count = 0
+for directory, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        if name.endswith(".py"):
+            path = os.path.join(directory, name)
+            made = f"{directory}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"
+            with open(path, "rb") as source, open(made, "rb") as code:
+                expected = compile(source.read(), path, "exec", dont_inherit=True)
+                assert marshal.loads(code.read()[16:]) == expected, path
+                count += 1
+print(count)
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A Debian, a simulated node that it sees at the same path, and how the Debian was at first."""
+
+    debian: DebianHost
+    node: SimulatedNode
+    fresh: dict[str, tuple[object, ...]]
+
+    def install(self, version: str = "") -> None:
+        """Install the packages of this release, or of another."""
+        found = sorted(package_builds.built("deb", version).glob("*.deb"))
+        done = self.debian.dpkg("--install", *(p for p in found if "compat" not in p.name))
+        assert done.rc == 0, done.stdout + done.stderr
+        assert "not empty" not in done.stderr, done.stderr
+
+    def listing(self) -> dict[str, tuple[object, ...]]:
+        """Return what the Debian has, but for state."""
+        found = roots.listing(self.debian.root)
+        own = [*STATE, str(Path(self.node.host_root).parents[-2])[1:]]
+        return {
+            path: facts
+            for path, facts in found.items()
+            if not any(f"{path.strip('/')}/".startswith(f"{one}/") for one in own)
+        }
+
+    @property
+    def library(self) -> Path:
+        """Return the directory of this release's modules."""
+        return self.debian.root / LIBRARY
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    place = tmp_path_factory.mktemp("packages")
+    node = make_node(place / "node", "t4")
+    env = {"GPUHOOK_HOST_ROOT": node.host_root}
+    with debian_host(place, Path(node.host_root), env) as debian:
+        yield Host(debian, node, Host(debian, node, {}).listing())
+
+
+@pytest.fixture
+def installed(host: Host) -> Host:
+    """Give the Debian with the packages."""
+    there = host.debian.run("dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", *NAMES)
+    if there.stdout != "ii " * len(NAMES):
+        host.install()
+    return host
+
+
+@contextmanager
+def containerd(host: Host, config: str = "") -> Iterator[None]:
+    """Run the Debian's containerd, with the configuration file that it has."""
+    words = ["--config", config] if config else []
+    log = (host.debian.root / "tmp/containerd.log").open("w")
+    env = host.debian.variables
+    command = host.debian.command("containerd", *words)
+    with log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as server:
+        try:
+            for _ in range(SECONDS * 10):
+                if host.debian.run("ctr", "version").rc == 0:
+                    break
+                time.sleep(0.1)
+            yield
+        finally:
+            server.terminate()
+            server.wait(SECONDS)
+
+
+def described(host: Host) -> None:
+    """Write the node's CDI spec as an administrator does."""
+    done = host.debian.run("gpuhook", "generate-cdi", *host.node.options, "--output", SPEC)
+    assert done.rc == 0, done.stderr
+
+
+def shown(host: Host, runtime: str, name: str) -> str:
+    """Run a container that asks for GPU 0, and return what it sees of it."""
+    root = host.debian.root / "srv" / name
+    roots.copy("debian", root)
+    script = "ls /dev; ls /usr/lib/x86_64-linux-gnu; echo done"
+    words = ["ctr", "run", "--rm", "--rootfs", "--runc-binary", runtime]
+    words += ["--env", "NVIDIA_VISIBLE_DEVICES=0", f"/srv/{name}", name, "/bin/sh", "-c", script]
+    try:
+        done = host.debian.run(*words)
+        assert done.rc == 0, done.stderr
+        return done.stdout
+    finally:
+        subprocess.run(["rm", "-rf", str(root)], check=True)
+
+
+def test_programs_work_as_they_are_installed(installed: Host) -> None:
+    """With Debian's Python and Debian's packages of what they need."""
+    debian = installed.debian
+    assert debian.run("gpuhook", "--version").stdout == f"gpuhook, version {__version__}\n"
+    assert debian.run("gpuhook-hook", "--version").stdout == f"gpuhook-hook {__version__}\n"
+    assert debian.run("gpuhook-prestart", "--version").rc == 0
+    shown_config = debian.run("gpuhook-device-plugin", "--print-config")
+    assert shown_config.stdout.startswith("version: v1\n"), shown_config.stderr
+    labels = debian.run("gpuhook", "labels", "--inventory", "t4")
+    assert "nvidia.com/gpu.count" in labels.stdout, labels.stderr
+    checked = debian.run("gpuhook", "config", "validate")
+    assert checked.rc == 0, checked.stderr
+    status = debian.run("dpkg", "--verify", *NAMES)
+    assert (status.stdout, status.rc) == ("", 0)
+
+
+def test_byte_code_is_of_the_sources_and_goes_with_them(installed: Host) -> None:
+    """Made by the packages' triggers, for the Python that is there; every module has it."""
+    debian = installed.debian
+    script = debian.root / "tmp/compared.py"
+    script.write_text(COMPARED)
+    done = debian.run("/usr/bin/python3", "-ISB", "/tmp/compared.py", f"/{LIBRARY}")
+    assert done.rc == 0, done.stderr
+    assert int(done.stdout) == len(list(installed.library.rglob("*.py"))) > 600
+    old = installed.library / "gpuhook/__pycache__/errors.cpython-39.pyc"
+    old.write_bytes(b"of another Python")
+    made = installed.library / "gpuhook/__pycache__/errors.cpython-311.pyc"
+    made.unlink()
+    assert debian.run("dpkg-trigger", "--by-package=python3-minimal", "/usr/bin/python3").rc == 0
+    assert debian.run("dpkg", "--triggers-only", "--pending").rc == 0
+    assert made.exists()
+    assert not old.exists()
+    assert debian.dpkg("--remove", "gpuhook-device-plugin").rc == 0
+    sources = {path.relative_to(installed.library) for path in installed.library.rglob("*.py")}
+    compiled = {
+        path.parent.parent.relative_to(installed.library) / f"{path.name.partition('.')[0]}.py"
+        for path in installed.library.rglob("*.pyc")
+    }
+    assert compiled == sources
+    missing = debian.run("gpuhook", "device-plugin")
+    assert missing.rc == 1
+    assert "GH1805" in missing.stderr
+    assert "gpuhook-device-plugin" in missing.stderr
+
+
+def test_containers_get_their_gpus(installed: Host) -> None:
+    """The wrapper, the hook and the generator, from their packages, under Debian's containerd."""
+    described(installed)
+    with containerd(installed):
+        seen = shown(installed, "/usr/bin/gpuhook-runtime", "gpus").split()
+    assert {"nvidia0", "nvidiactl", "libcuda.so.1", "done"} <= set(seen)
+
+
+@pytest.mark.skipif(not HAS_CONFIGURE, reason="this checkout has no gpuhook configure")
+def test_from_configure_to_undo(installed: Host) -> None:
+    """`configure`, containerd started, a container by the configured runtime, `undo`."""
+    debian = installed.debian
+    before = (debian.root / "etc/containerd/config.toml").read_bytes()
+    described(installed)
+    done = debian.run("gpuhook", "configure", "containerd")
+    assert done.rc == 0, done.stderr
+    dumped = debian.run("containerd", "config", "dump").stdout
+    names = [line.split('"')[1] for line in dumped.splitlines() if "BinaryName" in line]
+    (runtime,) = {name for name in names if "gpuhook" in name}
+    with containerd(installed):
+        assert "nvidia0" in shown(installed, runtime, "configured").split()
+    warned = debian.dpkg("--remove", "gpuhook-device-plugin", "gpuhook")
+    assert "gpuhook configure undo containerd" in warned.stderr
+    installed.install()
+    done = debian.run("gpuhook", "configure", "undo", "containerd")
+    assert done.rc == 0, done.stderr
+    assert (debian.root / "etc/containerd/config.toml").read_bytes() == before
+
+
+def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
+    """While packages change places, each container starts with its GPU, and those that run stay."""
+    debian = installed.debian
+    described(installed)
+    bundle = debian.root / "srv/bundle"
+    bundle.mkdir()
+    config = {
+        "ociVersion": "1.0.2",
+        "process": {"args": ["true"], "cwd": "/", "env": ["NVIDIA_VISIBLE_DEVICES=0"]},
+        "root": {"path": "/srv"},
+        "linux": {},
+    }
+    failures: list[str] = []
+    starts: list[str] = []
+    over = threading.Event()
+
+    def start() -> None:
+        while not over.is_set():
+            (bundle / "config.json").write_text(json.dumps(config))
+            env = {"GPUHOOK_LOW_LEVEL_RUNTIME": "/bin/true"}
+            words = ("gpuhook-runtime", "create", "--bundle", "/srv/bundle", f"id{len(starts)}")
+            done = debian.run(*words, env=env)
+            starts.append(done.stderr)
+            if done.rc or "nvidia0" not in (bundle / "config.json").read_text():
+                failures.append(done.stderr)
+
+    root = debian.root / "srv/running"
+    roots.copy("debian", root)
+    thread = threading.Thread(target=start)
+    with containerd(installed):
+        words = ["ctr", "run", "--detach", "--rootfs", "--runc-binary", "/usr/bin/gpuhook-runtime"]
+        words += ["--env", "NVIDIA_VISIBLE_DEVICES=0", "/srv/running", "running"]
+        words += ["/bin/sleep", "600"]
+        done = debian.run(*words)
+        assert done.rc == 0, done.stderr
+        thread.start()
+        try:
+            for version in (NEXT, ""):
+                installed.install(version)
+                said = debian.run("gpuhook-hook", "--version").stdout
+                assert said == f"gpuhook-hook {version or __version__}\n"
+                inside = debian.run(
+                    "ctr", "task", "exec", "--exec-id", "x", "running", "/bin/ls", "/dev"
+                )
+                assert "nvidia0" in inside.stdout, inside.stderr
+                assert sorted(path.name for path in installed.library.parent.iterdir()) == [
+                    version or __version__
+                ]
+        finally:
+            over.set()
+            thread.join()
+            debian.run("ctr", "task", "kill", "--signal", "KILL", "running")
+            debian.run("ctr", "task", "delete", "--force", "running")
+            debian.run("ctr", "container", "delete", "running")
+    assert failures == []
+    assert len(starts) > 5
+    subprocess.run(["rm", "-rf", str(root), str(bundle)], check=True)
+
+
+def test_settings_stay_until_purge(installed: Host) -> None:
+    """What the administrator wrote survives removal, and state goes with the purge."""
+    debian = installed.debian
+    described(installed)
+    settings = debian.root / "etc/gpuhook/config.yaml"
+    assert settings.read_bytes() == (CHECKOUT / "gpuhook/schemas/config.yaml").read_bytes()
+    settings.write_text("runtime:\n  lowLevelRuntimes: [runc]\n")
+    state = debian.root / "var/lib/gpuhook/somewhere"
+    state.mkdir(parents=True)
+    assert debian.dpkg("--remove", *REMOVED).rc == 0
+    assert settings.exists()
+    assert not installed.library.exists()
+    assert debian.run("test", "-e", SPEC).rc == 0
+    assert debian.dpkg("--purge", *REMOVED).rc == 0
+    for gone in ("/etc/gpuhook", "/var/lib/gpuhook", "/run/gpuhook", SPEC):
+        assert debian.run("test", "-e", gone).rc == 1, gone
+
+
+def test_what_was_not_given_back_is_kept(installed: Host) -> None:
+    """An engine's own files as they were are no state of ours: a purge says where they are."""
+    record = installed.debian.root / "var/lib/gpuhook/configured/crio/record.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    done = installed.debian.dpkg("--purge", *REMOVED)
+    assert "gpuhook configure undo crio" in done.stderr
+    assert "/var/lib/gpuhook/configured/crio is kept" in done.stderr
+    assert record.exists()
+    subprocess.run(["rm", "-rf", str(installed.debian.root / "var/lib/gpuhook")], check=True)
+
+
+def test_everything_goes_with_a_purge(installed: Host) -> None:
+    """Byte for byte as before the packages came, but for the state of dpkg and containerd."""
+    described(installed)
+    assert installed.debian.run("gpuhook", "cdi", "list").rc == 0
+    done = installed.debian.dpkg("--purge", *REMOVED)
+    assert done.rc == 0, done.stderr
+    assert "not empty" not in done.stderr
+    assert installed.listing() == installed.fresh
+
+
+def test_rpms_run_their_scriptlets(host: Host) -> None:
+    """With a shell and a Python there: byte code is made, and everything goes again."""
+    debian = host.debian
+    assert debian.dpkg("--purge", *REMOVED).rc == 0
+    found = sorted(package_builds.built("rpm").glob("*.rpm"))
+    names = [path.name.partition(f"-{__version__}")[0] for path in found]
+    rpm = ["rpm", "--root", str(debian.root), "--dbpath", "/var/cache/rpm", "--nodeps"]
+    done = subprocess.run([*rpm, "--install", *map(str, found)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(host.library.rglob("*.pyc"))) == len(list(host.library.rglob("*.py"))) > 600
+    assert (host.library / "gpuhook.programs.runtime.bundle").exists()
+    assert debian.run("gpuhook", "--version").rc == 0
+    done = subprocess.run([*rpm, "--erase", *names], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not host.library.parent.exists()
