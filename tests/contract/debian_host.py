@@ -21,8 +21,8 @@ PACKAGES = ["python3", "python3-click", "python3-jsonschema", "python3-structlog
 PACKAGES += ["python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf"]
 PACKAGES += ["python3-prometheus-client", "containerd", "runc"]
 # In it is what dpkg, containerd and the machine write, whatever is installed.
-STATE = ["dev", "opt/containerd", "proc", "run", "sys", "tmp", "var/cache", "var/lib/containerd"]
-STATE += ["var/lib/dpkg", "var/log"]
+STATE = ["dev", "etc/cni", "opt/containerd", "proc", "run", "sys", "tmp", "var/cache"]
+STATE += ["var/lib/containerd", "var/lib/dpkg", "var/log"]
 NEEDLESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale")
 
 MOUNTS = """
@@ -34,6 +34,9 @@ mount --rbind /sys "$0/sys"
 mount --rbind /dev "$0/dev"
 mount -t tmpfs tmpfs "$0/run"
 for shown do mkdir -p "$0$shown"; mount --bind "$shown" "$0$shown"; done
+cd "$0"
+pivot_root . mnt
+umount --lazy /mnt
 echo ready
 exec sleep infinity
 """
@@ -49,15 +52,7 @@ class DebianHost:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a command in there."""
-        return [
-            "nsenter",
-            "--mount",
-            "--target",
-            str(self.process),
-            "chroot",
-            str(self.root),
-            *words,
-        ]
+        return ["nsenter", "--mount", "--wd=/", "--target", str(self.process), *words]
 
     @property
     def variables(self) -> dict[str, str]:
