@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import GpuhookError, RefusedError
+from gpuhook.errors import FileError, GpuhookError, HostError, RefusedError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH2000": (
@@ -16,5 +16,77 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             "call ours another name with --runtime-name, or take this one over with --take-over: "
             "undo gives it back"
         ),
+    ),
+    "GH2001": (
+        HostError,
+        "{path} cannot be written: {reason}; everything is as it was before",
+        "{advice}",
+    ),
+    "GH2002": (
+        HostError,
+        "{path} could not be put back as it was: {reason}",
+        (
+            "mend that, then `gpuhook configure undo {engine}` puts it back; its content from "
+            "before is in {place}"
+        ),
+    ),
+    "GH2003": (
+        FileError,
+        "{where} {said}: {engine} does not start with it, and nothing is changed",
+        "mend the file, or move it away, and configure {engine} again",
+    ),
+    "GH2004": (
+        HostError,
+        "{engine} would not {lack} with what would be written to {paths}; nothing is changed",
+        (
+            "look with --dry-run at what would be written, and for a file that {engine} reads "
+            "later and that says otherwise; name another file with --drop-in or --config"
+        ),
+    ),
+    "GH2005": (
+        HostError,
+        "{engine} refuses the new configuration, which is taken back: `{command}`: {said}",
+        "run that command to see what it says of the old one, and mend it first",
+    ),
+    "GH2006": (
+        HostError,
+        "{engine} does not run after it was told to read its configuration ({unit}): {said}",
+        (
+            "its files are as they were before, and it was started with them again: look with "
+            "`systemctl status` and `journalctl -u` at why it stopped"
+        ),
+    ),
+    "GH2007": (
+        RequestError,
+        "{engine} cannot be restarted by {how}: {reason}; nothing is changed",
+        "configure it without --restart, and restart it as it was started",
+    ),
+    "GH2008": (
+        HostError,
+        "somebody else configures the engine of {path} at this moment",
+        "wait for that `gpuhook configure` or `gpuhook install`, and try again",
+    ),
+    "GH2009": (
+        FileError,
+        "{path} cannot be understood: {reason}",
+        (
+            "take out of the engine's files by hand what gpuhook has written (`gpuhook configure "
+            "show`), then remove the directory of that file"
+        ),
+    ),
+    "GH2010": (
+        HostError,
+        "there is no {name} on the host at {root}, which the engine would have to run",
+        "install gpuhook-runtime there, or name the program with {option}",
+    ),
+    "GH2012": (
+        HostError,
+        "somebody else has changed {path} meanwhile; everything else is as it was before",
+        "see what they have done, and configure the engine again",
+    ),
+    "GH2013": (
+        RequestError,
+        "{options} cannot be: {reason}",
+        "leave one of them out",
     ),
 }

@@ -19,4 +19,163 @@ $ docker run --rm --runtime gpuhook -e NVIDIA_VISIBLE_DEVICES=all debian nvidia-
 $ gpuhook configure docker --take-over
 """,
     ),
+    "GH2001": (
+        (
+            "A file of an engine, or the record that undoes it, could not be written: it is not "
+            "yours, its file system is read-only or full, or it is immutable. Of several files "
+            "all or none are written: what was written before has been put back."
+        ),
+        (
+            "Run it as root; make room; `chattr -i` what somebody has made immutable. On a host "
+            "that is read-only by design, the route cdi needs no configuration of the engine."
+        ),
+        """
+$ gpuhook configure containerd
+Error GH2001: /etc/containerd/config.toml cannot be written: Permission denied; everything is ...
+$ sudo gpuhook configure containerd
+""",
+    ),
+    "GH2002": (
+        (
+            "Something failed half way, and then what had been written could not be put back "
+            "either: mostly a disk that has just become full or read-only."
+        ),
+        (
+            "Mend the disk and run `gpuhook configure undo ENGINE`. The record of what was done "
+            "is still there, and so is each file's content from before, beside it."
+        ),
+        """
+$ ls /var/lib/gpuhook/configured/docker
+$ gpuhook configure undo docker
+""",
+    ),
+    "GH2003": (
+        (
+            "What the engine would read has a fault with which it does not start. As a rule the "
+            "fault was there before: the engine runs with what it read when it started."
+        ),
+        (
+            "Mend the line that is named. Nothing was written: a fault like that would be found "
+            "at the next restart, and gpuhook would be blamed for it."
+        ),
+        """
+$ gpuhook configure docker
+Error GH2003: /etc/docker/daemon.json:3 is no JSON: Expecting ',' delimiter: docker does not ...
+""",
+    ),
+    "GH2004": (
+        (
+            "Before anything is written, all files are read together as the engine reads them, "
+            "with the new ones among them. Then the runtime was not there, or not with our "
+            "program: a later file replaces it, or nothing imports ours."
+        ),
+        (
+            "`gpuhook configure show ENGINE` names the file that has the last word. Name that "
+            "one with --drop-in or --config, or take the setting out of it."
+        ),
+        """
+$ gpuhook configure containerd --dry-run
+$ gpuhook configure show containerd
+""",
+    ),
+    "GH2005": (
+        (
+            "The engine's own program has read what was written and refuses it. All files have "
+            "been put back as they were."
+        ),
+        (
+            "Run the command that is named: if it refuses the old files, too, mend those. "
+            "Otherwise this is a fault of gpuhook's: send the output of "
+            "`gpuhook configure ENGINE --dry-run` with your report."
+        ),
+        """
+$ dockerd --validate --config-file /etc/docker/daemon.json
+unable to configure the Docker daemon with file /etc/docker/daemon.json: ...
+""",
+    ),
+    "GH2006": (
+        (
+            "The engine was told to read its new configuration and does not run now. Its old "
+            "files have been put back, and its unit was started with them once more."
+        ),
+        (
+            "Look at the unit's log for the reason. An engine that does not run with the old "
+            "files either has another fault, which its restart has only brought up."
+        ),
+        """
+$ systemctl status containerd
+$ journalctl -u containerd -n 50
+""",
+    ),
+    "GH2007": (
+        (
+            "--restart asks for a way that this engine, as it runs here, cannot go. containerd "
+            "and CRI-O read their files only when they start, and gpuhook ends no daemon by a "
+            "signal: nobody may be there who starts it again."
+        ),
+        "Leave --restart out, and restart the engine the way in which it was started.",
+        """
+$ gpuhook configure containerd --restart=signal
+Error GH2007: containerd cannot be restarted by signal: it does not read its configuration ...
+$ gpuhook configure containerd
+""",
+    ),
+    "GH2008": (
+        (
+            "Two runs of `gpuhook configure` or `gpuhook install` for one engine of one host "
+            "wait for each other; this one has waited for half a minute."
+        ),
+        "Find the other one, which may wait for a restart of the engine, and try again after it.",
+        """
+$ fuser -v /var/lib/gpuhook/configured/containerd
+""",
+    ),
+    "GH2009": (
+        (
+            "The record of what was done to an engine is broken, of a newer gpuhook, or lacks "
+            "a backup. Without it nobody knows what was there before."
+        ),
+        (
+            "Use the gpuhook that has written it. If there is none, take gpuhook's part out of "
+            "the engine's files by hand, and remove the record's directory."
+        ),
+        """
+$ gpuhook configure show docker
+$ rm -r /var/lib/gpuhook/configured/docker
+""",
+    ),
+    "GH2010": (
+        (
+            "The engine would be told to run a program that is not on its host: each container "
+            "of that runtime would fail."
+        ),
+        (
+            "Install the package gpuhook-runtime on the host, or give the path at which you "
+            "have put it. A path that you give may be one that is still to come."
+        ),
+        """
+$ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
+""",
+    ),
+    "GH2012": (
+        (
+            "Between reading a file and writing it, somebody else has changed it: a tool that "
+            "configures nodes, or a person. Their change stays, and none of ours is made."
+        ),
+        "Run it again. If it happens again, two tools fight for the file: stop one of them.",
+        """
+$ gpuhook configure docker
+""",
+    ),
+    "GH2013": (
+        (
+            "Two options contradict each other, or one has no meaning for this engine or for "
+            "the route that is chosen."
+        ),
+        "Leave out one of them, as the message says.",
+        """
+$ gpuhook configure docker --drop-in /etc/docker/gpuhook.json
+Error GH2013: --drop-in with docker cannot be: it reads one file only
+""",
+    ),
 }
