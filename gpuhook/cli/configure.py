@@ -79,7 +79,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
-@parameters.output("text", "json")
+@parameters.output("text", "json", "yaml")
 def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, output: str) -> None:
     """Give ENGINE its files back as they were before it was configured first.
 
@@ -123,7 +123,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
 
 
 def _tell(result: Result, command: str, output: str, *, is_dry: bool) -> None:
-    if output == "json":
+    if output != printing.TEXT:
         printing.document(configure_text.document(result, command, is_dry=is_dry), output)
         return
     if is_dry:

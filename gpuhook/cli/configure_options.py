@@ -133,7 +133,7 @@ _OPTIONS = (
     host_root,
     dry_run,
     restart,
-    parameters.output("text", "json"),
+    parameters.output("text", "json", "yaml"),
 )
 
 

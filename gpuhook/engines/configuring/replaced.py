@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.files import Files
 
 
-class Overlay:
+class Replaced:
     """The files of `below`, but those of `contents` as it says; None is one that is not there."""
 
     def __init__(self, below: Files, contents: Mapping[str, bytes | None]) -> None:
