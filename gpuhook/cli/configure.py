@@ -74,8 +74,8 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     _tell(result, "configure", output, is_dry=is_dry)
 
 
-@configure.command()
-@click.argument("engine", type=click.Choice(table.ENGINES))
+@configure.command(cls=configure_options.Command)
+@click.argument("engine", metavar="ENGINE", type=click.Choice(table.ENGINES))
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
@@ -94,7 +94,7 @@ def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, out
 
 
 @configure.command()
-@click.argument("engine", type=click.Choice(table.ENGINES), required=False)
+@click.argument("engine", metavar="[ENGINE]", type=click.Choice(table.ENGINES), required=False)
 @configure_options.host_root
 @parameters.no_headers
 @parameters.output("table", "json", "yaml")

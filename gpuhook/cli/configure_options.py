@@ -68,15 +68,19 @@ restart = click.option(
 )
 
 
-class _Command(click.Command):
-    """A command that knows the toolkit's spellings of its options."""
+class Command(click.Command):
+    """A command that knows the toolkit's spellings of its options, and --restart without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an alias is taken for its option."""
-        return super().parse_args(ctx, [_own(word) for word in args])
+        following = (*args[1:], "")
+        words = [_own(*pair) for pair in zip(args, following, strict=True)]
+        return super().parse_args(ctx, words)
 
 
-def _own(word: str) -> str:
+def _own(word: str, following: str) -> str:
+    if word == "--restart" and following not in restarting.HOWS:
+        return "--restart=auto"  # else click would take the name of an engine for its value
     name, equals, value = word.partition("=")
     if name in ("--cdi.enable", "--cdi.enabled", "--enable-cdi") and equals:
         # Flags of the toolkit may be given a value.
@@ -143,7 +147,7 @@ def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
     def decorated(function: Callable[..., None]) -> click.Command:
         for option in reversed(_OPTIONS):
             function = option(function)
-        return click.command(name=name, cls=_Command)(function)
+        return click.command(name=name, cls=Command)(function)
 
     return decorated
 
