@@ -69,7 +69,7 @@ restart = click.option(
 
 
 class Command(click.Command):
-    """A command that knows the toolkit's spellings of its options, and --restart without a value."""
+    """A command that knows the toolkit's spellings, and --restart without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an alias is taken for its option."""
