@@ -19,6 +19,165 @@ $ docker run --rm --runtime gpuhook -e NVIDIA_VISIBLE_DEVICES=all debian nvidia-
 $ gpuhook configure docker --take-over
 """,
     ),
+    "GH2001": (
+        (
+            "A file of an engine, or the record that undoes it, could not be written: it is not "
+            "yours, its file system is read-only or full, or it is immutable. Of several files "
+            "all or none are written: what was written before has been put back."
+        ),
+        (
+            "Run it as root; make room; `chattr -i` what somebody has made immutable. On a host "
+            "that is read-only by design, the route cdi needs no configuration of the engine."
+        ),
+        """
+$ gpuhook configure containerd
+Error GH2001: /etc/containerd/config.toml cannot be written: Permission denied; everything is ...
+$ sudo gpuhook configure containerd
+""",
+    ),
+    "GH2002": (
+        (
+            "Something failed half way, and then what had been written could not be put back "
+            "either: mostly a disk that has just become full or read-only."
+        ),
+        (
+            "Mend the disk and run `gpuhook configure undo ENGINE`. The record of what was done "
+            "is still there, and so is each file's content from before, beside it."
+        ),
+        """
+$ ls /var/lib/gpuhook/configured/docker
+$ gpuhook configure undo docker
+""",
+    ),
+    "GH2003": (
+        (
+            "What the engine would read has a fault with which it does not start. As a rule the "
+            "fault was there before: the engine runs with what it read when it started."
+        ),
+        (
+            "Mend the line that is named. Nothing was written: a fault like that would be found "
+            "at the next restart, and gpuhook would be blamed for it."
+        ),
+        """
+$ gpuhook configure docker
+Error GH2003: /etc/docker/daemon.json:3 is no JSON: Expecting ',' delimiter: docker does not ...
+""",
+    ),
+    "GH2004": (
+        (
+            "Before anything is written, all files are read together as the engine reads them, "
+            "with the new ones among them. Then the runtime was not there, or not with our "
+            "program: a later file replaces it, or nothing imports ours."
+        ),
+        (
+            "`gpuhook configure show ENGINE` names the file that has the last word. Name that "
+            "one with --drop-in or --config, or take the setting out of it."
+        ),
+        """
+$ gpuhook configure containerd --dry-run
+$ gpuhook configure show containerd
+""",
+    ),
+    "GH2005": (
+        (
+            "The engine's own program has read what was written and refuses it. All files have "
+            "been put back as they were."
+        ),
+        (
+            "Run the command that is named: if it refuses the old files, too, mend those. "
+            "Otherwise this is a fault of gpuhook's: send the output of "
+            "`gpuhook configure ENGINE --dry-run` with your report."
+        ),
+        """
+$ dockerd --validate --config-file /etc/docker/daemon.json
+unable to configure the Docker daemon with file /etc/docker/daemon.json: ...
+""",
+    ),
+    "GH2006": (
+        (
+            "The engine was told to read its new configuration and does not run now. Its old "
+            "files have been put back, and its unit was started with them once more."
+        ),
+        (
+            "Look at the unit's log for the reason. An engine that does not run with the old "
+            "files either has another fault, which its restart has only brought up."
+        ),
+        """
+$ systemctl status containerd
+$ journalctl -u containerd -n 50
+""",
+    ),
+    "GH2007": (
+        (
+            "--restart asks for a way that this engine, as it runs here, cannot go. containerd "
+            "and CRI-O read their files only when they start, and gpuhook ends no daemon by a "
+            "signal: nobody may be there who starts it again."
+        ),
+        "Leave --restart out, and restart the engine the way in which it was started.",
+        """
+$ gpuhook configure containerd --restart=signal
+Error GH2007: containerd cannot be restarted by signal: it does not read its configuration ...
+$ gpuhook configure containerd
+""",
+    ),
+    "GH2008": (
+        (
+            "Two runs of `gpuhook configure` or `gpuhook install` for one engine of one host "
+            "wait for each other; this one has waited for half a minute."
+        ),
+        "Find the other one, which may wait for a restart of the engine, and try again after it.",
+        """
+$ fuser -v /var/lib/gpuhook/configured/containerd
+""",
+    ),
+    "GH2009": (
+        (
+            "The record of what was done to an engine is broken, of a newer gpuhook, or lacks "
+            "a backup. Without it nobody knows what was there before."
+        ),
+        (
+            "Use the gpuhook that has written it. If there is none, take gpuhook's part out of "
+            "the engine's files by hand, and remove the record's directory."
+        ),
+        """
+$ gpuhook configure show docker
+$ rm -r /var/lib/gpuhook/configured/docker
+""",
+    ),
+    "GH2010": (
+        (
+            "The engine would be told to run a program that is not on its host: each container "
+            "of that runtime would fail."
+        ),
+        (
+            "Install the package gpuhook-runtime on the host, or give the path at which you "
+            "have put it. A path that you give may be one that is still to come."
+        ),
+        """
+$ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
+""",
+    ),
+    "GH2012": (
+        (
+            "Between reading a file and writing it, somebody else has changed it: a tool that "
+            "configures nodes, or a person. Their change stays, and none of ours is made."
+        ),
+        "Run it again. If it happens again, two tools fight for the file: stop one of them.",
+        """
+$ gpuhook configure docker
+""",
+    ),
+    "GH2013": (
+        (
+            "Two options contradict each other, or one has no meaning for this engine or for "
+            "the route that is chosen."
+        ),
+        "Leave out one of them, as the message says.",
+        """
+$ gpuhook configure docker --drop-in /etc/docker/gpuhook.json
+Error GH2013: --drop-in with docker cannot be: it reads one file only
+""",
+    ),
     "GH2020": (
         (
             'The packages of Docker bring a config.toml with disabled_plugins = ["cri"]. A '
@@ -142,6 +301,165 @@ $ gpuhook configure containerd --route hook
 $ containerd --version
 containerd containerd.io 1.6.33 ...
 $ gpuhook configure containerd --route wrapper
+""",
+    ),
+    "GH2040": (
+        (
+            "The engine's configuration is no JSON or TOML, or has a value of another kind than "
+            "the engine takes. To edit it would be to guess what was meant."
+        ),
+        (
+            "Mend the line that is named: the engine would not start with it either. Nothing was "
+            "changed, and no backup was made."
+        ),
+        """
+$ gpuhook configure docker
+Error GH2040: /etc/docker/daemon.json:4 is no JSON: Expecting property name ...
+$ sudoedit +4 /etc/docker/daemon.json      # a comma too many
+""",
+    ),
+    "GH2041": (
+        (
+            "The engine keeps that name for itself: Docker calls its own runtime runc, and shims "
+            "of containerd io.containerd.*; or the name has letters that the engine's "
+            "configuration cannot have."
+        ),
+        "Choose another name: letters, digits, dots, dashes and underscores.",
+        """
+$ gpuhook configure docker --runtime-name runc       # GH2041
+$ gpuhook configure docker --runtime-name nvidia
+""",
+    ),
+    "GH2042": (
+        (
+            "With the routes hook and cdi the engine's own runtime stays, and no other is "
+            "registered, so that there is none that could become the default."
+        ),
+        "With these routes every container can ask for a GPU anyway: leave the option out.",
+        """
+$ gpuhook configure docker --route cdi --set-as-default     # GH2042
+$ gpuhook configure docker --set-as-default
+""",
+    ),
+    "GH2043": (
+        "dockerd reads a single daemon.json, and knows no directory of drop-ins.",
+        "Leave the option out, or name another main file.",
+        """
+$ gpuhook configure docker --drop-in /etc/docker/conf.d/gpuhook.json     # GH2043
+$ gpuhook configure docker --config /etc/docker/daemon.json
+""",
+    ),
+    "GH2044": (
+        (
+            "dockerd does not start when a flag and a key of daemon.json say the same thing, even "
+            "about different runtimes. The unit of systemd, a drop-in of it or its environment "
+            "file has such a flag, mostly of an old guide to NVIDIA's runtime."
+        ),
+        (
+            "Write the flag's value into daemon.json and take the flag out of the file that is "
+            "named, then `systemctl daemon-reload`."
+        ),
+        """
+# /etc/systemd/system/docker.service.d/nvidia.conf
+[Service]
+ExecStart=
+ExecStart=/usr/bin/dockerd -H fd:// --add-runtime=nvidia=/usr/bin/nvidia-container-runtime
+""",
+    ),
+    "GH2045": (
+        (
+            "Devices of CDI came with Docker 25 and podman 4.1. An older engine would not know "
+            "what --device nvidia.com/gpu=0 means."
+        ),
+        "Use the runtime, which works with every version, or a newer engine.",
+        """
+$ gpuhook configure docker --route cdi       # Docker 24: GH2045
+$ gpuhook configure docker --route wrapper
+""",
+    ),
+    "GH2046": (
+        (
+            "Docker of a snap runs in the snap's own file system, in which /usr/bin is the "
+            "snap's: it can start neither our runtime nor our hook."
+        ),
+        (
+            "Let Docker apply a CDI spec that needs no hook, or install Docker's packages from "
+            "the distribution or from Docker."
+        ),
+        """
+$ gpuhook configure docker --route cdi
+$ gpuhook generate-cdi --hooks none --output /var/run/cdi/nvidia.yaml
+""",
+    ),
+    "GH2047": (
+        (
+            "A key of daemon.json is there twice. Go merges objects that are there twice, others "
+            "take the last one: an edit of one of them could say something else to dockerd than "
+            "to whoever reads the file."
+        ),
+        "Make one of both by hand.",
+        """
+{
+  "runtimes": {"a": {"path": "/usr/bin/a"}},
+  "runtimes": {"b": {"path": "/usr/bin/b"}}
+}
+""",
+    ),
+    "GH2048": (
+        (
+            "dockerd looks for nvidia-container-runtime-hook in its PATH when a container is "
+            "started with --gpus, and finds another's there, mostly NVIDIA's."
+        ),
+        (
+            "With --take-over, a front in /usr/local/bin comes before it in dockerd's PATH, and "
+            "the file of the package stays as it is."
+        ),
+        """
+$ gpuhook configure docker --route hook --take-over
+$ systemctl restart docker
+$ docker run --rm --gpus all debian nvidia-smi -L
+""",
+    ),
+    "GH2049": (
+        (
+            "The file was written when the engine was configured; since then somebody has put "
+            "something else in its place."
+        ),
+        "Look at the file: nothing in it is gpuhook's, so that undo leaves it alone.",
+        """
+$ gpuhook configure undo docker
+Error GH2049: /usr/local/bin/nvidia-container-runtime-hook was written anew ...
+""",
+    ),
+    "GH2050": (
+        "A file of that name is there already, and does not mention gpuhook.",
+        "Look whose it is; move it away, or have it replaced and given back by undo.",
+        """
+$ gpuhook configure podman --take-over
+$ gpuhook configure undo podman
+""",
+    ),
+    "GH2051": (
+        (
+            "A runtime of CRI-O with the route cdi is the default runtime under another name, and "
+            "has to name its program: CRI-O says none, and neither crun nor runc is where it "
+            "would look."
+        ),
+        "Say the program in CRI-O's configuration.",
+        """
+# /etc/crio/crio.conf.d/10-crun.conf
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+""",
+    ),
+    "GH2052": (
+        (
+            "Drop-ins are read by their names, and a later one replaces what an earlier one says. "
+            "A file of somebody else's comes after every name that gpuhook would give its own."
+        ),
+        "Take the key out of that file, or give ours a name that comes after it.",
+        """
+$ gpuhook configure crio --take-over --drop-in /etc/crio/crio.conf.d/zzz-gpuhook.conf
 """,
     ),
 }
