@@ -140,12 +140,21 @@ _OPTIONS = (
     parameters.output("text", "json", "yaml"),
 )
 
+_ENABLE_CRI = click.option(
+    "--enable-cri",
+    "enables_cri",
+    is_flag=True,
+    show_envvar=True,
+    help="Take cri out of disabled_plugins, where Docker's package has put it: for a kubelet.",
+)
+
 
 def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes the command which configures an engine."""
 
     def decorated(function: Callable[..., None]) -> click.Command:
-        for option in reversed(_OPTIONS):
+        more = (_ENABLE_CRI,) if name == "containerd" else ()
+        for option in reversed((*more, *_OPTIONS)):
             function = option(function)
         return click.command(name=name, cls=Command)(function)
 
