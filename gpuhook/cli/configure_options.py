@@ -141,11 +141,22 @@ _OPTIONS = (
 )
 
 
-def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
+enable_cri = click.option(
+    "--enable-cri",
+    "enables_cri",
+    is_flag=True,
+    show_envvar=True,
+    help='Take "cri" out of disabled_plugins, with which Docker ships containerd: for a kubelet.',
+)
+
+
+def of_the_engine(
+    name: str, *more: Callable[[Any], Any]
+) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes the command which configures an engine."""
 
     def decorated(function: Callable[..., None]) -> click.Command:
-        for option in reversed(_OPTIONS):
+        for option in reversed((*_OPTIONS[:5], *more, *_OPTIONS[5:])):
             function = option(function)
         return click.command(name=name, cls=Command)(function)
 

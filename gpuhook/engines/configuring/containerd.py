@@ -8,6 +8,8 @@ docs/containerd.md has the whole rule.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuhook.engines import containerd as reader
 from gpuhook.engines import toml
 from gpuhook.engines.configuring import (
@@ -55,9 +57,7 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         base = [made] if made else []
     if place.kind == "template" and not containerd_templates.drop_ins(place, read):
         made_of = containerd_templates.plan(node, place, read, wanted, handler)
-        return Plan(
-            "containerd", (*base, *made_of.changes), made_of.expected, place.service, made_of.notes
-        )
+        return replace(made_of, changes=(*base, *made_of.changes))
     settings = list(_settings(place, read, wanted, handler))
     changes = placed(node, place, read, wanted, settings)
     after = reader.read(node.files, place.root, place.daemon)
@@ -65,7 +65,8 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         after = checked(node, place, before=read, changes=changes, wanted=wanted, handler=handler)
     notes += _told(place, read, settings, changes)
     expected = _expected(place, wanted, handler, after)
-    return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes))
+    config = place.root if place.kind == "file" else None
+    return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes), config)
 
 
 def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:

@@ -64,7 +64,7 @@ def plan(node: Node, place: Place, read: Containerd, wanted: Wanted, handler: Ha
     if wanted.route == "cdi" and read.version < 3:
         said = "makes a configuration of containerd 1.7 in which CDI is off"
         raise fault("GH2029", where=place.root, said=f"{place.distribution} {said}")
-    return Plan("containerd", changes, Expected({}), place.service, notes)
+    return Plan("containerd", changes, Expected({}), place.service, notes, config=None)
 
 
 def _check_name(path: str, own: str, read: Containerd, wanted: Wanted, place: Place) -> None:
