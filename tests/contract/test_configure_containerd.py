@@ -27,7 +27,7 @@ CHANGED = {name: one for name, one in CASES.items() if one.becomes}
 DUMPED = {
     name: one
     for name, one in CHANGED.items()
-    if reader.PATH in one.files | one.becomes
+    if any(path.startswith("/etc/containerd/") for path in one.becomes)
     and one.version.startswith("1.")
     and not {"route", "config"} & set(one.wanted)
 }
@@ -147,17 +147,15 @@ def rendered(template: str, found: dict[str, object], place: Path) -> str:
         "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'{{ $k }}']\n"
         "{{ end }}{{ end }}"
     )
-    indented = template.replace("\n", "\n    ")
-    (place / "templates/a.yaml").write_text(
-        f"a: |\n    {{{{ with .Values }}}}{indented}{{{{ end }}}}"
-    )
+    (place / "templates/whole.tpl").write_text(f'{{{{ define "whole" }}}}{template}{{{{ end }}}}')
+    (place / "templates/a.yaml").write_text('a: {{ include "whole" .Values | toJson }}')
     values = json.dumps({"ExtraRuntimes": found, "SystemdCgroup": True})
     (place / "values.yaml").write_text(values)
     helm = Path(sys.executable).with_name("helm")
     words = [str(helm), "template", str(place)]
     said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-    lines = said.stdout.partition("a: |\n")[2].splitlines()
-    return "\n".join(line.strip() for line in lines)
+    text: str = json.loads(said.stdout.partition("a: ")[2])
+    return text
 
 
 @pytest.mark.parametrize("has_nvidia", [False, True])
