@@ -213,4 +213,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{where}: it says {key} too, and is read after any file of ours",
         "remove it there, or name a file that is read later with --drop-in",
     ),
+    "GH2053": (
+        RequestError,
+        "{where}: {engine} reads {read}, and not this",
+        "leave the option out: our file is put where {engine} reads it",
+    ),
 }

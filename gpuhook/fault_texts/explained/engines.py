@@ -462,4 +462,15 @@ runtime_path = "/usr/libexec/crio/crun"
 $ gpuhook configure crio --take-over --drop-in /etc/crio/crio.conf.d/zzz-gpuhook.conf
 """,
     ),
+    "GH2053": (
+        (
+            "CRI-O and podman read drop-ins of one directory, and a file elsewhere would be "
+            "written without effect."
+        ),
+        "Leave --config and --drop-in out, or name a file in that directory.",
+        """
+$ gpuhook configure crio --drop-in /etc/crio/gpuhook.conf                 # GH2053
+$ gpuhook configure crio --drop-in /etc/crio/crio.conf.d/50-gpuhook.conf
+""",
+    ),
 }
