@@ -30,7 +30,7 @@ def configure() -> None:
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
 
 
-@configure_options.of_the_engine("containerd", configure_options.enable_cri)
+@configure_options.of_the_engine("containerd")
 def containerd(**options: Any) -> None:
     """Register the runtime with containerd, or CDI: that of Kubernetes, k3s and the like too."""
     _configure("containerd", **options)

@@ -140,23 +140,21 @@ _OPTIONS = (
     parameters.output("text", "json", "yaml"),
 )
 
-
-enable_cri = click.option(
+_ENABLE_CRI = click.option(
     "--enable-cri",
     "enables_cri",
     is_flag=True,
     show_envvar=True,
-    help='Take "cri" out of disabled_plugins, with which Docker ships containerd: for a kubelet.',
+    help="Take cri out of disabled_plugins, where Docker's package has put it: for a kubelet.",
 )
 
 
-def of_the_engine(
-    name: str, *more: Callable[[Any], Any]
-) -> Callable[[Callable[..., None]], click.Command]:
+def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes the command which configures an engine."""
 
     def decorated(function: Callable[..., None]) -> click.Command:
-        for option in reversed((*_OPTIONS[:5], *more, *_OPTIONS[5:])):
+        more = (_ENABLE_CRI,) if name == "containerd" else ()
+        for option in reversed((*more, *_OPTIONS)):
             function = option(function)
         return click.command(name=name, cls=Command)(function)
 

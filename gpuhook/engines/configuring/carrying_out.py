@@ -129,22 +129,21 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     """Return the plan, the node as the engine will find it, and what is to be written."""
     old, where = job.store.load(), job.where
     files = work.original_files(job.host, job.store, old, job.engine)
-    asks = where.engine == "containerd" and wanted.route == "hook"
-    spec = job.programs.run(("ctr", "oci", "spec")) if asks else None
-    node = Node(
-        files=files,
-        version=version,
-        config=where.config,
-        drop_in=where.drop_in,
-        home=where.home,
-        base_spec=spec.printed.encode() if spec and not spec.status else None,
-    )
+    node = Node(files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted))
     plan = job.engine.plan(node, wanted)
     checking.require(plan, node)
     todo = work.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
     )
     return plan, replace(node, files=job.host), todo
+
+
+def _base_spec(job: _Job, wanted: Wanted) -> bytes | None:
+    """Return containerd's default spec where its route hook needs that, as its ctr prints it."""
+    if job.where.engine != "containerd" or wanted.route != "hook":
+        return None
+    ran = job.programs.run(("ctr", "oci", "spec"))
+    return ran.printed.encode() if ran and ran.status == 0 else None
 
 
 def _way(job: _Job, service: Service, todo: Work) -> Way | None:
