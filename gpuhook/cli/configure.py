@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import configure_options, configure_text, parameters, printing, sections
+from gpuhook.cli import (
+    configure_options,
+    configure_text,
+    configure_users,
+    parameters,
+    printing,
+    sections,
+)
 from gpuhook.engines.configuring import restarting, table
 
 TYPE_CHECKING = False
@@ -54,7 +61,7 @@ def podman(**options: Any) -> None:
     _configure("podman", **options)
 
 
-for _command in (containerd, crio, docker, podman):
+for _command in (containerd, crio, docker, podman, configure_users.users):
     configure.add_command(_command)
 
 

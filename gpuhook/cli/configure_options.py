@@ -183,13 +183,10 @@ def wanted(
     has_cdi: bool | None,
     **flags: bool,
 ) -> tuple[Wanted, list[str]]:
-    """Return what the engine is to have, and warnings; raises GH2010 and GH2013."""
+    """Return what the engine is to have, and warnings; raises GH2010."""
     chosen = route or ("hook" if engine == "podman" else "wrapper")
     if not runtime_name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise click.BadParameter("it is no runtime's name", param_hint="'--runtime-name'")
-    if flags["is_default"] and chosen == "cdi":
-        options = "--set-as-default and --route cdi"
-        raise fault("GH2013", options=options, reason="there is no runtime then")
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false changes nothing: gpuhook's devices need CDI")

@@ -84,11 +84,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "somebody else has changed {path} meanwhile; everything else is as it was before",
         "see what they have done, and configure the engine again",
     ),
-    "GH2013": (
-        RequestError,
-        "{options} cannot be: {reason}",
-        "leave one of them out",
-    ),
     "GH2020": (
         RefusedError,
         "{where} disables the plugin cri: this containerd serves Docker, and no kubelet",
@@ -212,5 +207,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{where}: it says {key} too, and is read after any file of ours",
         "remove it there, or name a file that is read later with --drop-in",
+    ),
+    "GH2053": (
+        RequestError,
+        "{where}: {engine} reads {read}, and not this",
+        "leave the option out: our file is put where {engine} reads it",
     ),
 }

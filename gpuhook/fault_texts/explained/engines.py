@@ -167,17 +167,6 @@ $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
 $ gpuhook configure docker
 """,
     ),
-    "GH2013": (
-        (
-            "Two options contradict each other, or one has no meaning for this engine or for "
-            "the route that is chosen."
-        ),
-        "Leave out one of them, as the message says.",
-        """
-$ gpuhook configure docker --drop-in /etc/docker/gpuhook.json
-Error GH2013: --drop-in with docker cannot be: it reads one file only
-""",
-    ),
     "GH2020": (
         (
             'The packages of Docker bring a config.toml with disabled_plugins = ["cri"]. A '
@@ -460,6 +449,17 @@ runtime_path = "/usr/libexec/crio/crun"
         "Take the key out of that file, or give ours a name that comes after it.",
         """
 $ gpuhook configure crio --take-over --drop-in /etc/crio/crio.conf.d/zzz-gpuhook.conf
+""",
+    ),
+    "GH2053": (
+        (
+            "CRI-O and podman read drop-ins of one directory, and a file elsewhere would be "
+            "written without effect."
+        ),
+        "Leave --config and --drop-in out, or name a file in that directory.",
+        """
+$ gpuhook configure crio --drop-in /etc/crio/gpuhook.conf                 # GH2053
+$ gpuhook configure crio --drop-in /etc/crio/crio.conf.d/50-gpuhook.conf
 """,
     ),
 }
