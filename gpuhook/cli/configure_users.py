@@ -30,7 +30,7 @@ HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
     show_envvar=True,
     help="Where the host's files are, for who looks out of a container.",
 )
-@parameters.output("table", "json", "name", help="name: the ids of the containers.")
+@parameters.output("table", "json", "yaml", "name", help="name: the ids of the containers.")
 @parameters.no_headers
 def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) -> None:
     """List the containers that are kept by ENGINE, or by all, and need gpuhook.
@@ -53,7 +53,7 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
         found = [one for one in stored.found(tree, home) if engine in {None, one.engine}]
     finally:
         tree.close()
-    if output == "json":
+    if output in {"json", "yaml"}:
         printing.document({"containers": [asdict(one) for one in found]}, output)
     elif output == "name":
         printing.names(one.id for one in found)

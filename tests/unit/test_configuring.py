@@ -554,6 +554,7 @@ def test_a_diff_says_where_a_last_line_has_no_end() -> None:
 
 def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
     _program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
+    (root / "c.toml").write_text("version = 2\n")
     plan = Plan("containerd", (), Expected({"nvidia": "/x"}), Service(), config="/c.toml")
     host = Host(str(root))
     programs = HostPrograms(host)
