@@ -126,7 +126,10 @@ def test_codes_are_those_of_faults() -> None:
     """A code that a page explains is one that gpuhook says; GH1404 is the launcher's own."""
     said = {code for page in ALL for code in CODE.findall((ROOT / page).read_text("utf-8"))}
     assert len(said) > 50
-    assert {code for code in said if not is_known(code)} <= {"GH1404"}
+    unknown = {code for code in said if not is_known(code)}
+    if not is_whole():  # the chapters that are not here yet have codes of their own
+        unknown = {code for code in unknown if not code.startswith(("GH20", "GH21"))}
+    assert unknown <= {"GH1404"}
 
 
 def test_commands_that_end_with_1_for_what_they_find_are_listed() -> None:
