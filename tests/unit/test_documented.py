@@ -193,6 +193,18 @@ def test_both_languages_of_the_readme_have_the_same_commands() -> None:
     assert linked[0] == linked[1]
 
 
+def test_both_languages_of_the_guide_have_the_same_commands_and_files() -> None:
+    """What the English guide has people run or write, the Korean one has too."""
+    guide = ROOT / "docs/kubernetes.md"
+    if not guide.exists() and not is_whole():
+        pytest.skip("the chapter is not here yet")
+    blocks = re.compile(r"^```(?:sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shown = blocks.findall(guide.read_text(encoding="utf-8"))
+    korean = (ROOT / "docs/ko/kubernetes.md").read_text(encoding="utf-8")
+    assert len(shown) > 10
+    assert [block for block in shown if block not in korean] == []
+
+
 def headings(text: str) -> set[str]:
     """Return the anchors that a renderer makes of headings."""
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
