@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from gpuhook.cli import toolkit_names
+from gpuhook.cli import main, toolkit_names
 from gpuhook.diagnose.doctor import catalogue, toolkit_settings
 from gpuhook.diagnose.settings_import import imported
 from gpuhook.kubernetes.config.options import LABEL_OPTIONS, OPTIONS, Option
@@ -17,6 +18,17 @@ from gpuhook.vendors.nvidia import hook_names
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
 TROUBLE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: gpu-test-1}
+spec:
+  runtimeClassName: nvidia
+  containers:
+  - name: main
+    image: nvidia/samples:vectoradd-cuda10.2
+    resources: {limits: {nvidia.com/gpu: 2}}
+"""
 # What is of gpuhook alone: its variables say so.
 OWN = "GPUHOOK_"
 
@@ -116,3 +128,20 @@ def test_the_known_texts_are_doctors() -> None:
     ):
         assert text in said
         assert text in TROUBLE
+
+
+def test_what_explain_is_shown_to_say_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's answers are those of the command, line by line."""
+    monkeypatch.chdir(tmp_path)
+    Path("pod.yaml").write_text(POD, encoding="utf-8")
+    shown = [
+        block.splitlines()
+        for block in re.findall(r"^```\n(.*?)^```$", TROUBLE, re.MULTILINE | re.DOTALL)
+        if block.startswith("$ gpuhook explain ")
+    ]
+    assert len(shown) == 2
+    for first, *lines in shown:
+        said = CliRunner().invoke(main, first.split()[2:]).output.splitlines()
+        assert [line for line in lines if line not in said] == []
