@@ -212,11 +212,11 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
     debian = installed.debian
     described(installed)
     bundle = debian.root / "srv/bundle"
-    bundle.mkdir()
+    (bundle / "root").mkdir(parents=True)
     config = {
         "ociVersion": "1.0.2",
         "process": {"args": ["true"], "cwd": "/", "env": ["NVIDIA_VISIBLE_DEVICES=0"]},
-        "root": {"path": "/srv"},
+        "root": {"path": "/srv/bundle/root"},
         "linux": {},
     }
     failures: list[str] = []
