@@ -73,8 +73,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an alias is taken for its option."""
-        following = (*args[1:], "")
-        words = [_own(*pair) for pair in zip(args, following, strict=True)]
+        words = [_own(word, "".join(args[at + 1 : at + 2])) for at, word in enumerate(args)]
         return super().parse_args(ctx, words)
 
 
