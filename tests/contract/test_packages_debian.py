@@ -27,6 +27,7 @@ REMOVED = (*reversed(NAMES),)
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
 SPEC = "/var/run/cdi/nvidia.yaml"
 HAS_CONFIGURE = (CHECKOUT / "gpuhook/cli/configure.py").is_file()
+HERE = {"GPUHOOK_HOST_ROOT": "/"}  # what is configured is this Debian, not the simulated node
 # Compares all byte code with what this Python makes of the sources.
 COMPARED = """
 import marshal, os, sys
@@ -192,7 +193,7 @@ def test_from_configure_to_undo(installed: Host) -> None:
     debian = installed.debian
     before = (debian.root / "etc/containerd/config.toml").read_bytes()
     described(installed)
-    done = debian.run("gpuhook", "configure", "containerd")
+    done = debian.run("gpuhook", "configure", "containerd", env=HERE)
     assert done.rc == 0, done.stderr
     dumped = debian.run("containerd", "config", "dump").stdout
     names = [line.split('"')[1] for line in dumped.splitlines() if "BinaryName" in line]
@@ -202,7 +203,7 @@ def test_from_configure_to_undo(installed: Host) -> None:
     warned = debian.dpkg("--remove", "gpuhook-device-plugin", "gpuhook")
     assert "gpuhook configure undo containerd" in warned.stderr
     installed.install()
-    done = debian.run("gpuhook", "configure", "undo", "containerd")
+    done = debian.run("gpuhook", "configure", "undo", "containerd", env=HERE)
     assert done.rc == 0, done.stderr
     assert (debian.root / "etc/containerd/config.toml").read_bytes() == before
 
