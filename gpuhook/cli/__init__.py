@@ -30,6 +30,7 @@ COMMANDS = {
     "compare": "gpuhook.cli.compare:compare",
     "completion": "gpuhook.cli.completion:completion",
     "config": "gpuhook.cli.config:config",
+    "configure": "gpuhook.cli.configure:configure",
     "detach": "gpuhook.cli.detach:detach",
     "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
     "doctor": "gpuhook.cli.doctor:doctor",

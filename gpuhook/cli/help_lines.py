@@ -15,6 +15,7 @@ LINES = {
     ),
     "completion": "Print the completion script of SHELL.",
     "config": "Show, check and take over the settings of this node.",
+    "configure": "Register gpuhook with a container engine, show it, and take it back.",
     "detach": "Take a GPU away from a running CONTAINER (as in `gpuhook attach --help`).",
     "device-plugin": "Offer the GPUs of this node to its kubelet.",
     "doctor": (

@@ -19,6 +19,279 @@ $ docker run --rm --runtime gpuhook -e NVIDIA_VISIBLE_DEVICES=all debian nvidia-
 $ gpuhook configure docker --take-over
 """,
     ),
+    "GH2001": (
+        (
+            "A file of an engine, or the record that undoes it, could not be written: it is not "
+            "yours, its file system is read-only or full, or it is immutable. Of several files "
+            "all or none are written: what was written before has been put back."
+        ),
+        (
+            "Run it as root; make room; `chattr -i` what somebody has made immutable. On a host "
+            "that is read-only by design, the route cdi needs no configuration of the engine."
+        ),
+        """
+$ gpuhook configure containerd
+Error GH2001: /etc/containerd/config.toml cannot be written: Permission denied; everything is ...
+$ sudo gpuhook configure containerd
+""",
+    ),
+    "GH2002": (
+        (
+            "Something failed half way, and then what had been written could not be put back "
+            "either: mostly a disk that has just become full or read-only."
+        ),
+        (
+            "Mend the disk and run `gpuhook configure undo ENGINE`. The record of what was done "
+            "is still there, and so is each file's content from before, beside it."
+        ),
+        """
+$ ls /var/lib/gpuhook/configured/docker
+$ gpuhook configure undo docker
+""",
+    ),
+    "GH2003": (
+        (
+            "What the engine would read has a fault with which it does not start. As a rule the "
+            "fault was there before: the engine runs with what it read when it started."
+        ),
+        (
+            "Mend the line that is named. Nothing was written: a fault like that would be found "
+            "at the next restart, and gpuhook would be blamed for it."
+        ),
+        """
+$ gpuhook configure docker
+Error GH2003: /etc/docker/daemon.json:3 is no JSON: Expecting ',' delimiter: docker does not ...
+""",
+    ),
+    "GH2004": (
+        (
+            "Before anything is written, all files are read together as the engine reads them, "
+            "with the new ones among them. Then the runtime was not there, or not with our "
+            "program: a later file replaces it, or nothing imports ours."
+        ),
+        (
+            "`gpuhook configure show ENGINE` names the file that has the last word. Name that "
+            "one with --drop-in or --config, or take the setting out of it."
+        ),
+        """
+$ gpuhook configure containerd --dry-run
+$ gpuhook configure show containerd
+""",
+    ),
+    "GH2005": (
+        (
+            "The engine's own program has read what was written and refuses it. All files have "
+            "been put back as they were."
+        ),
+        (
+            "Run the command that is named: if it refuses the old files, too, mend those. "
+            "Otherwise this is a fault of gpuhook's: send the output of "
+            "`gpuhook configure ENGINE --dry-run` with your report."
+        ),
+        """
+$ dockerd --validate --config-file /etc/docker/daemon.json
+unable to configure the Docker daemon with file /etc/docker/daemon.json: ...
+""",
+    ),
+    "GH2006": (
+        (
+            "The engine was told to read its new configuration and does not run now. Its old "
+            "files have been put back, and its unit was started with them once more."
+        ),
+        (
+            "Look at the unit's log for the reason. An engine that does not run with the old "
+            "files either has another fault, which its restart has only brought up."
+        ),
+        """
+$ systemctl status containerd
+$ journalctl -u containerd -n 50
+""",
+    ),
+    "GH2007": (
+        (
+            "--restart asks for a way that this engine, as it runs here, cannot go. containerd "
+            "and CRI-O read their files only when they start, and gpuhook ends no daemon by a "
+            "signal: nobody may be there who starts it again."
+        ),
+        "Leave --restart out, and restart the engine the way in which it was started.",
+        """
+$ gpuhook configure containerd --restart=signal
+Error GH2007: containerd cannot be restarted by signal: it does not read its configuration ...
+$ gpuhook configure containerd
+""",
+    ),
+    "GH2008": (
+        (
+            "Two runs of `gpuhook configure` or `gpuhook install` for one engine of one host "
+            "wait for each other; this one has waited for half a minute."
+        ),
+        "Find the other one, which may wait for a restart of the engine, and try again after it.",
+        """
+$ fuser -v /var/lib/gpuhook/configured/containerd
+""",
+    ),
+    "GH2009": (
+        (
+            "The record of what was done to an engine is broken, of a newer gpuhook, or lacks "
+            "a backup. Without it nobody knows what was there before."
+        ),
+        (
+            "Use the gpuhook that has written it. If there is none, take gpuhook's part out of "
+            "the engine's files by hand, and remove the record's directory."
+        ),
+        """
+$ gpuhook configure show docker
+$ rm -r /var/lib/gpuhook/configured/docker
+""",
+    ),
+    "GH2010": (
+        (
+            "The engine would be told to run a program that is not on its host: each container "
+            "of that runtime would fail."
+        ),
+        (
+            "Install the package gpuhook-runtime on the host, or give the path at which you "
+            "have put it. A path that you give may be one that is still to come."
+        ),
+        """
+$ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
+""",
+    ),
+    "GH2012": (
+        (
+            "Between reading a file and writing it, somebody else has changed it: a tool that "
+            "configures nodes, or a person. Their change stays, and none of ours is made."
+        ),
+        "Run it again. If it happens again, two tools fight for the file: stop one of them.",
+        """
+$ gpuhook configure docker
+""",
+    ),
+    "GH2020": (
+        (
+            'The packages of Docker bring a config.toml with disabled_plugins = ["cri"]. A '
+            "handler in it would serve nobody: Docker has runtimes of its own, and a kubelet "
+            "cannot talk to this containerd."
+        ),
+        (
+            "Configure Docker, if it is Docker that starts the containers. If this node is to run "
+            "a kubelet on this containerd, say --enable-cri; undo disables it again."
+        ),
+        """
+$ grep disabled_plugins /etc/containerd/config.toml
+disabled_plugins = ["cri"]
+$ gpuhook configure docker
+$ gpuhook configure containerd --enable-cri   # for a kubelet
+""",
+    ),
+    "GH2021": (
+        (
+            "The file is no TOML, has a version that this containerd does not know, or imports a "
+            "file that is not there. A running containerd does not notice before its next start."
+        ),
+        "Correct the line that is named, and let containerd read it before it is restarted.",
+        """
+$ containerd --config /etc/containerd/config.toml config dump >/dev/null
+containerd: failed to load TOML: /etc/containerd/config.toml: (7, 1): ...
+""",
+    ),
+    "GH2022": (
+        (
+            "More than one of /etc/containerd, k3s, rke2, k0s and microk8s is on this node, and "
+            "it is not for gpuhook to guess which of them starts the pods."
+        ),
+        "Name the configuration of the one that the kubelet uses.",
+        """
+$ gpuhook configure containerd --config /var/lib/rancher/k3s/agent/etc/containerd/config.toml
+""",
+    ),
+    "GH2023": (
+        (
+            "k3s and rke2 register a runtime by themselves when they find NVIDIA's program, and "
+            "their template may have one that somebody wrote. A table of that name for the second "
+            "time makes containerd's configuration unreadable, and no pod starts any more."
+        ),
+        "Register gpuhook under another name, or remove the program or the table that is there.",
+        """
+$ gpuhook configure containerd --runtime-name gpuhook
+$ kubectl create -f - <<EOF
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: gpuhook}
+handler: gpuhook
+EOF
+""",
+    ),
+    "GH2024": (
+        (
+            "Bottlerocket and Talos have a root file system that is read only, and make the "
+            "configuration of containerd from their own settings at each boot."
+        ),
+        (
+            "Use no runtime there: a hookless CDI spec in /var/run/cdi and the device plugin give "
+            "containers their GPUs. On Talos a handler can be had by a patch of the machine "
+            "configuration, if its program is in a system extension."
+        ),
+        """
+$ gpuhook generate-cdi --hooks none --output /var/run/cdi/gpuhook.yaml
+$ gpuhook device-plugin --device-list-strategy cdi-cri
+""",
+    ),
+    "GH2025": (
+        (
+            "What is planned was read as containerd will read it, and something is not as it has "
+            "to be: a later file replaces what is said, or a runtime of others would be lost. "
+            "Nothing was written."
+        ),
+        "Remove the file that is in the way, or choose the file that is written.",
+        """
+$ gpuhook configure containerd --drop-in /etc/containerd/conf.d/zzz-gpuhook.toml --dry-run
+""",
+    ),
+    "GH2026": (
+        (
+            "default_runtime_name would not count: the old table default_runtime counts more, or "
+            "k3s or rke2 say it by an option of their own."
+        ),
+        "Do what the hint says, and configure without --set-as-default.",
+        """
+$ echo 'default-runtime: nvidia' >>/etc/rancher/k3s/config.yaml
+$ gpuhook configure containerd && systemctl restart k3s
+""",
+    ),
+    "GH2027": (
+        (
+            "The file says what has to change in a way that gpuhook cannot edit and be sure that "
+            "all the rest stays: a key where a table has to be, or a document of another kind."
+        ),
+        "Write that part in plain tables, or make the change by hand.",
+        """
+$ grep -n '^plugins' /etc/containerd/config.toml
+3:plugins = 1
+""",
+    ),
+    "GH2028": (
+        (
+            "With the route hook, the handler's base_runtime_spec carries gpuhook's hook. It takes "
+            "the place of containerd's default spec, which differs between versions, so it is made "
+            "of what the containerd of this node prints."
+        ),
+        "Make it once, and again when containerd was upgraded.",
+        """
+$ ctr oci spec | /usr/share/gpuhook/containerd/base-spec \\
+    --output /etc/containerd/gpuhook-base.json
+$ gpuhook configure containerd --route hook
+""",
+    ),
+    "GH2029": (
+        "containerd gives containers CDI devices since 1.7, and up to 1.7 only with enable_cdi.",
+        "Take the route wrapper, which needs nothing of containerd, or upgrade containerd.",
+        """
+$ containerd --version
+containerd containerd.io 1.6.33 ...
+$ gpuhook configure containerd --route wrapper
+""",
+    ),
     "GH2040": (
         (
             "The engine's configuration is no JSON or TOML, or has a value of another kind than "

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `gpuhook configure` prints: sentences and diffs for people, documents for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.engines.configuring import difference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpuhook.engines.configuring.carrying_out import Result
+    from gpuhook.engines.configuring.shown import Shown
+    from gpuhook.engines.configuring.work import Write
+
+SCHEMA = "gpuhook/configure/v1"
+SHOWN_SCHEMA = "gpuhook/configure-show/v1"
+HEADERS = ("ENGINE", "RUNTIME", "PROGRAM", "DEFAULT", "CDI", "CONFIGURED", "WHERE")
+_BY_US, _BY_OTHERS = "by gpuhook", "by others"
+
+
+def difference_text(writes: Iterable[Write]) -> str:
+    """Return the diff as text that can be printed, bytes that are no UTF-8 replaced."""
+    found = difference.text(writes)
+    return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def sentences(result: Result, command: str, *, is_dry: bool) -> Iterator[str]:
+    """Yield what is told of a run."""
+    for write in result.writes:
+        done = _action(write)
+        yield f"would {done} {write.path} (dry run)" if is_dry else f"{_PAST[done]} {write.path}"
+    if not result.writes:
+        if not result.was_configured:
+            yield f"{result.engine}: there is nothing to undo"
+        elif command == "configure":
+            yield f"{result.engine} is configured already"
+        elif not is_dry:
+            yield f"{result.engine}: its files are already as they were before"
+    if result.verified:
+        yield f"verified by `{result.verified}`"
+    if result.restarted:
+        yield result.restarted
+    yield from result.notes
+
+
+_PAST = {"write": "wrote", "change": "changed", "remove": "removed"}
+
+
+def _action(write: Write) -> str:
+    if write.before is None:
+        return "write"
+    return "remove" if write.after is None else "change"
+
+
+def document(result: Result, command: str, *, is_dry: bool) -> dict[str, Any]:
+    """Return what a run has done as a document."""
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "engine": result.engine,
+        "dryRun": is_dry,
+        "changes": [
+            {"path": one.path, "action": _action(one), "diff": difference_text((one,))}
+            for one in result.writes
+        ],
+        "wasConfigured": result.was_configured,
+        "verifiedBy": result.verified,
+        "restarted": result.restarted,
+        "notes": list(result.notes),
+    }
+
+
+def lines(shown: Shown) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of an engine: its runtimes that give GPUs, one for CDI where there is none."""
+    found = shown.said.configuration
+    has_cdi = "yes" if shown.said.has_cdi else "no"
+    by = _by(shown)
+    runtimes = found.gpu_runtimes
+    for one in runtimes:
+        is_default = "yes" if found.default == one.name else "no"
+        ours = by if shown.record and one.name == shown.record.wanted.name else _BY_OTHERS
+        yield (shown.engine, one.name, one.path, is_default, has_cdi, ours, str(one.where))
+    for hook in shown.said.hooks:
+        if hook.gives_gpus:
+            yield (shown.engine, "-", hook.path, "-", has_cdi, by, hook.file)
+    if not runtimes and not any(hook.gives_gpus for hook in shown.said.hooks):
+        files = found.files[-1] if found.files else "-"
+        yield (shown.engine, "-", "-", "-", has_cdi, by if shown.record else "-", files)
+
+
+def _by(shown: Shown) -> str:
+    if not shown.is_readable:
+        return "unknown"
+    return _BY_US if shown.record else _BY_OTHERS
+
+
+def remarks(found: Iterable[Shown]) -> Iterator[str]:
+    """Yield what has happened to files since they were written, and what cannot be known."""
+    for one in found:
+        for path, state in one.files:
+            if state != "as written":
+                yield f"{path} is {state}"
+        if not one.is_readable:
+            yield f"{one.engine}: only root can see whether gpuhook has configured it"
+        for trouble in one.said.configuration.trouble:
+            yield f"{trouble.where} {trouble.said}"
+
+
+def shown_document(found: Iterable[Shown]) -> dict[str, Any]:
+    """Return what engines are configured to do as a document."""
+    return {"schema": SHOWN_SCHEMA, "engines": [_engine(one) for one in found]}
+
+
+def _engine(shown: Shown) -> dict[str, Any]:
+    found = shown.said.configuration
+    return {
+        "engine": shown.engine,
+        "files": list(found.files),
+        "default": found.default,
+        "cdi": shown.said.has_cdi,
+        "runtimes": [
+            {
+                "name": one.name,
+                "program": one.path,
+                "givesGpus": one.gives_gpus,
+                "where": str(one.where),
+            }
+            for one in found.runtimes.values()
+        ],
+        "hooks": [
+            {"file": one.file, "program": one.path, "givesGpus": one.gives_gpus}
+            for one in shown.said.hooks
+        ],
+        "trouble": [{"where": str(one.where), "said": one.said} for one in found.trouble],
+        "configured": _configured(shown),
+    }
+
+
+def _configured(shown: Shown) -> dict[str, Any] | None:
+    if shown.record is None:
+        return None
+    wanted = shown.record.wanted
+    return {
+        "route": wanted.route,
+        "runtimeName": wanted.name,
+        "runtimePath": wanted.program,
+        "hookPath": wanted.hook,
+        "isDefault": wanted.is_default,
+        "isTakenUp": shown.record.is_taken_up,
+        "files": [{"path": path, "state": state} for path, state in shown.files],
+    }

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What engines of a host are configured to do now, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.engines.configuring import reading
+from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.configuring.record import Record, Store, digest, directory
+from gpuhook.engines.configuring.wanted import Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configuring.carrying_out import Where
+    from gpuhook.engines.configuring.host import Host
+
+# What has become of a file since it was written: it is as we left it, as it was before that, ...
+AS_WRITTEN, AS_BEFORE, EDITED, GONE = "as written", "as before", "edited since", "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An engine: what its files say, and the record of `gpuhook configure`, None without one.
+
+    `files` are those of the record, each with what has become of it. `is_readable` is whether we
+    may look for a record.
+    """
+
+    engine: str
+    said: reading.Said
+    record: Record | None
+    files: tuple[tuple[str, str], ...]
+    is_readable: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything to show: files of the engine, or a record."""
+        return bool(self.said.configuration.files or self.said.hooks or self.record)
+
+
+def of(host: Host, where: Where) -> Shown:
+    """Return what an engine is configured to do; raises OSError and GH2009."""
+    store = Store(host, directory(where.engine, where.home))
+    is_readable = True
+    try:
+        record = store.load()
+    except PermissionError:
+        record, is_readable = None, False
+    config = where.config or (record.config if record else "")
+    version = HostPrograms(host).version(where.engine)
+    said = reading.read(where.engine, Node(host, version, config, where.drop_in, where.home))
+    return Shown(where.engine, said, record, _files(host, record), is_readable)
+
+
+def _files(host: Host, record: Record | None) -> tuple[tuple[str, str], ...]:
+    found = []
+    for one in record.files if record else ():
+        now = host.read(one.path)
+        state = GONE if now is None else EDITED
+        if digest(now) in one.known:
+            state = AS_BEFORE if digest(now) == one.digest else AS_WRITTEN
+        found.append((one.path, state))
+    return tuple(found)

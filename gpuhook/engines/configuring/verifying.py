@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was written is verified by the engine's own program, where the host has it."""
+
+from __future__ import annotations
+
+from gpuhook.engines import containerd
+from gpuhook.engines.configuring import checking, reading
+from gpuhook.engines.configuring.host_programs import last_words
+from gpuhook.engines.containerd_files import CRI_OF_1
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configuring.host_programs import HostPrograms, Ran
+    from gpuhook.engines.configuring.plan import Plan
+    from gpuhook.engines.configuring.wanted import Node
+
+_UNKNOWN = ("unknown flag", "flag provided but not defined")
+
+
+class _Printed:
+    """A configuration that an engine's program has printed, as its one file."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.encode()
+
+    def read(self, path: str) -> bytes | None:
+        """Return it at whatever path it is looked for."""
+        return self._text if path == containerd.PATH else None
+
+    def names(self, path: str) -> list[str]:  # noqa: ARG002 # there are no drop-ins
+        """Return nothing: what is imported is in the one file."""
+        return []
+
+
+def verify(programs: HostPrograms, plan: Plan, node: Node) -> str | None:
+    """Return the command that has found the written configuration right; None where none could.
+
+    Raises GH2005 with what the engine's program says, and OSError.
+    """
+    if not checking.is_read(plan, node):
+        return None
+    words = _command(plan, node)
+    ran = programs.run(words)
+    if ran is None or (ran.status and any(word in ran.said for word in _UNKNOWN)):
+        return None
+    if ran.status:
+        raise fault("GH2005", command=ran.command, said=last_words(ran), engine=plan.engine)
+    if plan.engine == "containerd":
+        _require_printed(plan, node, ran)
+    return ran.command
+
+
+def _command(plan: Plan, node: Node) -> tuple[str, ...]:
+    config = plan.config or node.config
+    if plan.engine == "containerd":
+        return ("containerd", "--config", config or containerd.PATH, "config", "dump")
+    if plan.engine == "docker":
+        return ("dockerd", "--validate", "--config-file", config or reading.docker_path(node))
+    if plan.engine == "crio":
+        return ("crio", "config")
+    return ("podman", "--version")  # it reads containers.conf for that, and changes nothing
+
+
+def _require_printed(plan: Plan, node: Node, ran: Ran) -> None:
+    """Raise GH2005 if the runtimes are not in what containerd has read, imports and all."""
+    config = plan.config or node.config or containerd.PATH
+    if containerd.read(node.files, config, node.version).key == CRI_OF_1:
+        return  # it prints its defaults of version 2 then, not what it goes by
+    found = containerd.read(_Printed(_without_imports(ran.printed)), daemon=node.version)
+    for lack in checking.unregistered(plan.expected, found.configuration):
+        said = f"by what it prints, it would not {lack}"
+        raise fault("GH2005", command=ran.command, said=said, engine=plan.engine)
+
+
+def _without_imports(printed: str) -> str:
+    lines = printed.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("imports "))
