@@ -41,7 +41,9 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
     home = configure_options.where("podman", host_root).home
     found = [one for one in stored.found(Host(host_root), home) if engine in {None, one.engine}]
     if output in {printing.JSON, printing.YAML}:
-        printing.document({"schema": SCHEMA, "containers": [_document(one) for one in found]}, output)
+        printing.document(
+            {"schema": SCHEMA, "containers": [_document(one) for one in found]}, output
+        )
     elif output == "name":
         printing.names(one.id for one in found)
     elif found:
