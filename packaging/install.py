@@ -34,11 +34,17 @@ CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 COMPAT = "compat"  # the directory of NVIDIA's names
 COMPAT_CLI = ("nvidia-ctk",)  # those of them that need the gpuhook command
-# What engines are configured with, for the administrator to put where they read it.
+# What engines and systemd are configured with, for the administrator to put where they read it.
 SHARED = {
     "containerd/base-spec": "containerd/base-spec.py",
     "containerd/nvidia.toml": "containerd/nvidia.toml",
     "hooks.d/gpuhook-prestart.json": "hooks.d/gpuhook-prestart.json",
+    "systemd/90-gpuhook.preset": "systemd/90-gpuhook.preset",
+    "systemd/gpuhook-devices.service": "systemd/gpuhook-devices.service",
+    "systemd/gpuhook-refresh.path": "systemd/gpuhook-refresh.path",
+    "systemd/gpuhook-refresh.service": "systemd/gpuhook-refresh.service",
+    "systemd/gpuhook-refresh.timer": "systemd/gpuhook-refresh.timer",
+    "udev/71-gpuhook.rules": "udev/71-gpuhook.rules",
 }
 
 
