@@ -6,7 +6,7 @@ HOT, and loaded only where something is wrong.
 
 from __future__ import annotations
 
-from gpuhook.errors import GpuhookError, HostError, RequestError
+from gpuhook.errors import FileError, GpuhookError, HostError, RequestError
 
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH2100": (
@@ -28,5 +28,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RequestError,
         "`{command}` of NVIDIA's toolkit has no counterpart here: {reason}",
         "{instead}",
+    ),
+    "GH2143": (
+        FileError,
+        "the CDI spec needs gpuhook-hook {since} or newer, and this host's is {version}",
+        "upgrade gpuhook on the host, or write the spec with its own `gpuhook generate-cdi`",
     ),
 }

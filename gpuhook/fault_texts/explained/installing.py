@@ -46,4 +46,15 @@ $ gpuhook generate-cdi --output /etc/cdi/nvidia.yaml
 $ gpuhook --help
 """,
     ),
+    "GH2143": (
+        (
+            "The spec was written by a newer gpuhook than the host's, such as that of a device "
+            "plugin's image, and asks the hook for something that the host's cannot do and that a "
+            "container may not go without."
+        ),
+        "Upgrade gpuhook on the host first, and the images on its nodes afterwards.",
+        """
+$ gpuhook-hook --version
+""",
+    ),
 }
