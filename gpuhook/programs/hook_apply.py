@@ -130,7 +130,13 @@ def file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog
     What cannot be written, or lies behind a mount of somebody else's files, does not stop the
     container: most of the driver works without.
     """
-    whole, left_out = provision.beside(root, job, _all_jobs(spec, job), rootfs_jobs.nodes(spec))
+    others = _all_jobs(spec, job)
+    if jobs.is_beside_toolkit(spec):
+        bundled.load("gpuhook.programs.hook_toolkit")
+        from gpuhook.programs import hook_toolkit
+
+        others.append(hook_toolkit.loader(root, spec))
+    whole, left_out = provision.beside(root, job, others, rootfs_jobs.nodes(spec))
     if job.ldconfig:
         whole.index = lambda directories: _indexed(root, job.ldconfig, directories)
     provided(root, whole, left_out, log)

@@ -20,6 +20,7 @@ from gpuhook.vendors.nvidia.jobs import Jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from gpuhook.engine_log import EngineLog
@@ -61,7 +62,7 @@ def _do(call: Call, root: Root, spec: dict[str, Any], log: EngineLog) -> None:
     if call.name == hook_names.LINKS:
         hook_apply.file_system(root, job, spec, log)
     elif call.name == hook_names.LOADER:
-        hook_apply.file_system(root, _loader(call, root, spec), spec, log)
+        hook_apply.file_system(root, loader(root, spec, call.all("--folder")), spec, log)
     elif call.name == hook_names.PROFILE:
         made = Provision([], [], [])
         made.files.append((profile.PATH, profile.content(rootfs_jobs.nodes(spec))))
@@ -72,17 +73,21 @@ def _do(call: Call, root: Root, spec: dict[str, Any], log: EngineLog) -> None:
         hook_apply.chmod(root, mode, path, log)
 
 
-def _loader(call: Call, root: Root, spec: dict[str, Any]) -> Jobs:
-    """Return the job of the loader's cache: the mounted libraries, and the image's own compat ones.
+def loader(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
+    """Return the job of the loader's cache: the libraries mounted into directories.
 
-    Which libraries of the image come before them is what another hook of the container says. That
-    hook has nothing to do by itself: it is the cache that the loader reads.
+    These are `folders` and those of all such hooks of the container: whichever is done first, the
+    cache ends up the same. Which libraries of the image come before them is what another hook
+    says. That one has nothing to do by itself: it is the cache that the loader reads.
     """
     made = Jobs("")
-    for other in toolkit_hooks.calls_in(spec):
-        if other.name == hook_names.CUDA_COMPAT:
-            made = toolkit_hooks.jobs_of(other)
-    made.libraries = _mounted(root, spec, call.all("--folder"))
+    every = list(folders)
+    for call in toolkit_hooks.calls_in(spec):
+        if call.name == hook_names.CUDA_COMPAT:
+            made = toolkit_hooks.jobs_of(call)
+        elif call.name == hook_names.LOADER:
+            every += call.all("--folder")
+    made.libraries = _mounted(root, spec, every)
     made.skipped = [jobs.PROFILE]  # is a hook of its own
     return made
 

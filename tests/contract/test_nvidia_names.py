@@ -90,7 +90,7 @@ def foreign(apart: Product, bindir: Path) -> Product:
 def asked(product: Product) -> list[str]:
     """Return the probe and what it looks at."""
     tries = [product.number(1), product.number(2)]
-    runs = [["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"], ["/ldconfig", "-p"]]
+    runs = [["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]]
     return ["/probe", *questions(tries=tries, runs=runs)]
 
 
@@ -115,6 +115,54 @@ def test_spec_of_nvidias_tool(
     assert [name for name, one in found.items() if "real" not in one] == []
     for one in found.values():
         assert {"ro", "nosuid", "nodev"} <= view.mounts[one["real"]].options
+
+
+def describe_other(made: Product, bindir: Path, name: str) -> None:
+    """Write NVIDIA's spec of another device, with a library and a loader's hook of its own."""
+    (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
+    library = made.place / f"{name}.so.1.0"
+    shutil.copy(driver, library)  # its SONAME is libcuda.so.1
+    directory = f"/opt/{name}"
+    mount = {"hostPath": str(library), "containerPath": f"{directory}/lib{name}.so.1.0"}
+    edits = {
+        "mounts": [{**mount, "options": ["ro", "nosuid", "nodev", "bind"]}],
+        "hooks": [hook(bindir, made, "update-ldcache", "--folder", directory)],
+    }
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": f"nvidia.com/{name}",
+        "devices": [{"name": "a", "containerEdits": {"env": ["OTHER=1"]}}],
+        "containerEdits": edits,
+    }
+    (made.specs / f"{name}.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+@pytest.mark.parametrize("way", ["podman", "wrapper"])
+def test_beside_other_specs(
+    way: str,
+    apart: Product,
+    bindir: Path,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
+    for name in ("one", "two"):
+        describe_other(apart, bindir, name)
+    command = ["/probe", *questions(runs=[["/ldconfig", "-p"]])]
+    root = root_of("debian")
+    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    kinds = ("nvidia.com/gpu=0", "nvidia.com/one=a", "nvidia.com/two=a")
+    if way == "podman":
+        devices = [word for kind in kinds for word in ("--device", kind)]
+        doors = Doors(apart, tmp_path, pytest.fail)
+        view = doors.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
+    else:
+        made = bundle_of(root, command, asks(",".join(kinds)))
+        view = run(made, apart.secluded, env=apart.on("runc")).view
+    (ran,) = view.runs
+    for directory in (LIBRARIES, "/opt/one", "/opt/two"):
+        assert f"=> {directory}/libcuda.so.1\n" in ran.output, ran.output
 
 
 def test_newer_cuda_of_the_image(

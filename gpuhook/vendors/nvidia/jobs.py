@@ -36,6 +36,7 @@ HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
 # Their values have a path behind, or before, something else: where it begins or ends is told.
 PATH_BEHIND = {"--chmod": ":", NEEDS: "="}
 PATH_BEFORE = {"--library": "="}
+_LDCACHE = "update-ldcache"
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -151,6 +152,19 @@ def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
     return [hook for hook in stage if is_ours(hook)] if isinstance(stage, list) else []
+
+
+def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
+    """Return whether a hook of NVIDIA's toolkit makes a config.json's loader cache.
+
+    Ours is such a hook too, under NVIDIA's name: it knows of other hooks by config.json alone.
+    """
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    return any(
+        isinstance(hook, dict) and isinstance(hook.get("args"), list) and _LDCACHE in hook["args"]
+        for hook in (stage if isinstance(stage, list) else ())
+    )
 
 
 def of_hook(hook: Mapping[str, object]) -> Jobs:
