@@ -14,6 +14,8 @@ PYTHON ?= /usr/bin/python3
 CLI_PYTHON ?=
 # 1: the prestart hook also under the name by which Docker's --gpus calls NVIDIA's.
 NVIDIA_HOOK ?=
+# 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
+NVIDIA_COMPAT ?=
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -51,7 +53,8 @@ demo: packages $(READY) ## Show containers getting their GPUs, sharing them, los
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
-		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook)
+		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook) \
+		$(if $(filter 1,$(NVIDIA_COMPAT)),--nvidia-compat)
 
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,4 +14,47 @@ EXPLANATIONS: dict[str, tuple[str, str, str]] = {
 $ gpuhook install --host-root /host
 """,
     ),
+    "GH2140": (
+        (
+            "A CDI spec that NVIDIA's toolkit wrote calls nvidia-cdi-hook, which is a name of "
+            "gpuhook's on this node, with an option that gpuhook does not know. To leave it out "
+            "could give the container something else than the spec describes, so it does not start."
+        ),
+        "Write the spec with gpuhook, which needs no such hook.",
+        """
+$ gpuhook generate-cdi --output /etc/cdi/nvidia.yaml
+""",
+    ),
+    "GH2141": (
+        (
+            "A CDI spec that NVIDIA's toolkit wrote names a hook of a toolkit that is newer than "
+            "this gpuhook. NVIDIA's own nvidia-cdi-hook passes over what it does not know, and so "
+            "does gpuhook's: the container starts, without what the hook would have done."
+        ),
+        "Upgrade gpuhook, or write the spec with it.",
+        """
+$ gpuhook generate-cdi --output /etc/cdi/nvidia.yaml
+""",
+    ),
+    "GH2142": (
+        (
+            "A script calls nvidia-ctk, which is a name of gpuhook's on this node, with a command "
+            "or an option that does something to NVIDIA's toolkit alone, or that is unknown."
+        ),
+        "Call gpuhook's own command, which the hint names.",
+        """
+$ gpuhook --help
+""",
+    ),
+    "GH2143": (
+        (
+            "The spec was written by a newer gpuhook than the host's, such as that of a device "
+            "plugin's image, and asks the hook for something that the host's cannot do and that a "
+            "container may not go without."
+        ),
+        "Upgrade gpuhook on the host first, and the images on its nodes afterwards.",
+        """
+$ gpuhook-hook --version
+""",
+    ),
 }
