@@ -11,6 +11,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -510,6 +511,22 @@ def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
     assert _calls(root) == ["restart docker.service"]
     _undo(root, how="auto")
     assert _calls(root) == ["restart docker.service"] * 2
+
+
+def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload would be enough for the new choices, but not for what they replace."""
+    _systemd(root)
+    _configure(root, how="auto")
+    plan = configured_docker.plan
+
+    def reloading(node: Node, wanted: Wanted) -> Plan:
+        return replace(plan(node, wanted), service=Service(("docker.service",), reloads=True))
+
+    monkeypatch.setattr(configured_docker, "plan", reloading)
+    _configure(root, OTHER, how="auto")
+    _configure(root, WANTED, how="auto")
+    restart, reload = "restart docker.service", "reload-or-restart docker.service"
+    assert _calls(root) == [restart, restart, reload]
 
 
 def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> None:
