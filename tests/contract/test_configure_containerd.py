@@ -13,7 +13,13 @@ import pytest
 
 from gpuhook.engines import containerd as reader
 from gpuhook.engines import toml
-from gpuhook.engines.configuring import carrying_out, containerd, toml_marks
+from gpuhook.engines.configuring import (
+    carrying_out,
+    containerd,
+    containerd_places,
+    shown,
+    toml_marks,
+)
 from gpuhook.engines.configuring.containerd_handler import BASE_SPEC
 from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.host_programs import HostPrograms
@@ -210,6 +216,13 @@ def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) ->
         assert runtimes == {"nvidia": {}}
     else:
         assert runtimes["nvidia"]["options"] == {"BinaryName": PROGRAM, "SystemdCgroup": True}
+
+
+def test_what_k3s_has_made_is_shown(tmp_path: Path) -> None:
+    node = CASES["k3s-nvidia"].write(tmp_path)
+    found = shown.of(Host(str(tmp_path)), carrying_out.Where("containerd"))
+    assert found.said.configuration.files == (containerd_places.found(node).root,)
+    assert [one.name for one in found.said.configuration.gpu_runtimes] == ["nvidia"]
 
 
 def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:
