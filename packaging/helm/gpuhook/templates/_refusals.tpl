@@ -23,7 +23,7 @@
 {{- fail "\ndevicePlugin.config.create=true makes a ConfigMap of devicePlugin.config.data, which is empty." -}}
 {{- end -}}
 {{- $config := include "gpuhook.config" . | fromJson -}}
-{{- if and $config.default (not $config.name) -}}
+{{- if and (or $own.default $operators.default) (not $config.name) -}}
 {{- fail "\nA default configuration is named, and there are no configurations: set config.map or config.name." -}}
 {{- end -}}
 {{- if $config.data -}}
