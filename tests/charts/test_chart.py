@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import click
@@ -311,6 +313,33 @@ def test_helm_has_nothing_to_say() -> None:
     command = [HELM, "lint", "--strict", str(CHART), "--namespace", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing", ["`gpuhook configure containerd` on each", "daemonset gpuhook-device-plugin"]),
+        ("installer", ["below /opt/gpuhook", "installer.undoOnExit=true, then uninstall"]),
+        ("installer-all", ["below /var/opt/gpuhook", "the handler gpuhook:"]),
+    ],
+)
+def test_notes_say_what_to_look_at(name: str, words: list[str], tmp_path: Path) -> None:
+    """Helm shows them after an installation alone, so a template of a copy asks for them."""
+    copy = tmp_path / "gpuhook"
+    shutil.copytree(CHART, copy)
+    text = '{{ dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .) | toYaml }}'
+    (copy / "templates/shown.yaml").write_text(text)
+    command = [HELM, "template", "gpuhook", str(copy), "--namespace", "gpu", "--values", "-"]
+    done = subprocess.run(
+        [*command, "--show-only", "templates/shown.yaml"],
+        input=json.dumps(SETS[name]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    notes = yaml.safe_load(done.stdout)["notes"]
+    assert all(word in notes for word in words), notes
+    assert "\n\n\n" not in notes
 
 
 def test_the_schema_has_the_keys_of_the_values() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.charts.rendering import refused, rendered
-from tests.charts.values import OPERATORS, THREE
+from tests.charts.values import GUARD, OPERATORS, THREE
 
 MAP = {"default": "version: v1\n"}
 
@@ -30,6 +30,7 @@ MAP = {"default": "version: v1\n"}
         ({"devicePlugin": {"config": {"data": MAP}}}, "devicePlugin.config.create=true"),
         ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
         ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
+        (GUARD | {"hostPID": False}, "set hostPID=true"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
         (
             {

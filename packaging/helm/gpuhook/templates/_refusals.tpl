@@ -41,6 +41,10 @@
 {{- if and (or .Values.devicePlugin.repository .Values.devicePlugin.version) (not .Values.devicePlugin.image) -}}
 {{- fail "\ndevicePlugin.repository and devicePlugin.version count with devicePlugin.image alone: set it, or image.repository and image.tag." -}}
 {{- end -}}
+{{- $features := include "gpuhook.features" . | fromJson -}}
+{{- if and $features.guard (not .Values.hostPID) -}}
+{{- fail "\nThe guard ends processes by their pids on the host: set hostPID=true, or gpuhook.guard.action of the configuration to report." -}}
+{{- end -}}
 {{- $metrics := .Values.metrics -}}
 {{- if and (or $metrics.serviceMonitor.enabled $metrics.podMonitor.enabled) (not $metrics.enabled) -}}
 {{- fail "\nA monitor asks for metrics: set metrics.enabled=true." -}}
