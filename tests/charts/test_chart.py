@@ -139,6 +139,7 @@ def test_arguments_are_those_of_the_commands(values: dict[str, Any]) -> None:
         context = click.Context(main)
         command = main.get_command(context, name)
         assert command is not None, name
+        words = ["/" if word == "/host" else word for word in words]  # has to be there
         command.make_context(name, words, parent=context).close()
 
 
@@ -230,7 +231,9 @@ def test_capabilities_are_those_that_the_configurations_need(
     }
 
 
-@pytest.mark.parametrize("name", ["mps", "mps-elsewhere", "host-files", "own-security"])
+@pytest.mark.parametrize(
+    "name", ["mps", "mps-elsewhere", "host-files", "no-handler", "own-security"]
+)
 def test_few_things_need_a_privileged_container(name: str) -> None:
     assert container(rendered(SETS[name]))["securityContext"] == {"privileged": True}
 
@@ -266,16 +269,24 @@ def test_the_installer_says_what_the_values_say() -> None:
     args = container(rendered(SETS["installer-all"]), "installer")["args"]
     assert args == [
         "install", "--host-root", "/host", "--install-dir", "/var/opt/gpuhook",
-        "--engine", "containerd", "--route", "cdi", "--runtime-name", "gpuhook",
+        "--engine", "containerd", "--runtime-name", "gpuhook", "--route", "cdi",
         "--set-as-default", "--take-over", "--config", "/etc/containerd/config.toml",
         "--drop-in", "/etc/containerd/conf.d/g.toml", "--restart=signal", "--stay",
         "--undo-on-exit",
     ]  # fmt: skip
     args = container(rendered(SETS["installer-files-alone"]), "installer")["args"]
     assert args[-3:] == ["--engine", "none", "--stay"]
-    assert variables(rendered(SETS["installer"]))["NVIDIA_CDI_HOOK_PATH"].startswith(
-        "/opt/gpuhook/"
-    )
+    args = container(rendered(SETS["installer"]), "installer")["args"]
+    assert args[-2:] == ["--restart=auto", "--stay"]
+    assert "--route" not in args
+
+
+def test_the_hook_is_where_the_installer_puts_it() -> None:
+    """Else the plugin looks in the usual places; the route cdi copies nothing."""
+    hook = "NVIDIA_CDI_HOOK_PATH"
+    assert variables(rendered(SETS["installer"]))[hook] == "/opt/gpuhook/bin/gpuhook-hook"
+    assert hook not in variables(rendered({}))
+    assert hook not in variables(rendered({"installer": {"enabled": True, "route": "cdi"}}))
 
 
 def test_runtimes_go_together() -> None:

@@ -12,7 +12,7 @@ import yaml
 from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.given import given
 from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
-from tests.charts.values import GUARD, HOST_FILES, MPS, TIME_SLICES
+from tests.charts.values import GUARD, HOST_FILES, MPS, SETS, TIME_SLICES
 
 PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -31,7 +31,7 @@ def test_values_are_taken_and_their_configurations_are_faultless(values: dict[st
     texts = [t for o in objects if o["kind"] == "ConfigMap" for t in o["data"].values()]
     for text in texts:
         assert reader.read(text.encode(), "guide", overrides).findings == ()
-    assert texts or "metrics" in values
+    assert texts or "metrics" in values or "features" in values
 
 
 def test_the_walk_through_is_whole() -> None:
@@ -58,6 +58,7 @@ def test_the_walk_through_is_whole() -> None:
         ("time slices and compute modes", TIME_SLICES),
         ("MPS", MPS),
         ("no special runtime", HOST_FILES),
+        ("no handler on the nodes", SETS["no-handler"]),
     ],
 )
 def test_the_table_of_capabilities_is_the_charts(feature: str, values: dict[str, Any]) -> None:

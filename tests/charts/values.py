@@ -115,6 +115,12 @@ SETS: dict[str, dict[str, Any]] = {
     "time-slices": TIME_SLICES,
     "compute-mode": COMPUTE_MODE,
     "host-files": HOST_FILES | {"runtimeClassName": "", "runtimeClass": {"create": False}},
+    "no-handler": {
+        "deviceListStrategy": "cdi-cri",
+        "features": {"privileged": True},
+        "runtimeClass": {"create": False},
+        "runtimeClassName": "",
+    },
     "mig-by-value": {"migStrategy": "mixed"},
     "flat": {
         "migStrategy": "none",

@@ -4,7 +4,9 @@
 {{- define "gpuhook.env" -}}
 {{- $features := include "gpuhook.features" . | fromJson -}}
 {{- $config := include "gpuhook.config" . | fromJson -}}
-{{- $hook := printf "%s/bin/gpuhook-hook" (ternary .Values.installer.installDir "/usr/local" .Values.installer.enabled) -}}
+{{- $installer := .Values.installer -}}
+{{- $installs := and $installer.enabled (ne $installer.route "cdi") -}}
+{{- $hook := ternary (printf "%s/bin/gpuhook-hook" $installer.installDir) "" $installs -}}
 {{- $own := list -}}
 {{- if $config.name -}}
 {{- $own = append $own (list "CONFIG_FILE_SRCDIR" "/available-configs") -}}
@@ -69,7 +71,7 @@
 {{- if .Values.features.foreignCgroups -}}{{- $add = append $add "SYS_PTRACE" -}}{{- end -}}
 {{- if .Values.devicePlugin.securityContext -}}
 {{- toYaml .Values.devicePlugin.securityContext -}}
-{{- else if or $features.mps $features.hostFiles -}}
+{{- else if or $features.mps $features.hostFiles $features.privileged -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false
