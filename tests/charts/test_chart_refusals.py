@@ -66,6 +66,8 @@ def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
         ({"metrics": {"port": 0}}, "port"),
         ({"metrics": {"podMonitor": {"interval": "15"}}}, "interval"),
         ({"kubeletRootDir": "/var/lib/kubelet/"}, "kubeletRootDir"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+        ({"commonLabels": {"helm.sh/chart": "x"}}, "helm.sh/chart"),
         ({"devicePlugin": {"env": [{"value": "x"}]}}, "name"),
     ],
 )

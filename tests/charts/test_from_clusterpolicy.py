@@ -214,6 +214,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "No such file" in done.stderr
 
 
+def test_an_image_that_is_not_nvidias_stays(tmp_path: Path) -> None:
+    """Who has the operator run gpuhook's goes on with that one."""
+    values, _ = converted(yaml.safe_dump(OPERATORS), tmp_path)
+    assert container(rendered(values))["image"] == "registry.example/gpus/gpuhook:v0.1.0"
+    assert "image" not in converted(POLICY, tmp_path)[0]["devicePlugin"]
+
+
 def test_an_empty_policy_is_one(tmp_path: Path) -> None:
     values, warnings = converted("kind: ClusterPolicy\n", tmp_path)
     assert values == {}
@@ -265,8 +272,8 @@ ANYTHING = st.recursive(
 )
 SECTIONS = sorted({path.partition(".")[0] for path in mapping._SAME} | {"cdi", "hostPaths"})
 KEYS = sorted({path.partition(".")[2] for path in mapping._SAME} | {
-    "config", "env", "installDir", "driverInstallDir", "updateStrategy", "rollingUpdate",
-    "imagePullSecrets", "mps", "rdma", "enabled",
+    "config", "driverInstallDir", "enabled", "env", "image", "imagePullSecrets", "installDir",
+    "labels", "mps", "rdma", "rollingUpdate", "updateStrategy",
 })  # fmt: skip
 CONFIGS = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("create", "name", "default", "data"), ANYTHING)
@@ -281,6 +288,7 @@ POLICIES = st.dictionaries(
 @given(sections=POLICIES)
 @example(sections={"devicePlugin": {"config": {"name": "a", "create": True, "data": {"/": "x"}}}})
 @example(sections={"devicePlugin": {"config": {"name": "A b"}}})
+@example(sections={"daemonsets": {"labels": {"app.kubernetes.io/name": "x", "a": "b"}}})
 @example(sections={"daemonsets": {"updateStrategy": "RollingUpdate", "rollingUpdate": 1}})
 @examples(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_policy_becomes_values_that_the_schema_takes(sections: dict[str, Any]) -> None:

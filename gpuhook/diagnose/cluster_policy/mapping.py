@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.cluster_policy.documents import Policy
 
+_SELECTED = "app.kubernetes.io/name"
+_NVIDIAS = "k8s-device-plugin"
 _DRIVER = "/run/nvidia/driver"  # where the operator's driver containers have theirs
 # Key of the policy -> key of ours, and what it can be.
 _SAME: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "daemonsets.annotations": ("podAnnotations", kinds.labels),
-    "daemonsets.labels": ("podLabels", kinds.labels),
     "daemonsets.podSecurityContext": ("podSecurityContext", kinds.mapping),
     "daemonsets.priorityClassName": ("priorityClassName", kinds.text),
     "daemonsets.tolerations": ("tolerations", kinds.objects),
@@ -81,6 +82,7 @@ class _Work:
         path = f"{section}.{key}"
         special = {
             "cdi.enabled": self._cdi,
+            "daemonsets.labels": self._labels,
             "daemonsets.updateStrategy": self._update,
             "devicePlugin.config": self._config,
             "devicePlugin.env": self._variables,
@@ -114,6 +116,7 @@ class _Work:
 
     def conclude(self) -> None:
         """Put in what several keys come to."""
+        self._image()
         said = self._policy.sections.get("driver")
         if not isinstance(said, dict) or "enabled" not in said:
             self.remarks.append(
@@ -151,6 +154,22 @@ class _Work:
                 f"{path}: the plugin names CDI devices by annotations; without deviceListStrategy "
                 "the variable does, which needs gpuhook's or NVIDIA's runtime alone"
             )
+
+    def _labels(self, path: str, value: Any) -> None:
+        """Take labels of pods, but for the one by which the DaemonSets know theirs."""
+        said = value if isinstance(value, dict) else None
+        own = {key: text for key, text in said.items() if key != _SELECTED} if said else value
+        if own != {}:
+            self._put(path, "podLabels", kinds.labels, own)
+
+    def _image(self) -> None:
+        """Take the plugin's image where that is none of NVIDIA's."""
+        said = self._policy.sections.get("devicePlugin")
+        image = said.get("image") if isinstance(said, dict) else None
+        if not isinstance(said, dict) or not kinds.text(image) or not image or _NVIDIAS in image:
+            return
+        for key in ("repository", "image", "version"):
+            self._put(f"devicePlugin.{key}", f"devicePlugin.{key}", kinds.text, said.get(key))
 
     def _update(self, path: str, value: Any) -> None:
         if value not in ("RollingUpdate", "OnDelete"):
