@@ -99,7 +99,7 @@ def test_a_policy_becomes_values_that_the_chart_takes(tmp_path: Path) -> None:
     values, _ = converted(POLICY, tmp_path)
     objects = rendered(values)
     args = container(objects, "installer")["args"]
-    assert args[args.index("--engine") + 1] == "docker"
+    assert args[args.index("--engine") + 1] == "auto"
     assert args[args.index("--config") + 1] == "/etc/containerd/config.toml"
     assert args[args.index("--install-dir") + 1] == "/usr/local/nvidia/gpuhook"
     assert "--set-as-default" in args
@@ -132,9 +132,19 @@ def test_what_cannot_be_taken_over_is_told_by_name(tmp_path: Path) -> None:
         "devicePlugin.config",
         "migManager",
         "dcgmExporter",
-        "hostPaths.rootFS",
     ]
     assert "CDI_FEATURE_FLAGS" in warnings[3]
+
+
+def test_another_root_of_the_node_is_told() -> None:
+    said = [mapping.converted(Policy({"hostPaths": {"rootFS": p}})).remarks for p in ("/", "/h")]
+    assert [any("rootFS" in remark for remark in one) for one in said] == [False, True]
+
+
+def test_labels_of_the_operators_chart_stay_its_own() -> None:
+    own = {"helm.sh/chart": "gpu-operator-v25.3.1", "app.kubernetes.io/name": "x", "team": "y"}
+    found = mapping.converted(Policy({"daemonsets": {"labels": own}}))
+    assert found.values["podLabels"] == {"team": "y"}
 
 
 def test_the_config_map_beside_the_policy_is_taken_unchanged(tmp_path: Path) -> None:
@@ -172,7 +182,7 @@ def test_standard_input_and_a_file_for_the_values(tmp_path: Path) -> None:
     target = tmp_path / "values.yaml"
     done = ran("config", "from-clusterpolicy", "-", "--output", str(target), given_text=POLICY)
     assert done.exit_code == 0
-    assert f"wrote {target}, with 8 remarks" in done.stderr + done.stdout
+    assert f"wrote {target}, with 7 remarks" in done.stderr + done.stdout
     text = target.read_text()
     assert SCHEMA.is_valid(yaml.safe_load(text))
     assert "#   migManager: " in text

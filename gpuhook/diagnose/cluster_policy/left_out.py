@@ -26,7 +26,7 @@ ANYWAY = {
     "cdi.nriPluginEnabled": "gpuhook has no NRI plugin: its runtime applies the specs",
     "devicePlugin.kataPluginSpec": _MACHINES,
     "driver.useNvidiaDriverCRD": "gpuhook installs no driver: the operator keeps its NVIDIADriver",
-    "hostPaths.rootFS": "the node's root is mounted as / is: gpuhook has no value for another",
+    "hostPaths.rootFS": "gpuhook takes / for the node's root, and has no value for another",
     "node-feature-discovery": (
         "Node Feature Discovery is a chart of its own; which nodes get gpuhook is said in affinity"
     ),
@@ -51,6 +51,8 @@ WORDLESS = frozenset(
     (
         "cdi.default",
         "daemonsets.rollingUpdate",
+        # What counts where the operator cannot tell; the installer looks for itself.
+        "operator.defaultRuntime",
         *(f"driver.{key}" for key in _OF_DRIVERS),
         *(f"operator.{key}" for key in _OF_THE_OPERATOR),
         *(f"{section}.{key}" for section in ("gdrcopy", "gds", "gfd") for key in _OF_IMAGES),
@@ -65,3 +67,5 @@ WORDLESS = frozenset(
         "NVIDIA_MIG_MONITOR_DEVICES",
     )
 )
+# Values that say what is so anyway.
+WORDLESS_VALUES = {"hostPaths.rootFS": "/"}

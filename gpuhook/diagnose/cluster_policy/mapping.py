@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.diagnose.cluster_policy import kinds
-from gpuhook.diagnose.cluster_policy.left_out import ANYWAY, WHERE_ENABLED, WORDLESS
+from gpuhook.diagnose.cluster_policy.left_out import (
+    ANYWAY,
+    WHERE_ENABLED,
+    WORDLESS,
+    WORDLESS_VALUES,
+)
 from gpuhook.diagnose.cluster_policy.variables import PLUGIN_VARIABLES, TOOLKIT, TOOLKIT_REMARKS
 from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.values import shown
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.cluster_policy.documents import Policy
 
-_SELECTED = "app.kubernetes.io/name"
+_OF_CHARTS = ("app.kubernetes.io/", "helm.sh/")
 _NVIDIAS = "k8s-device-plugin"
 _DRIVER = "/run/nvidia/driver"  # where the operator's driver containers have theirs
 # Key of the policy -> key of ours, and what it can be.
@@ -40,7 +45,6 @@ _SAME: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "gds.enabled": ("gdsEnabled", kinds.boolean),
     "gfd.enabled": ("gfd.enabled", kinds.boolean),
     "mig.strategy": ("migStrategy", kinds.migs),
-    "operator.defaultRuntime": ("installer.engine", kinds.engine),
     "operator.runtimeClass": ("runtimeClass.name", kinds.name),
     "toolkit.enabled": ("installer.enabled", kinds.boolean),
     "toolkit.resources": ("installer.resources", kinds.mapping),
@@ -100,7 +104,7 @@ class _Work:
         elif path in ("devicePlugin.mps", "driver.rdma"):
             for name, below in (value if isinstance(value, dict) else {}).items():
                 self.take(path, str(name), below)
-        elif path not in WORDLESS and value not in ("", None, [], {}):
+        elif path not in WORDLESS and value not in ("", None, [], {}, WORDLESS_VALUES.get(path)):
             self.remarks.append(f"{path}: {ANYWAY.get(path, 'gpuhook has no such value')}")
 
     def leave(self, section: str, value: Any) -> None:
@@ -156,9 +160,10 @@ class _Work:
             )
 
     def _labels(self, path: str, value: Any) -> None:
-        """Take labels of pods, but for the one by which the DaemonSets know theirs."""
-        said = value if isinstance(value, dict) else None
-        own = {key: text for key, text in said.items() if key != _SELECTED} if said else value
+        """Take labels of pods, but for those that the operator's own chart puts there."""
+        own = value
+        if kinds.labels(value):
+            own = {key: text for key, text in value.items() if not key.startswith(_OF_CHARTS)}
         if own != {}:
             self._put(path, "podLabels", kinds.labels, own)
 
