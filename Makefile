@@ -28,7 +28,7 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test check bench demo install clean packages
+.PHONY: help test check bench demo manifests install clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -49,6 +49,9 @@ bench: packages $(READY) ## Print what a container's start and the device plugin
 
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
+
+manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
+	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
 
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \

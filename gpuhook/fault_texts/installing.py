@@ -14,6 +14,16 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{root} is no root of a host: {reason}",
         "mount the host's root there, such as hostPath / at /host, and name it with --host-root",
     ),
+    "GH2130": (
+        FileError,
+        "{path} is not read: {reason}",
+        "give the YAML that kubectl get clusterpolicy -o yaml prints, or the operator's values",
+    ),
+    "GH2131": (
+        FileError,
+        "{path} has no policy of the GPU operator: {reason}",
+        "give one ClusterPolicy of nvidia.com/v1, or a values file of the operator's chart",
+    ),
     "GH2140": (
         RequestError,
         "the hook {hook} of a CDI spec has the argument {argument}, which is not known here",

@@ -14,6 +14,28 @@ EXPLANATIONS: dict[str, tuple[str, str, str]] = {
 $ gpuhook install --host-root /host
 """,
     ),
+    "GH2130": (
+        (
+            "`gpuhook config from-clusterpolicy` was given a file that is not there, is no YAML, "
+            "or is too large. The message has the place."
+        ),
+        "Let kubectl write it, together with the ConfigMap that the policy names.",
+        """
+$ kubectl get clusterpolicies.nvidia.com,configmaps --namespace gpu-operator -o yaml > policy.yaml
+$ gpuhook config from-clusterpolicy policy.yaml
+""",
+    ),
+    "GH2131": (
+        (
+            "The file is YAML, and has no ClusterPolicy of the GPU operator, or several, and is no "
+            "values file of the operator's chart either: those have sections such as devicePlugin."
+        ),
+        "Name the cluster's policy, or the values that the operator was installed with.",
+        """
+$ kubectl get clusterpolicies.nvidia.com -o yaml > policy.yaml
+$ gpuhook config from-clusterpolicy policy.yaml
+""",
+    ),
     "GH2140": (
         (
             "A CDI spec that NVIDIA's toolkit wrote calls nvidia-cdi-hook, which is a name of "
