@@ -53,7 +53,7 @@ def read(files: Files, path: str = PATH) -> Docker:
     if content is None or not content.strip():
         return _docker(path, (), {}, b"", ())
     try:
-        document = json.loads(content)
+        document = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
         said = f"is no JSON: {error.msg if isinstance(error, json.JSONDecodeError) else error}"
@@ -62,6 +62,10 @@ def read(files: Files, path: str = PATH) -> Docker:
         said = "is no JSON object"
         return _docker(path, (path,), {}, content, (Trouble(Place(path, 1), said),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
+
+
+def _no_number(said: str) -> None:
+    raise ValueError(f"{said} is no number of JSON")
 
 
 def _docker(

@@ -178,4 +178,163 @@ $ gpuhook configure docker --drop-in /etc/docker/gpuhook.json
 Error GH2013: --drop-in with docker cannot be: it reads one file only
 """,
     ),
+    "GH2040": (
+        (
+            "The engine's configuration is no JSON or TOML, or has a value of another kind than "
+            "the engine takes. To edit it would be to guess what was meant."
+        ),
+        (
+            "Mend the line that is named: the engine would not start with it either. Nothing was "
+            "changed, and no backup was made."
+        ),
+        """
+$ gpuhook configure docker
+Error GH2040: /etc/docker/daemon.json:4 is no JSON: Expecting property name ...
+$ sudoedit +4 /etc/docker/daemon.json      # a comma too many
+""",
+    ),
+    "GH2041": (
+        (
+            "The engine keeps that name for itself: Docker calls its own runtime runc, and shims "
+            "of containerd io.containerd.*; or the name has letters that the engine's "
+            "configuration cannot have."
+        ),
+        "Choose another name: letters, digits, dots, dashes and underscores.",
+        """
+$ gpuhook configure docker --runtime-name runc       # GH2041
+$ gpuhook configure docker --runtime-name nvidia
+""",
+    ),
+    "GH2042": (
+        (
+            "With the routes hook and cdi the engine's own runtime stays, and no other is "
+            "registered, so that there is none that could become the default."
+        ),
+        "With these routes every container can ask for a GPU anyway: leave the option out.",
+        """
+$ gpuhook configure docker --route cdi --set-as-default     # GH2042
+$ gpuhook configure docker --set-as-default
+""",
+    ),
+    "GH2043": (
+        "dockerd reads a single daemon.json, and knows no directory of drop-ins.",
+        "Leave the option out, or name another main file.",
+        """
+$ gpuhook configure docker --drop-in /etc/docker/conf.d/gpuhook.json     # GH2043
+$ gpuhook configure docker --config /etc/docker/daemon.json
+""",
+    ),
+    "GH2044": (
+        (
+            "dockerd does not start when a flag and a key of daemon.json say the same thing, even "
+            "about different runtimes. The unit of systemd, a drop-in of it or its environment "
+            "file has such a flag, mostly of an old guide to NVIDIA's runtime."
+        ),
+        (
+            "Write the flag's value into daemon.json and take the flag out of the file that is "
+            "named, then `systemctl daemon-reload`."
+        ),
+        """
+# /etc/systemd/system/docker.service.d/nvidia.conf
+[Service]
+ExecStart=
+ExecStart=/usr/bin/dockerd -H fd:// --add-runtime=nvidia=/usr/bin/nvidia-container-runtime
+""",
+    ),
+    "GH2045": (
+        (
+            "Devices of CDI came with Docker 25 and podman 4.1. An older engine would not know "
+            "what --device nvidia.com/gpu=0 means."
+        ),
+        "Use the runtime, which works with every version, or a newer engine.",
+        """
+$ gpuhook configure docker --route cdi       # Docker 24: GH2045
+$ gpuhook configure docker --route wrapper
+""",
+    ),
+    "GH2046": (
+        (
+            "Docker of a snap runs in the snap's own file system, in which /usr/bin is the "
+            "snap's: it can start neither our runtime nor our hook."
+        ),
+        (
+            "Let Docker apply a CDI spec that needs no hook, or install Docker's packages from "
+            "the distribution or from Docker."
+        ),
+        """
+$ gpuhook configure docker --route cdi
+$ gpuhook generate-cdi --hooks none --output /var/run/cdi/nvidia.yaml
+""",
+    ),
+    "GH2047": (
+        (
+            "A key of daemon.json is there twice. Go merges objects that are there twice, others "
+            "take the last one: an edit of one of them could say something else to dockerd than "
+            "to whoever reads the file."
+        ),
+        "Make one of both by hand.",
+        """
+{
+  "runtimes": {"a": {"path": "/usr/bin/a"}},
+  "runtimes": {"b": {"path": "/usr/bin/b"}}
+}
+""",
+    ),
+    "GH2048": (
+        (
+            "dockerd looks for nvidia-container-runtime-hook in its PATH when a container is "
+            "started with --gpus, and finds another's there, mostly NVIDIA's."
+        ),
+        (
+            "With --take-over, a front in /usr/local/bin comes before it in dockerd's PATH, and "
+            "the file of the package stays as it is."
+        ),
+        """
+$ gpuhook configure docker --route hook --take-over
+$ systemctl restart docker
+$ docker run --rm --gpus all debian nvidia-smi -L
+""",
+    ),
+    "GH2049": (
+        (
+            "The file was written when the engine was configured; since then somebody has put "
+            "something else in its place."
+        ),
+        "Look at the file: nothing in it is gpuhook's, so that undo leaves it alone.",
+        """
+$ gpuhook configure undo docker
+Error GH2049: /usr/local/bin/nvidia-container-runtime-hook was written anew ...
+""",
+    ),
+    "GH2050": (
+        "A file of that name is there already, and does not mention gpuhook.",
+        "Look whose it is; move it away, or have it replaced and given back by undo.",
+        """
+$ gpuhook configure podman --take-over
+$ gpuhook configure undo podman
+""",
+    ),
+    "GH2051": (
+        (
+            "A runtime of CRI-O with the route cdi is the default runtime under another name, and "
+            "has to name its program: CRI-O says none, and neither crun nor runc is where it "
+            "would look."
+        ),
+        "Say the program in CRI-O's configuration.",
+        """
+# /etc/crio/crio.conf.d/10-crun.conf
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+""",
+    ),
+    "GH2052": (
+        (
+            "Drop-ins are read by their names, and a later one replaces what an earlier one says. "
+            "A file of somebody else's comes after every name that gpuhook would give its own."
+        ),
+        "Take the key out of that file, or give ours a name that comes after it.",
+        """
+$ gpuhook configure crio --take-over --drop-in /etc/crio/crio.conf.d/zzz-gpuhook.conf
+""",
+    ),
 }

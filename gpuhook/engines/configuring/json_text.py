@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON text that is edited in place: members come and go, and every other byte stays.
+
+The text has to be valid: it was parsed before. Offsets are in letters, not bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]  # public since Python 2.6
+from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BEFORE = re.compile(r"(?:^|\n)([ \t]*)\Z")
+_INDENT = "    "
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an object: where its name begins, and its value begins and ends."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def members(text: str, path: Sequence[str] = ()) -> list[Member]:
+    """Return the members of the object at `path`, in order; raises KeyError where none is there."""
+    return _members(text, _object(text, path))
+
+
+def is_object(text: str, path: Sequence[str] = ()) -> bool:
+    """Return whether an object is at `path`."""
+    try:
+        return text[_object(text, path)] == "{"
+    except KeyError:
+        return False
+
+
+def repeated(text: str, path: Sequence[str], name: str) -> Member | None:
+    """Return the second member of that name in an object, None where there is no second."""
+    found = [one for one in members(text, path) if one.name == name]
+    return found[1] if len(found) > 1 else None
+
+
+def line(text: str, at: int) -> int:
+    """Return the line of an offset, from 1."""
+    return text.count("\n", 0, at) + 1
+
+
+def with_member(text: str, path: Sequence[str], value: Any) -> str:
+    """Return the text with a member set, and objects made on the way to it.
+
+    A new one comes last, and is indented as its neighbours are; a value that is there is replaced.
+    """
+    depth = 0
+    while depth < len(path) - 1 and is_object(text, path[: depth + 1]):
+        depth += 1
+    above, name = path[:depth], path[depth]
+    for key in reversed(path[depth + 1 :]):
+        value = {key: value}
+    for one in members(text, above):
+        if one.name == name:
+            said = _dumped(text, value, _indent_at(text, one.start))
+            return text[: one.value] + said + text[one.end :]
+    return _inserted(text, above, name, value)
+
+
+def without_member(text: str, path: Sequence[str]) -> str:
+    """Return the text less a member and its comma; raises KeyError where it is not there."""
+    *above, name = path
+    found = members(text, above)
+    place = [one.name for one in found].index(name)
+    if len(found) == 1:
+        return text[: _object(text, above) + 1] + text[_skipped(text, found[0].end) :]
+    if place == len(found) - 1:
+        return text[: found[place - 1].end] + text[found[place].end :]
+    return text[: found[place].start] + text[found[place + 1].start :]
+
+
+def _object(text: str, path: Sequence[str]) -> int:
+    at = _skipped(text, 0)
+    for name in path:
+        at = {one.name: one.value for one in _members(text, at)}[name]
+    return at
+
+
+def _members(text: str, at: int) -> list[Member]:
+    if text[at] != "{":
+        raise KeyError(text[at])
+    decoder = json.JSONDecoder()
+    found = []
+    at = _skipped(text, at + 1)
+    while text[at] != "}":
+        name, end = scanstring(text, at + 1)
+        value = _skipped(text, _skipped(text, end) + 1)
+        _, end = decoder.raw_decode(text, value)
+        found.append(Member(name, at, value, end))
+        at = _skipped(text, end)
+        if text[at] == ",":
+            at = _skipped(text, at + 1)
+    return found
+
+
+def _skipped(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
+    start, found = _object(text, above), members(text, above)
+    key = json.dumps(name, ensure_ascii=False)
+    if not found:
+        outer, newline = _outer(text, start), _newline(text)
+        indent = outer + _unit(text)
+        said = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
+        return text[: start + 1] + said + text[_skipped(text, start + 1) :]
+    last = found[-1]
+    last_indent = _indent_at(text, last.start)
+    colon = _colon(text, last)
+    gap = f"{_newline(text)}{last_indent}" if last_indent is not None else colon[1:] and " "
+    said = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
+    return text[: last.end] + said + text[last.end :]
+
+
+def _dumped(text: str, value: Any, indent: str | None) -> str:
+    """Return a value's text: on one line without `indent`, else with the lines after it below."""
+    if indent is None:
+        return json.dumps(value, ensure_ascii=False)
+    said = json.dumps(value, indent=_unit(text), ensure_ascii=False)
+    return said.replace("\n", f"{_newline(text)}{indent}")
+
+
+def _indent_at(text: str, at: int) -> str | None:
+    """Return what is before a member on its line, None if that is more than white space."""
+    found = _BEFORE.search(text, max(0, text.rfind("\n", 0, at)), at)
+    return found.group(1) if found else None
+
+
+def _outer(text: str, at: int) -> str:
+    start = text.rfind("\n", 0, at) + 1
+    found = re.match(r"[ \t]*", text[start:at])
+    return found.group() if found else ""
+
+
+def _unit(text: str) -> str:
+    first = members(text)[:1]
+    indent = _indent_at(text, first[0].start) if first else None
+    return indent or _INDENT
+
+
+def _colon(text: str, member: Member) -> str:
+    end = scanstring(text, member.start + 1)[1]
+    said = text[end : member.value]
+    return said if "\n" not in said else ": "
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of configured engines share: files that are only thought of, and plans laid on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpuhook.engines.configuring.plan import Plan
+from gpuhook.engines.configuring.table import engine
+from gpuhook.engines.configuring.wanted import Node, Wanted
+
+RUNTIME = "/usr/bin/gpuhook-runtime"
+HOOK = "/usr/bin/gpuhook-prestart"
+WRAPPER = Wanted("wrapper", "nvidia", RUNTIME, HOOK)
+
+
+class Tree:
+    """Files that are only thought of."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    def names(self, path: str) -> list[str]:
+        before = "/" if path == "/" else f"{path}/"
+        below = {
+            one[len(before) :].partition("/")[0] for one in self.files if one.startswith(before)
+        }
+        return sorted(below)
+
+
+def wanted(**fields: Any) -> Wanted:
+    """Return what is wanted by default, but for these fields."""
+    return replace(WRAPPER, **fields)
+
+
+def node(files: dict[str, bytes], **fields: Any) -> Node:
+    """Return a node that has these files."""
+    return Node(Tree(files), **fields)
+
+
+def laid(files: dict[str, bytes], plan: Plan) -> dict[str, bytes]:
+    """Return the files after a plan; each that it changes has to be as it says."""
+    after = dict(files)
+    for change in plan.changes:
+        assert change.before == files.get(change.path), change.path
+        assert change.before != change.after, change.path
+        if change.after is None:
+            del after[change.path]
+        else:
+            after[change.path] = change.after
+    return after
+
+
+def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
+    """Return the files of a node whose engine is configured; once more changes nothing.
+
+    `fields` are those of Wanted and of Node.
+    """
+    about = {key: fields.pop(key) for key in tuple(fields) if key in Node.__dataclass_fields__}
+    what = wanted(**fields)
+    after = laid(files, engine(name).plan(node(files, **about), what))
+    again = engine(name).plan(node(after, **about), what)
+    assert again.changes == (), again.changes
+    return after
+
+
+def undone(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
+    """Return what is left of configured files that somebody may have edited since."""
+    after = configured(name, files, **fields)
+    what = wanted(**{key: one for key, one in fields.items() if key in Wanted.__dataclass_fields__})
+    for path in tuple(after):
+        if after[path] != files.get(path):
+            left = engine(name).without(path, after[path], what)
+            if left is None:
+                del after[path]
+            else:
+                after[path] = left
+    return after

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Docker's daemon.json: what comes of each kind of file, byte for byte, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuhook.engines import docker as reading
+from gpuhook.engines.configuring import docker
+from gpuhook.errors import GpuhookError
+from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
+
+PATH = reading.PATH
+OURS = f'"nvidia": {{"path": "{RUNTIME}"}}'
+NEW = f"""{{
+    "runtimes": {{
+        "nvidia": {{
+            "path": "{RUNTIME}"
+        }}
+    }}
+}}
+"""
+THEIRS = '{"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}\n'
+RECENT = (28, 3, 0)  # it gives CDI devices by itself
+TABS = '{\n\t"debug": true\n}\n'
+
+CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
+    "no file": (None, NEW, {}),
+    "empty": ("", NEW, {}),
+    "white space": (" \n\n", NEW, {}),
+    "empty object": ("{}", NEW.rstrip("\n"), {}),
+    "empty object of two lines": ("{\n}\n", NEW, {}),
+    "one line": ('{"debug": true}\n', f'{{"debug": true, "runtimes": {{{OURS}}}}}\n', {}),
+    "compact": ('{"debug":true}', f'{{"debug":true,"runtimes":{{{OURS}}}}}', {}),
+    "two spaces": (
+        '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"}\n}\n',
+        (
+            '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"},\n  "runtimes": {\n'
+            f'    "nvidia": {{\n      "path": "{RUNTIME}"\n    }}\n  }}\n}}\n'
+        ),
+        {},
+    ),
+    "tabs": (
+        TABS,
+        (
+            '{\n\t"debug": true,\n\t"runtimes": {\n\t\t"nvidia": {\n'
+            f'\t\t\t"path": "{RUNTIME}"\n\t\t}}\n\t}}\n}}\n'
+        ),
+        {},
+    ),
+    "carriage returns": (
+        TABS.replace("\n", "\r\n"),
+        (
+            '{\n\t"debug": true,\n\t"runtimes": {\n\t\t"nvidia": {\n'
+            f'\t\t\t"path": "{RUNTIME}"\n\t\t}}\n\t}}\n}}\n'
+        ).replace("\n", "\r\n"),
+        {},
+    ),
+    "byte order mark": ('\ufeff{"a": 1}', f'\ufeff{{"a": 1, "runtimes": {{{OURS}}}}}', {}),
+    "no newline in the end": (
+        '{\n  "debug": true }',
+        (
+            '{\n  "debug": true,\n  "runtimes": {\n    "nvidia": {\n'
+            f'      "path": "{RUNTIME}"\n    }}\n  }} }}'
+        ),
+        {},
+    ),
+    "other runtimes": (
+        '{"runtimes": {"kata": {"runtimeType": "io.containerd.kata.v2"}}, "debug": true}\n',
+        (
+            '{"runtimes": {"kata": {"runtimeType": "io.containerd.kata.v2"}, '
+            f'{OURS}}}, "debug": true}}\n'
+        ),
+        {},
+    ),
+    "no runtimes": (
+        '{"runtimes": {}}',
+        f'{{"runtimes": {{\n    "nvidia": {{\n        "path": "{RUNTIME}"\n    }}\n}}}}',
+        {},
+    ),
+    "null": ('{"runtimes": null}\n', f'{{"runtimes": {{{OURS}}}}}\n', {}),
+    "order, odd spaces and escapes": (
+        '{ "b" : 1 ,  "a":[ 1,2 ], "\\u00e9": "é\\/" }\n',
+        f'{{ "b" : 1 ,  "a":[ 1,2 ], "\\u00e9": "é\\/", "runtimes": {{{OURS}}} }}\n',
+        {},
+    ),
+    "braces in strings": (
+        '{"a": "}{,\\"runtimes\\": {}"}',
+        f'{{"a": "}}{{,\\"runtimes\\": {{}}", "runtimes": {{{OURS}}}}}',
+        {},
+    ),
+    "large numbers": (
+        '{"a": 123456789012345678901234567890, "b": 1.50}',
+        '{"a": 123456789012345678901234567890, "b": 1.50, ' + f'"runtimes": {{{OURS}}}}}',
+        {},
+    ),
+    "taken over": (THEIRS, f'{{"runtimes": {{{OURS}}}}}\n', {"takes_over": True}),
+    "taken over from a shim": (
+        '{"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {}}}}',
+        f'{{"runtimes": {{{OURS}}}}}',
+        {"takes_over": True},
+    ),
+    "beside NVIDIA's": (
+        THEIRS,
+        THEIRS.replace("}}}", f'}}, "gpuhook": {{"path": "{RUNTIME}"}}}}}}'),
+        {"name": "gpuhook"},
+    ),
+    "ours at another place": (
+        '{"runtimes": {"nvidia": {"path": "/opt/bin/gpuhook-runtime", "runtimeArgs": ["-x"]}}}',
+        f'{{"runtimes": {{"nvidia": {{"path": "{RUNTIME}", "runtimeArgs": ["-x"]}}}}}}',
+        {},
+    ),
+    "default": (
+        '{"debug": true}',
+        f'{{"debug": true, "runtimes": {{{OURS}}}, "default-runtime": "nvidia"}}',
+        {"is_default": True},
+    ),
+    "other default": (
+        '{"default-runtime": "crun"}',
+        f'{{"default-runtime": "nvidia", "runtimes": {{{OURS}}}}}',
+        {"is_default": True},
+    ),
+    "default that is said": (
+        '{"default-runtime": "nvidia"}',
+        f'{{"default-runtime": "nvidia", "runtimes": {{{OURS}}}}}',
+        {"is_default": True},
+    ),
+    "features are kept": (
+        '{"features": {"buildkit": true}}',
+        f'{{"features": {{"buildkit": true, "cdi": true}}, "runtimes": {{{OURS}}}}}',
+        {"version": (27, 0)},
+    ),
+    "CDI that is refused": (
+        '{"features": {"cdi": false}}',
+        f'{{"features": {{"cdi": false}}, "runtimes": {{{OURS}}}}}',
+        {"version": (27, 0)},
+    ),
+    "CDI of an old Docker": ('{"a": 1}', f'{{"a": 1, "runtimes": {{{OURS}}}}}', {"version": (24,)}),
+    "CDI alone": (
+        None,
+        '{\n    "features": {\n        "cdi": true\n    }\n}\n',
+        {"route": "cdi", "version": (27, 0)},
+    ),
+    "CDI alone, refused before": (
+        '{"features": {"cdi": false, "a": true}}',
+        '{"features": {"cdi": true, "a": true}}',
+        {"route": "cdi"},
+    ),
+    "CDI alone of a recent Docker": ('{"a": 1}', '{"a": 1}', {"route": "cdi"}),
+    "CDI is said": (
+        '{"features": {"cdi": true}}',
+        '{"features": {"cdi": true}}',
+        {"route": "cdi", "version": None},
+    ),
+}
+# Of these, what was there before is only the backup's to know.
+REPLACED = {
+    "null",
+    "other default",
+    "default that is said",
+    "taken over",
+    "taken over from a shim",
+    "ours at another place",
+    "CDI alone, refused before",
+    "CDI is said",
+}
+
+
+def files(text: str | None) -> dict[str, bytes]:
+    return {} if text is None else {PATH: text.encode()}
+
+
+@pytest.mark.parametrize(("before", "after", "fields"), CASES.values(), ids=CASES)
+def test_a_file_that_is_configured(
+    before: str | None, after: str | None, fields: dict[str, Any]
+) -> None:
+    done = configured("docker", files(before), **{"version": RECENT, **fields})
+    assert done == files(after)
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name not in REPLACED])
+def test_what_was_brought_is_taken_out(case: str) -> None:
+    """Whatever else is in a file that was edited since stays, byte for byte."""
+    before, _, fields = CASES[case]
+    left = undone("docker", files(before), **{"version": RECENT, **fields})
+    was = json.loads(before.lstrip("\ufeff")) if before and before.strip() else {}
+    if not was or was == {"runtimes": {}}:
+        assert left == {}
+    elif before and "buildkit" in before:
+        assert left[PATH] == before.replace("true}", 'true, "cdi": true}', 1).encode()
+    else:
+        assert left == files(before)
+
+
+def test_edits_of_others_stay() -> None:
+    after = configured("docker", files('{\n  "a": 1\n}\n'), version=RECENT)[PATH]
+    edited = after.replace(b'"a": 1', b'"a": 2,\n  "b": 3')
+    assert docker.without(PATH, edited, wanted()) == b'{\n  "a": 2,\n  "b": 3\n}\n'
+
+
+def test_a_runtime_that_somebody_put_in_its_place_stays() -> None:
+    assert docker.without(PATH, THEIRS.encode(), wanted()) == THEIRS.encode()
+
+
+REFUSED = {
+    "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the runtime nvidia of docker is"),
+    "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2040", 'json:2 has "runtimes" that is'),
+    "no object of features": ('{"features": 1}', {}, "GH2040", "json:1 "),
+    "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2040", "json:3 "),
+    "no object": ("[]", {}, "GH2040", "is no JSON object"),
+    "comma too many": ('{\n"a": 1,\n}', {}, "GH2040", "json:3 "),
+    "comment": ('{\n// a\n"a": 1}', {}, "GH2040", "json:2 "),
+    "trailing garbage": ('{"a": 1}\n}', {}, "GH2040", "json:2 is no JSON: Extra data"),
+    "no number of JSON": ('{\n"a": NaN}', {}, "GH2040", "is no JSON"),
+    "runtimes twice": ('{"runtimes": {},\n"runtimes": {}}', {}, "GH2047", "json:2: runtimes is"),
+    "a runtime twice": (
+        f'{{"runtimes": {{"nvidia": {{"path": "/gpuhook-runtime"}},\n{OURS},"a": {{}},\n{OURS}}}}}',
+        {"program": "/other"},
+        "GH2047",
+        "json:2: runtimes.nvidia is",
+    ),
+    "a reserved name": ("{}", {"name": "runc"}, "GH2041", "runc"),
+    "a shim's name": ("{}", {"name": "io.containerd.runc.v2"}, "GH2041", "io.containerd"),
+    "a default without a runtime": ("{}", {"route": "cdi", "is_default": True}, "GH2042", "cdi"),
+    "a drop-in": ("{}", {"drop_in": "/etc/docker/a.json"}, "GH2043", "docker"),
+    "CDI of an old Docker": ("{}", {"route": "cdi", "version": (24, 0, 7)}, "GH2045", "24.0.7"),
+}
+
+
+@pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(before: str, fields: dict[str, Any], code: str, said: str) -> None:
+    with pytest.raises(GpuhookError) as caught:
+        configured("docker", files(before), **{"version": RECENT, **fields})
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    for content in (b'{"a": "\xff"}', '{"a": 1}'.encode("utf-16")):
+        with pytest.raises(GpuhookError) as caught:
+            configured("docker", {PATH: content})
+        assert caught.value.code == "GH2040"
+
+
+UNIT = "/usr/lib/systemd/system/docker.service"
+DROP_IN = "/etc/systemd/system/docker.service.d/nvidia.conf"
+PLAIN = b"[Service]\nExecStart=/usr/bin/dockerd -H fd://\n"
+FLAGGED = (
+    b"[Service]\nExecStart=\n# NVIDIA's\nExecStart=/usr/bin/dockerd -H fd:// \\\n"
+    b"  --add-runtime=nvidia=/usr/bin/nvidia-container-runtime\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        ({UNIT: PLAIN, DROP_IN: FLAGGED}, f"{DROP_IN}:4: dockerd is started with --add-runtime"),
+        ({UNIT: FLAGGED}, f"{UNIT}:4: "),
+        (
+            {
+                UNIT: b"[Service]\nEnvironmentFile=-/etc/default/docker\n"
+                b"ExecStart=/usr/bin/dockerd $DOCKER_OPTS\n",
+                "/etc/default/docker": b'# as ever\nDOCKER_OPTS="--add-runtime a=/b --debug"\n',
+            },
+            "/etc/default/docker:2: ",
+        ),
+    ],
+    ids=["drop-in", "unit", "environment file"],
+)
+def test_a_flag_that_says_the_same(units: dict[str, bytes], said: str) -> None:
+    """dockerd would not start any more, so that nothing is written."""
+    with pytest.raises(GpuhookError) as caught:
+        configured("docker", units)
+    assert caught.value.code == "GH2044"
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {UNIT: FLAGGED, DROP_IN: b"[Service]\nExecStart=\nExecStart=/usr/bin/dockerd\n"},
+        {UNIT: FLAGGED, "/etc/systemd/system/docker.service": PLAIN},
+        {
+            "/usr/lib/systemd/system/docker.service.d/nvidia.conf": FLAGGED,
+            DROP_IN: b"",
+            UNIT: PLAIN,
+        },
+    ],
+    ids=["reset", "another unit", "masked"],
+)
+def test_a_flag_that_is_not_given(units: dict[str, bytes]) -> None:
+    assert configured("docker", units, version=RECENT)[PATH].decode() == NEW
+
+
+def test_the_file_that_dockerd_is_told() -> None:
+    unit = b"[Service]\nExecStart=/usr/bin/dockerd --config-file /etc/other.json\n"
+    assert configured("docker", {UNIT: unit}, version=RECENT)["/etc/other.json"].decode() == NEW
+    chosen = configured("docker", {UNIT: unit}, version=RECENT, config="/a.json")
+    assert chosen["/a.json"].decode() == NEW
+
+
+def test_a_users_own() -> None:
+    found = docker.plan(node({}, home="/home/me", version=RECENT), wanted())
+    (change,) = found.changes
+    assert change.path == "/home/me/.config/docker/daemon.json"
+    assert any("--user" in note for note in found.notes)
+
+
+def test_the_snap() -> None:
+    there = {"/var/snap/docker/current/config/a": b""}
+    with pytest.raises(GpuhookError) as caught:
+        docker.plan(node(there), wanted())
+    assert caught.value.code == "GH2046"
+    (change,) = docker.plan(node(there), wanted(route="cdi")).changes
+    assert change.path == reading.SNAP_PATH
+    beside = {**there, "/usr/bin/dockerd": b""}
+    assert docker.plan(node(beside), wanted()).changes[0].path == PATH
+
+
+def test_docker_desktop_is_told() -> None:
+    found = docker.plan(node({"/mnt/wsl/docker-desktop/x": b""}), wanted())
+    assert any("Docker Desktop" in note for note in found.notes)
+
+
+def test_what_is_read_again_without_a_restart() -> None:
+    """Runtimes and the default are, the driver of CDI devices and the hook are not."""
+    recent = docker.plan(node({}, version=RECENT), wanted(is_default=True))
+    assert recent.service.reloads
+    assert not docker.plan(node({}, version=(27, 0)), wanted()).service.reloads
+    assert not docker.plan(node({}, version=RECENT), wanted(route="hook")).service.reloads
+
+
+FRONT = "/usr/local/bin/nvidia-container-runtime-hook"
+THEIR_HOOK = "/usr/bin/nvidia-container-runtime-hook"
+
+
+def test_the_hook_of_gpus() -> None:
+    after = configured("docker", {}, route="hook")
+    assert list(after) == [FRONT]
+    assert after[FRONT].startswith(b"#!/bin/sh\n")
+    assert f'exec "{HOOK}" "$@"\n'.encode() in after[FRONT]
+    (change,) = docker.plan(node({}), wanted(route="hook")).changes
+    assert change.mode == 0o755
+    assert undone("docker", {}, route="hook") == {}
+
+
+@pytest.mark.parametrize("where", [THEIR_HOOK, "/usr/local/sbin/nvidia-container-runtime-hook"])
+def test_anothers_hook(where: str) -> None:
+    """It is refused; taken over, what dockerd finds first is ours, and a package's file stays."""
+    before = {where: b"\x7fELF"}
+    with pytest.raises(GpuhookError) as caught:
+        configured("docker", before, route="hook")
+    assert caught.value.code == "GH2048"
+    after = configured("docker", before, route="hook", takes_over=True)
+    first = where if "sbin" in where else FRONT
+    assert HOOK.encode() in after[first]
+    assert where == first or after[where] == b"\x7fELF"
+
+
+def test_the_hooks_name_leads_to_gpuhook_already() -> None:
+    packaged = {THEIR_HOOK: b'#!/bin/sh\nexec "/usr/bin/gpuhook-hook" "$@"\n'}
+    assert configured("docker", packaged, route="hook") == packaged
+
+
+def test_a_front_that_is_anothers_now() -> None:
+    with pytest.raises(GpuhookError) as caught:
+        docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook"))
+    assert caught.value.code == "GH2049"
