@@ -30,7 +30,7 @@ def configure() -> None:
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
 
 
-@configure_options.of_the_engine("containerd")
+@configure_options.of_the_engine("containerd", configure_options.enable_cri)
 def containerd(**options: Any) -> None:
     """Register the runtime with containerd, or CDI: that of Kubernetes, k3s and the like too."""
     _configure("containerd", **options)
@@ -74,12 +74,12 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     _tell(result, "configure", output, is_dry=is_dry)
 
 
-@configure.command()
-@click.argument("engine", type=click.Choice(table.ENGINES))
+@configure.command(cls=configure_options.Command)
+@click.argument("engine", metavar="ENGINE", type=click.Choice(table.ENGINES))
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
-@parameters.output("text", "json")
+@parameters.output("text", "json", "yaml")
 def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, output: str) -> None:
     """Give ENGINE its files back as they were before it was configured first.
 
@@ -94,7 +94,7 @@ def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, out
 
 
 @configure.command()
-@click.argument("engine", type=click.Choice(table.ENGINES), required=False)
+@click.argument("engine", metavar="[ENGINE]", type=click.Choice(table.ENGINES), required=False)
 @configure_options.host_root
 @parameters.no_headers
 @parameters.output("table", "json", "yaml")
@@ -123,7 +123,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
 
 
 def _tell(result: Result, command: str, output: str, *, is_dry: bool) -> None:
-    if output == "json":
+    if output != printing.TEXT:
         printing.document(configure_text.document(result, command, is_dry=is_dry), output)
         return
     if is_dry:

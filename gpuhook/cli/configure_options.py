@@ -68,15 +68,19 @@ restart = click.option(
 )
 
 
-class _Command(click.Command):
-    """A command that knows the toolkit's spellings of its options."""
+class Command(click.Command):
+    """A command that knows the toolkit's spellings, and --restart without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an alias is taken for its option."""
-        return super().parse_args(ctx, [_own(word) for word in args])
+        following = (*args[1:], "")
+        words = [_own(*pair) for pair in zip(args, following, strict=True)]
+        return super().parse_args(ctx, words)
 
 
-def _own(word: str) -> str:
+def _own(word: str, following: str) -> str:
+    if word == "--restart" and following not in restarting.HOWS:
+        return "--restart=auto"  # else click would take the name of an engine for its value
     name, equals, value = word.partition("=")
     if name in ("--cdi.enable", "--cdi.enabled", "--enable-cdi") and equals:
         # Flags of the toolkit may be given a value.
@@ -133,17 +137,28 @@ _OPTIONS = (
     host_root,
     dry_run,
     restart,
-    parameters.output("text", "json"),
+    parameters.output("text", "json", "yaml"),
 )
 
 
-def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
+enable_cri = click.option(
+    "--enable-cri",
+    "enables_cri",
+    is_flag=True,
+    show_envvar=True,
+    help='Take "cri" out of disabled_plugins, with which Docker ships containerd: for a kubelet.',
+)
+
+
+def of_the_engine(
+    name: str, *more: Callable[[Any], Any]
+) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes the command which configures an engine."""
 
     def decorated(function: Callable[..., None]) -> click.Command:
-        for option in reversed(_OPTIONS):
+        for option in reversed((*_OPTIONS[:5], *more, *_OPTIONS[5:])):
             function = option(function)
-        return click.command(name=name, cls=_Command)(function)
+        return click.command(name=name, cls=Command)(function)
 
     return decorated
 

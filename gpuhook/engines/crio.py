@@ -55,20 +55,25 @@ def read(files: Files) -> Crio:
             if isinstance(value, dict):
                 place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
                 runtimes[name] = _runtime(name, value, place)
-    default = toml.text(merged.get("default_runtime"))
-    if not runtimes:
-        runtimes["crun"] = Runtime("crun", "", Place(PATH), "oci")
+    default = toml.text(merged.get("default_runtime")) or _built_in(runtimes)
+    # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig).
+    runtimes.setdefault(default, Runtime(default, "", Place(PATH), "oci"))
     configuration = Configuration(
         engine="crio",
         files=tuple(read_files),
         runtimes=runtimes,
-        default=default or ("crun" if "crun" in runtimes else next(iter(runtimes))),
+        default=default,
         cdi_enabled=True,  # always, since 1.23
         cdi_dirs=toml.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
         trouble=tuple(trouble),
     )
     hook_dirs = toml.texts(merged.get("hooks_dir")) or HOOK_DIRS
     return Crio(configuration, hook_dirs, merged.get("selinux") is True)
+
+
+def _built_in(runtimes: Mapping[str, Runtime]) -> str:
+    """Return the default where no file says it: crun since 1.31, runc before."""
+    return "runc" if "runc" in runtimes and "crun" not in runtimes else "crun"
 
 
 def _runtime(name: str, value: Mapping[str, Any], place: Place) -> Runtime:

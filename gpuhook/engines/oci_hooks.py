@@ -31,7 +31,12 @@ class OciHook:
     def gives_gpus(self) -> bool:
         """Whether its program is NVIDIA's or gpuhook's hook."""
         name = posixpath.basename(self.path)
-        return name.removesuffix(".real") in NVIDIA_HOOKS or name.startswith(GPUHOOK_HOOKS)
+        return name.removesuffix(".real") in NVIDIA_HOOKS or self.is_gpuhooks
+
+    @property
+    def is_gpuhooks(self) -> bool:
+        """Whether its program is gpuhook's hook."""
+        return posixpath.basename(self.path).startswith(GPUHOOK_HOOKS)
 
 
 def read(files: Files, directories: Iterable[str]) -> tuple[OciHook, ...]:

@@ -27,10 +27,14 @@ RUNTIMES = ("engine", "runtimes")
 
 @dataclass(frozen=True, slots=True)
 class Podman:
-    """Podman's configuration, and where it looks for OCI hooks."""
+    """Podman's configuration, and where it looks for OCI hooks.
+
+    Where no file says the directories, root's podman has its own, and that of a user none.
+    """
 
     configuration: Configuration
     hook_dirs: tuple[str, ...]
+    says_hook_dirs: bool = False
 
 
 def read(files: Files, home: str | None = None) -> Podman:
@@ -63,7 +67,8 @@ def read(files: Files, home: str | None = None) -> Podman:
         cdi_dirs=toml.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
         trouble=tuple(trouble),
     )
-    return Podman(configuration, toml.texts(merged.get("hooks_dir")) or HOOK_DIRS)
+    said = toml.texts(merged.get("hooks_dir"))
+    return Podman(configuration, said or (HOOK_DIRS if home is None else ()), bool(said))
 
 
 def has_cdi(version: Version | None) -> bool:

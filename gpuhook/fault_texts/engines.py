@@ -89,6 +89,65 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{options} cannot be: {reason}",
         "leave one of them out",
     ),
+    "GH2020": (
+        RefusedError,
+        "{where} disables the plugin cri: this containerd serves Docker, and no kubelet",
+        (
+            "for Docker: gpuhook configure docker. For a kubelet: --enable-cri takes cri out of "
+            "disabled_plugins"
+        ),
+    ),
+    "GH2021": (
+        FileError,
+        "{where} {said}: containerd does not start with it",
+        "correct it; `containerd --config FILE config dump` says whether containerd can read it",
+    ),
+    "GH2022": (
+        RequestError,
+        "this node has several containerds that a kubelet may use: {files}",
+        "name the one with --config",
+    ),
+    "GH2023": (
+        RefusedError,
+        "{where}: the runtime {name} is registered by {by}, and may not be written twice",
+        "take another name, such as --runtime-name gpuhook, or remove what registers it",
+    ),
+    "GH2024": (
+        HostError,
+        "{system} makes containerd's configuration itself, and what is written there does not stay",
+        (
+            "have the device plugin say CDI names (deviceListStrategy cdi-cri), for which no "
+            "runtime is needed; docs/containerd.md says how"
+        ),
+    ),
+    "GH2025": (
+        FileError,
+        "{where}: with what is to be written there, {said}",
+        "take out what is in the way, or say which file to write with --config or --drop-in",
+    ),
+    "GH2026": (
+        RefusedError,
+        "{where}: the default runtime cannot be set here: {said}",
+        "{how}; then configure without --set-as-default",
+    ),
+    "GH2027": (
+        FileError,
+        "{where}: {said}",
+        "write it in plain tables ([a.b] and then one key on each line), or edit it by hand",
+    ),
+    "GH2028": (
+        HostError,
+        "the route hook needs containerd's own default spec, and {where} is not there yet",
+        (
+            "on the node: ctr oci spec | /usr/share/gpuhook/containerd/base-spec --output {where}; "
+            "then configure again"
+        ),
+    ),
+    "GH2029": (
+        HostError,
+        "{where} {said}: the route cdi cannot work",
+        "take the route wrapper, or a containerd from 1.7 on",
+    ),
     "GH2040": (
         FileError,
         "{where} {said}, and {engine} cannot read it either: nothing was changed",
@@ -153,5 +212,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{where}: it says {key} too, and is read after any file of ours",
         "remove it there, or name a file that is read later with --drop-in",
+    ),
+    "GH2053": (
+        RequestError,
+        "{where}: {engine} reads {read}, and not this",
+        "leave the option out: our file is put where {engine} reads it",
     ),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,11 +172,20 @@ def _result(code: int, log: Path) -> Result:
 
 
 @contextmanager
-def cri(place: Path, handlers: Mapping[str, Path | str]) -> Iterator[Cri]:
-    """Give a containerd with CRI whose runtimes are `handlers`: name to the program it calls."""
+def cri(
+    place: Path,
+    handlers: Mapping[str, Path | str],
+    configure: Callable[[Path], None] | None = None,
+) -> Iterator[Cri]:
+    """Give a containerd with CRI whose runtimes are `handlers`: name to the program it calls.
+
+    `configure` is given the configuration's path before containerd reads it.
+    """
     place.mkdir(parents=True, exist_ok=True)
     config = place / "config.toml"
     config.write_text(_config(place, handlers), encoding="utf-8")
+    if configure:
+        configure(config)
     socket = place / "sock"
     messages, services = _interface()
     with (place / "log").open("w", encoding="utf-8") as log:

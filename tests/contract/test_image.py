@@ -39,7 +39,11 @@ IMAGE_RUNS = (
     'for d in dev proc; do mount --rbind /$d "$0/$d"; done; mount --bind "$1" "$0/host";'
     ' root=$0; shift; exec chroot "$root" "$@"'
 )
-HOST_RUNS = 'for d in dev proc sys; do mount --rbind /$d "$0/$d"; done; exec /usr/sbin/chroot "$0" "$@"'
+# runc wants its root to be a mount.
+HOST_RUNS = (
+    'mount --bind "$0" "$0"; for d in dev proc sys; do mount --rbind /$d "$0/$d"; done;'
+    ' exec /usr/sbin/chroot "$0" "$@"'
+)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,12 @@ SCHEMAS = {
     path.stem: json.loads(path.read_text("utf-8")) for path in PACKAGE.glob("schemas/*.json")
 }
 # Files of the state directory, and of support bundles.
-NOT_PRINTED = {"gpuhook/ledger/v1", "gpuhook/bundle-tree/v1", "gpuhook/generated/v1"}
+NOT_PRINTED = {
+    "gpuhook/ledger/v1",
+    "gpuhook/bundle-tree/v1",
+    "gpuhook/generated/v1",
+    "gpuhook/configured/v1",
+}
 
 
 def _known() -> set[str]:

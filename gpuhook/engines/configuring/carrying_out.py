@@ -129,7 +129,16 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     """Return the plan, the node as the engine will find it, and what is to be written."""
     old, where = job.store.load(), job.where
     files = work.original_files(job.host, job.store, old, job.engine)
-    node = Node(files, version, where.config, where.drop_in, where.home)
+    asks = where.engine == "containerd" and wanted.route == "hook"
+    spec = job.programs.run(("ctr", "oci", "spec")) if asks else None
+    node = Node(
+        files=files,
+        version=version,
+        config=where.config,
+        drop_in=where.drop_in,
+        home=where.home,
+        base_spec=spec.printed.encode() if spec and not spec.status else None,
+    )
     plan = job.engine.plan(node, wanted)
     checking.require(plan, node)
     todo = work.to_configure(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.engines.configuring import reading
-from gpuhook.engines.configuring.overlay import Overlay
+from gpuhook.engines.configuring.replaced import Replaced
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -24,15 +24,28 @@ def require(plan: Plan, node: Node) -> None:
 
     `node` has the files that the plan was made from. Raises OSError.
     """
-    if plan.config is None:
+    files = Replaced(node.files, {one.path: one.after for one in plan.changes})
+    after = replace(node, files=files, config=plan.config or node.config)
+    if not is_read(plan, after):
         return
-    files = Overlay(node.files, {one.path: one.after for one in plan.changes})
-    said = reading.read(plan.engine, replace(node, files=files, config=plan.config or node.config))
+    said = reading.read(plan.engine, after)
     for trouble in said.configuration.fatal:
         raise fault("GH2003", where=trouble.where, said=trouble.said, engine=plan.engine)
     for lack in lacks(plan.expected, said, files):
         paths = ", ".join(one.path for one in plan.changes) or "its files"
         raise fault("GH2004", engine=plan.engine, lack=lack, paths=paths)
+
+
+def is_read(plan: Plan, node: Node) -> bool:
+    """Return whether a node's engine reads any file of a plan; raises OSError.
+
+    It does if the plan names its configuration, or changes nothing.
+    """
+    if plan.config or not plan.changes:
+        return plan.config is not None
+    said = reading.read(plan.engine, node)
+    read = {*said.configuration.files, *(one.file for one in said.hooks)}
+    return any(change.path in read for change in plan.changes)
 
 
 def lacks(expected: Expected, said: reading.Said, files: Files | None = None) -> Iterator[str]:

@@ -60,6 +60,7 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         ),
         service=Service(_SNAP_UNITS if is_snap else _UNITS, ("dockerd",), reloads=is_reloaded),
         notes=tuple(_notes(node, wanted, found)),
+        config=path,
     )
 
 

@@ -1,41 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's files as they would be, with other contents of some of them."""
+"""A node's files with changes over them: what is planned is read before it is written."""
 
 from __future__ import annotations
 
-import posixpath
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
+    from gpuhook.engines.configuring.plan import Change
     from gpuhook.engines.files import Files
 
 
 class Overlay:
-    """The files of `below`, but those of `contents` as it says; None is one that is not there."""
+    """Files with changes over them."""
 
-    def __init__(self, below: Files, contents: Mapping[str, bytes | None]) -> None:
-        """Take absolute paths."""
-        self._below = below
-        self._contents = dict(contents)
+    def __init__(self, files: Files, changes: Iterable[Change]) -> None:
+        """Take the files below, and the changes."""
+        self._files = files
+        self._changed = {one.path: one.after for one in changes}
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, None if it is not there; raises OSError."""
-        if path in self._contents:
-            return self._contents[path]
-        return self._below.read(path)
+        return self._changed[path] if path in self._changed else self._files.read(path)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; raises OSError."""
-        found = set(self._below.names(path))
-        place = path.rstrip("/") + "/"
-        for one, content in self._contents.items():
-            name, _, deeper = one[len(place) :].partition("/")
-            if not one.startswith(place):
-                continue
-            if content is not None:
-                found.add(name)
-            elif not deeper:
-                found.discard(posixpath.basename(one))
+        """Return the names in a directory, sorted; [] if it is not there; raises OSError."""
+        found = set(self._files.names(path))
+        before = path if path.endswith("/") else f"{path}/"
+        for one, after in self._changed.items():
+            if one.startswith(before):
+                name, _, below = one[len(before) :].partition("/")
+                if after is not None:
+                    found.add(name)
+                elif not below:
+                    found.discard(name)
         return sorted(found)

@@ -37,7 +37,7 @@ def verify(programs: HostPrograms, plan: Plan, node: Node) -> str | None:
 
     Raises GH2005 with what the engine's program says, and OSError.
     """
-    if plan.config is None:
+    if not checking.is_read(plan, node):
         return None
     words = _command(plan, node)
     ran = programs.run(words)

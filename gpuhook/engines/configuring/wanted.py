@@ -24,6 +24,7 @@ class Wanted:
 
     `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
     `takes_over`, a runtime of that name that is not gpuhook's stays, and nothing is changed.
+    `enables_cri` is for a containerd whose configuration disables what a kubelet talks to.
     """
 
     route: Route
@@ -32,6 +33,7 @@ class Wanted:
     hook: str
     is_default: bool = False
     takes_over: bool = False
+    enables_cri: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Node:
 
     `version` is that of the engine's daemon, None where it is not known. `config` and `drop_in`
     are files that somebody chose, "" for the engine's usual ones. `home` is that of the user whose
-    engine it is, None for root's.
+    engine it is, None for root's. `base_spec` is what `ctr oci spec` prints there, None where
+    nobody asked: containerd's route hook makes its base_runtime_spec of it.
     """
 
     files: Files
@@ -48,3 +51,4 @@ class Node:
     config: str = ""
     drop_in: str = ""
     home: str | None = None
+    base_spec: bytes | None = None

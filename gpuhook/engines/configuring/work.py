@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configuring.overlay import Overlay
 from gpuhook.engines.configuring.record import Original, Record, digest
+from gpuhook.engines.configuring.replaced import Replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class _Found:
     is_edited: bool
 
 
-def original_files(host: Host, store: Store, old: Record | None, engine: Engine) -> Overlay:
+def original_files(host: Host, store: Store, old: Record | None, engine: Engine) -> Replaced:
     """Return the host's files as they would be if the engine had never been configured."""
     found = _found(host, store, old, engine)
-    return Overlay(host, {one.original.path: one.base for one in found})
+    return Replaced(host, {one.original.path: one.base for one in found})
 
 
 def to_configure(

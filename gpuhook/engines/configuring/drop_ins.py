@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drop-ins of TOML: written whole, placed where no later file speaks against them, taken back."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from gpuhook.engines import toml
+from gpuhook.engines.configuring.plan import Change
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.engines.configuration import Configuration, Place
+    from gpuhook.engines.configuring.wanted import Node, Wanted
+    from gpuhook.engines.files import Files
+
+# The second comes after names such as 99-nvidia.conf, which the first does not.
+NAMES = ("99-gpuhook.conf", "zz-gpuhook.conf")
+_MARK = b"# gpuhook: "
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class Changed:
+    """Files as they are when some of them have other contents; None is one that is not there."""
+
+    def __init__(self, files: Files, contents: Mapping[str, bytes | None]) -> None:
+        """Take the files below, and contents by their paths."""
+        self._files = files
+        self._contents = dict(contents)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file, None if it is not there; raises OSError."""
+        return self._contents[path] if path in self._contents else self._files.read(path)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; raises OSError."""
+        found = set(self._files.names(path))
+        for one, content in self._contents.items():
+            directory, name = posixpath.split(one)
+            if directory == path:
+                (found.discard if content is None else found.add)(name)
+        return sorted(found)
+
+
+def check(engine: str, wanted: Wanted) -> None:
+    """Raise a fault of what no engine can have."""
+    if not _NAME.fullmatch(wanted.name):
+        raise fault("GH2041", engine=engine, name=wanted.name)
+    if wanted.is_default and wanted.route != "wrapper":
+        raise fault("GH2042", engine=engine, route=wanted.route)
+
+
+def check_read(configuration: Configuration) -> None:
+    """Raise a fault where the engine would not start with the files that are there."""
+    for trouble in configuration.fatal:
+        engine = configuration.engine
+        raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine=engine)
+
+
+def paths(node: Node, directory: str) -> tuple[str, ...]:
+    """Return the names that our drop-in may have, the one that was chosen or ours in order."""
+    return (node.drop_in,) if node.drop_in else tuple(f"{directory}/{name}" for name in NAMES)
+
+
+def less_ours(files: Files, ours: Iterable[str]) -> Changed:
+    """Return the files as they are without our drop-ins."""
+    return Changed(files, {path: None for path in ours if is_ours(files.read(path))})
+
+
+def is_ours(content: bytes | None) -> bool:
+    """Return whether a drop-in is one that we wrote."""
+    return content is not None and content.startswith(_MARK)
+
+
+def placed(
+    engine: str,
+    files: Files,
+    possible: Sequence[str],
+    document: Mapping[str, Any],
+    against: Callable[[Files], tuple[Place, str] | None],
+    *,
+    takes_over: bool,
+) -> list[Change]:
+    """Return the changes after which a drop-in is there, and none of ours beside it.
+
+    Of the possible paths it is the first against which no later file speaks; `against` tells the
+    place of one that does, and its key. Raises a fault where there is none.
+    """
+    content = text(engine, document)
+    base = less_ours(files, possible)
+    spoken = None
+    for path in possible:
+        spoken = against(Changed(base, {path: content}))
+        if spoken is None:
+            if base.read(path) is not None and not takes_over:
+                raise fault("GH2050", where=path)
+            after = {one: None for one in possible if is_ours(files.read(one))} | {path: content}
+            changes = [Change(one, files.read(one), new) for one, new in after.items()]
+            return [one for one in changes if one.before != one.after]
+    where, key = spoken or ("", "")
+    raise fault("GH2052", where=str(where), key=key)
+
+
+def text(engine: str, document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a drop-in."""
+    import tomlkit
+
+    return (
+        _MARK
+        + f"`gpuhook configure undo {engine}` removes it\n".encode()
+        + (tomlkit.dumps(document).encode())
+    )
+
+
+def without(path: str, content: bytes, keys: Iterable[Sequence[str]]) -> bytes | None:
+    """Return a drop-in less these keys and the tables that they leave empty; None: nothing left.
+
+    Comments stay with what is left. Raises a fault of one that is no TOML.
+    """
+    import tomlkit
+
+    try:
+        toml.parsed(content)
+    except toml.UnreadableError as error:
+        where = f"{path}:{error.line}"
+        raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
+            error
+        )
+    document = tomlkit.parse(content.decode("utf-8"))
+    for key in keys:
+        _remove(document, key)
+    if not document.unwrap():
+        return None
+    return tomlkit.dumps(document).encode()
+
+
+def _remove(table: Any, key: Sequence[str]) -> None:
+    name, *inner = key
+    if name not in table:
+        return
+    if inner:
+        _remove(table[name], inner)
+        if table[name].unwrap():
+            return
+    del table[name]

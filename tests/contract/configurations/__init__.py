@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of engines, each as one file: what is there, and what configuring makes of it.
+
+The first line says what the case is. `version: 1.7.2` is the daemon's, `wanted: key=value ...`
+what differs from a plain `nvidia`. `=== PATH` begins a file that is there, `=== becomes PATH` one
+that is changed, `=== fault CODE` says what is raised instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.engines import versions
+from gpuhook.engines.configuring.wanted import Node, Wanted
+
+HERE = Path(__file__).parent
+PROGRAM = "/usr/bin/gpuhook-runtime"
+HOOK = "/usr/bin/gpuhook-prestart"
+_OF_NODE = ("config", "drop_in")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration; `becomes` is empty where nothing changes."""
+
+    title: str
+    version: str
+    wanted: dict[str, Any]
+    files: dict[str, str]
+    becomes: dict[str, str]
+    fault: str
+
+    def write(self, root: Path) -> Node:
+        """Write the files below a root and return that node."""
+        for path, text in self.files.items():
+            place = root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(text.encode("utf-8", "surrogateescape"))
+        chosen = {name: self.wanted[name] for name in _OF_NODE if name in self.wanted}
+        base = self.wanted.get("base_spec")
+        return Node(
+            DirectoryTree(str(root)),
+            versions.of(self.version),
+            base_spec=base.encode() if base else None,
+            **chosen,
+        )
+
+    def asked(self) -> Wanted:
+        """Return what is wanted."""
+        plain = {"route": "wrapper", "name": "nvidia", "program": PROGRAM, "hook": HOOK}
+        given = {
+            key: value for key, value in self.wanted.items() if key not in (*_OF_NODE, "base_spec")
+        }
+        return Wanted(**{**plain, **given})
+
+
+def cases(engine: str) -> dict[str, Case]:
+    """Return an engine's cases by their names."""
+    return {one.stem: _read(one) for one in sorted((HERE / engine).glob("*.case"))}
+
+
+def _read(path: Path) -> Case:
+    head, *sections = path.read_bytes().decode("utf-8", "surrogateescape").split("=== ")
+    lines = head.splitlines()
+    said = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+    files: dict[str, str] = {}
+    becomes: dict[str, str] = {}
+    fault = ""
+    for section in sections:
+        name, _, text = section.partition("\n")
+        kind, _, rest = name.partition(" ")
+        if kind == "fault":
+            fault = rest
+        elif kind == "becomes":
+            becomes[rest] = text
+        else:
+            files[name] = text
+    wanted = dict(word.split("=", 1) for word in said.get("wanted", "").split())
+    return Case(lines[0], said.get("version", ""), _typed(wanted), files, becomes, fault)
+
+
+def _typed(words: dict[str, str]) -> dict[str, Any]:
+    return {key: True if value == "true" else value for key, value in words.items()}

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""containerd's configurations through configure, a second configure and undo; containerd agrees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.engines import containerd as reader
+from gpuhook.engines import toml
+from gpuhook.engines.configuring import containerd, toml_marks
+from gpuhook.engines.configuring.containerd_handler import BASE_SPEC
+from gpuhook.engines.configuring.plan import Change
+from gpuhook.engines.configuring.wanted import Wanted
+from gpuhook.errors import GpuhookError
+from tests.contract.configurations import HOOK, PROGRAM, Case, cases
+
+pytestmark = pytest.mark.contract
+CASES = cases("containerd")
+CHANGED = {name: one for name, one in CASES.items() if one.becomes}
+# containerd's own word on them: this one is 1.6, which reads what is for 1.x.
+DUMPED = {
+    name: one
+    for name, one in CHANGED.items()
+    if any(path.startswith("/etc/containerd/") for path in one.becomes)
+    and one.version.startswith("1.")
+    and not {"route", "config"} & set(one.wanted)
+}
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def write(root: Path, changes: tuple[Change, ...]) -> None:
+    for change in changes:
+        place = root / change.path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        assert change.after is not None
+        place.write_bytes(change.after)
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 60
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_configuration_becomes_what_is_expected(case: Case, tmp_path: Path) -> None:
+    node = case.write(tmp_path)
+    if case.fault:
+        with pytest.raises(GpuhookError) as raised:
+            containerd.plan(node, case.asked())
+        assert raised.value.code == case.fault
+        return
+    changes = containerd.plan(node, case.asked()).changes
+    assert {one.path: one.after for one in changes} == {
+        path: encoded(text) for path, text in case.becomes.items()
+    }
+    assert {one.path: one.before for one in changes} == {
+        path: encoded(case.files[path]) if path in case.files else None for path in case.becomes
+    }
+
+
+@pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
+def test_a_second_time_changes_nothing(case: Case, tmp_path: Path) -> None:
+    node = case.write(tmp_path)
+    write(tmp_path, containerd.plan(node, case.asked()).changes)
+    assert containerd.plan(node, replace(case.asked(), takes_over=False)).changes == ()
+
+
+@pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
+def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> None:
+    for path, text in case.becomes.items():
+        if path == BASE_SPEC:
+            continue
+        left = containerd.without(path, encoded(text), case.asked())
+        if path not in case.files:
+            assert left is None
+            added = containerd.without(path, encoded(f"{text}[debug]\n"), case.asked())
+            assert added is not None
+            assert added.endswith(b"[debug]\n")
+            assert PROGRAM.encode() not in added
+        elif toml_marks.has_any(encoded(text)):
+            before = encoded(case.files[path])
+            assert left is not None
+            assert left.rstrip() == before.rstrip()
+        else:  # tomlkit wrote it, which keeps the meaning
+            assert left is not None
+            assert PROGRAM.encode() not in left
+
+
+@pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
+def test_no_line_of_others_is_lost(case: Case) -> None:
+    for path, text in case.becomes.items():
+        kept = text.replace(toml_marks.WAS, "").splitlines()
+        if toml_marks.has_any(encoded(text)):
+            assert [one for one in case.files.get(path, "").splitlines() if one not in kept] == []
+
+
+def dumped(root: Path) -> subprocess.CompletedProcess[str]:
+    """Return what containerd says of a tree's configuration, which lies where it belongs."""
+    script = f"mount --bind {root}/etc/containerd /etc/containerd && containerd config dump"
+    words = ["unshare", "--mount", "sh", "-c", script]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, cwd="/")
+
+
+@pytest.mark.parametrize("case", DUMPED.values(), ids=DUMPED)
+def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
+    node = replace(case.write(tmp_path), version=(1, 6, 20))
+    before = reader.read(node.files, daemon=node.version).configuration
+    plan = containerd.plan(node, case.asked())
+    write(tmp_path, plan.changes)
+    said = dumped(tmp_path)
+    assert said.returncode == 0, said.stderr
+    read = reader.read(node.files, daemon=node.version)
+    if read.key == "cri":  # it prints its defaults of version 2 then, not what it goes by
+        assert read.configuration.runtimes[case.asked().name].path == PROGRAM
+        return
+    document = toml.parsed(said.stdout.encode())
+    engine = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    options = engine["runtimes"][case.asked().name]["options"]
+    assert PROGRAM in options.values()
+    assert set(before.runtimes) <= set(engine["runtimes"])
+    assert engine["default_runtime_name"] == plan.expected.default or before.default
+    assert "cri" not in " ".join(document["disabled_plugins"])
+
+
+def test_the_base_spec_is_that_of_the_tool() -> None:
+    case = CASES["hook-base-spec"]
+    spec = json.loads(case.becomes[BASE_SPEC])
+    packaged = json.loads(Path("packaging/hooks.d/gpuhook-prestart.json").read_text())["hook"]
+    packaged["path"] = HOOK
+    assert spec["hooks"]["prestart"] == [packaged]
+
+
+def rendered(template: str, found: dict[str, object], place: Path) -> str:
+    """Return what Go's text/template makes of a template of k3s: helm has the same."""
+    (place / "templates").mkdir(parents=True)
+    (place / "Chart.yaml").write_text("apiVersion: v2\nname: k3s\nversion: 0.1.0\n")
+    (place / "templates/base.tpl").write_text(
+        '{{ define "base" }}version = 3\n{{ range $k, $v := .ExtraRuntimes }}'
+        "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'{{ $k }}']\n"
+        "{{ end }}{{ end }}"
+    )
+    (place / "templates/whole.tpl").write_text(f'{{{{ define "whole" }}}}{template}{{{{ end }}}}')
+    (place / "templates/a.yaml").write_text('a: {{ include "whole" .Values | toJson }}')
+    values = json.dumps({"ExtraRuntimes": found, "SystemdCgroup": True})
+    (place / "values.yaml").write_text(values)
+    helm = Path(sys.executable).with_name("helm")
+    words = [str(helm), "template", str(place)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    text: str = json.loads(said.stdout.partition("a: ")[2])
+    return text
+
+
+@pytest.mark.parametrize("has_nvidia", [False, True])
+def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) -> None:
+    template = next(iter(CASES["k3s-3"].becomes.values()))
+    found: dict[str, object] = {"nvidia": {}} if has_nvidia else {"crun": {}}
+    document = toml.parsed(rendered(template, found, tmp_path).encode())
+    runtimes = document["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
+    if has_nvidia:
+        assert runtimes == {"nvidia": {}}
+    else:
+        assert runtimes["nvidia"]["options"] == {"BinaryName": PROGRAM, "SystemdCgroup": True}
+
+
+def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:
+    case = CASES["nodeadm"]
+    notes = containerd.plan(case.write(tmp_path), case.asked()).notes
+    snippet = notes[-1].partition("config: |\n")[2]
+    document = toml.parsed(snippet.encode())
+    runtimes = document["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
+    assert runtimes["nvidia"]["options"]["BinaryName"] == PROGRAM
+
+
+def test_a_handler_without_marks_is_found_by_its_program() -> None:
+    content = (
+        b'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\n'
+        b'default_runtime_name = "nvidia"\n'
+        b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
+        b'runtime_type = "io.containerd.runc.v2"\n'
+        b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n'
+        b'BinaryName = "/usr/bin/gpuhook-runtime"\n'
+    )
+    left = containerd.without(reader.PATH, content, Wanted("wrapper", "nvidia", PROGRAM, HOOK))
+    assert left is not None
+    engine = toml.parsed(left)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    assert engine == {"runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2"}}}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod through the handler that configure wrote: containerd starts with it, and GPUs are inside.
+
+The routes wrapper and hook are two handlers of one containerd.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.engines.configuring import containerd, containerd_base_spec, containerd_handler
+from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from tests.contract.cri import Cri, cri
+from tests.contract.product import CONTROL, Product
+from tests.contract.runtimes import launcher
+from tests.contract.views import questions, view
+
+pytestmark = pytest.mark.contract
+
+
+def configure(config: Path, wanted: Wanted, base_spec: bytes | None = None) -> None:
+    """Write what a plan says, as `gpuhook configure` does."""
+    node = Node(DirectoryTree("/"), (1, 6, 20), config=str(config), base_spec=base_spec)
+    for change in containerd.plan(node, wanted).changes:
+        assert change.path.startswith(str(config.parent))
+        assert change.after is not None
+        Path(change.path).write_bytes(change.after)
+
+
+@pytest.fixture(scope="module")
+def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cri, Product]]:
+    """Give a containerd whose handlers `nvidia` and `hooked` were configured."""
+    place = tmp_path_factory.mktemp("configured")
+    made = node8.apart(place / "product")
+    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
+    hook = launcher(
+        place / "gpuhook-prestart", [str(made.bindir / "gpuhook-prestart")], made.on("runc")
+    )
+    spec = subprocess.run(["ctr", "oci", "spec"], check=True, capture_output=True).stdout
+    base = str(place / "containerd/gpuhook-base.json")
+
+    def configured(config: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:  # the machine's /etc/containerd is left alone
+            patch.setattr(containerd_handler, "BASE_SPEC", base)
+            patch.setattr(containerd_base_spec, "BASE_SPEC", base)
+            configure(config, Wanted("wrapper", "nvidia", str(runtime), str(hook)))
+            configure(config, Wanted("hook", "hooked", str(runtime), str(hook)), spec)
+
+    with cri(place / "containerd", {"runc": "/usr/sbin/runc"}, configured) as server:
+        yield server, made
+
+
+@pytest.mark.parametrize("handler", ["nvidia", "hooked"])
+def test_pod_gets_its_gpu_through_the_configured_handler(
+    handler: str, node: tuple[Cri, Product]
+) -> None:
+    server, made = node
+    given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
+    pod = server.pod(f"configured-{handler}", handler)
+    try:
+        seen = server.ended(server.container(pod, ["/probe", *questions()], given))
+        assert seen.rc == 0, seen.stderr
+        nodes = view(seen.stdout).gpus()
+        assert set(nodes) == {*CONTROL, made.device(1)}
+        assert all(entry.allowed for entry in nodes.values())
+    finally:
+        server.remove(pod)
+
+
+def test_pod_of_the_default_handler_gets_none(node: tuple[Cri, Product]) -> None:
+    server, made = node
+    given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
+    pod = server.pod("plain", "")
+    try:
+        seen = server.ended(server.container(pod, ["/probe", *questions()], given))
+        assert view(seen.stdout).gpus() == {}
+    finally:
+        server.remove(pod)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real podman on what `gpuhook configure podman` writes: its containers have their GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pytest
+
+from gpuhook.engines import podman as reading
+from gpuhook.engines import versions
+from gpuhook.engines.configuring import podman
+from gpuhook.engines.configuring.plan import Plan
+from gpuhook.engines.configuring.wanted import Node, Wanted
+from tests.contract.engines import ULIMITS
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import SECONDS, Result, launcher
+from tests.contract.views import questions
+
+
+class Tree:
+    """The files of a machine whose /etc/containers is a directory of the test's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def _place(self, path: str) -> Path:
+        etc = "/etc/containers"
+        return Path(path.replace(etc, str(self.directory), 1) if path.startswith(etc) else path)
+
+    def read(self, path: str) -> bytes | None:
+        place = self._place(path)
+        return place.read_bytes() if place.exists() else None
+
+    def names(self, path: str) -> list[str]:
+        place = self._place(path)
+        return sorted(os.listdir(place)) if place.is_dir() else []
+
+    def write(self, plan: Plan) -> None:
+        for change in plan.changes:
+            place = self._place(change.path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            assert change.after is not None
+            place.write_bytes(change.after)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Return a machine's files with what it has in /etc/containers, which stays as it is."""
+    directory = tmp_path / "etc-containers"
+    if Path("/etc/containers").is_dir():
+        shutil.copytree("/etc/containers", directory, symlinks=True)
+    directory.mkdir(exist_ok=True)
+    return Tree(directory)
+
+
+@pytest.fixture
+def wanted(apart: Product, tmp_path: Path) -> Wanted:
+    """Return what is wanted: programs under their own names, which know the simulated node."""
+    runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
+    command = apart.hooks["hook"]["path"]
+    hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
+    return Wanted("wrapper", "nvidia", str(runtime), str(hook))
+
+
+def run(tree: Tree, place: Path, *words: str) -> Result:
+    """Call podman with a new state in `place`, and with the files of `tree`."""
+    storage = place / f"podman-{uuid4().hex[:8]}"  # it is bound to its run root
+    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True) as run_root:
+        own = ["--root", str(storage), "--runroot", run_root, "--storage-driver", "vfs"]
+        command = ["podman", *own, "--cgroup-manager", "cgroupfs", *words]
+        script = f"mount --bind '{tree.directory}' /etc/containers && exec \"$@\""
+        Path("/etc/containers").mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def container(
+    tree: Tree, place: Path, root: Path, runtime: str, env: list[str], product: Product
+) -> Result:
+    """Run the probe; one that went well and said nothing runs again, for podman lost its words."""
+    words = [word for one in env for word in ("--env", one)]
+    asked = ["/probe", *questions(tries=[product.number(1)])]
+    command = ["run", "--rm", "--network", "none", "--cap-add", "MKNOD", *ULIMITS, *words]
+    result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *asked)
+    for _ in range(3):
+        if result.rc or result.stdout:
+            break
+        result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *asked)
+    return result
+
+
+def test_the_runtime(
+    tree: Tree,
+    wanted: Wanted,
+    apart: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """`podman --runtime nvidia` knows the drop-in's runtime, and keeps those that it had."""
+    tree.write(podman.plan(Node(tree), wanted))
+    told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
+    assert told.stdout.strip() == wanted.program
+    mine = run(tree, tmp_path, "--runtime", "runc", "info", "--format={{.Host.OCIRuntime.Name}}")
+    assert mine.stdout.strip() == "runc"
+    root = root_of("debian")
+    result = container(tree, tmp_path, root, "nvidia", asks("0"), apart)
+    assert apart.device(0) in result.view.gpus()
+    assert result.view.tries[apart.number(1)] == "EPERM"
+    wrong = container(tree, tmp_path, root, "nvidia", asks("9"), apart)
+    assert "GH1102: nvidia.com/gpu=9: no such device" in wrong.stderr
+
+
+def test_the_default_runtime(tree: Tree, wanted: Wanted, tmp_path: Path) -> None:
+    tree.write(podman.plan(Node(tree), replace(wanted, is_default=True)))
+    told = run(tree, tmp_path, "info", "--format={{.Host.OCIRuntime.Name}}")
+    assert told.stdout.strip() == "nvidia"
+
+
+def test_the_hook(
+    tree: Tree,
+    wanted: Wanted,
+    apart: Product,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+) -> None:
+    """podman's own runtime calls our hook, which is read without a warning."""
+    plan = podman.plan(Node(tree), replace(wanted, route="hook"))
+    tree.write(plan)
+    assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"
+    root = root_of("debian")
+    result = container(tree, tmp_path, root, "runc", asks("0"), apart)
+    assert apart.device(0) in result.view.gpus()
+    assert result.view.tries[apart.number(1)] == "EPERM"
+    assert "deprecated" not in result.stderr
+    none = container(tree, tmp_path, root, "runc", [], apart)
+    assert none.view.gpus() == {}
+
+
+def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
+    """With the route CDI nothing is written for it."""
+    said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
+    version = versions.of(said.stdout)
+    assert version is not None
+    plan = podman.plan(
+        Node(tree, version=version), Wanted("cdi", "nvidia", "/gpuhook-runtime", "/gpuhook-hook")
+    )
+    assert plan.changes == ()
+    assert plan.expected.has_cdi

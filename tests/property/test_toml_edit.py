@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edited TOML says what it has to say, keeps every line of others, and gives ours back."""
+
+from __future__ import annotations
+
+import tomlkit
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpuhook.engines import toml
+from gpuhook.engines.configuring import toml_marks, toml_values
+from gpuhook.engines.configuring.toml_edit import CannotError, Setting, edited
+
+NAMES = st.sampled_from(["a", "b", "io.x", "c-1", "runc", "options", "\u00e9"])
+PLAIN = st.one_of(
+    st.booleans(),
+    st.integers(-9, 9),
+    st.text("ab\"'\\#[]=\n\t\u00e9", max_size=6),
+    st.lists(st.text("ab,]#", max_size=3), max_size=3),
+)
+TABLES = st.recursive(PLAIN, lambda inner: st.dictionaries(NAMES, inner, max_size=3), max_leaves=9)
+DOCUMENTS = st.dictionaries(NAMES, TABLES, max_size=4)
+COMMENTS = st.lists(st.sampled_from(["", "# note", '  # "x', "# [a]"]), max_size=3)
+SETTINGS = st.lists(
+    st.builds(Setting, st.lists(NAMES, min_size=1, max_size=3).map(tuple), PLAIN),
+    min_size=1,
+    max_size=3,
+)
+
+
+def written(document: dict[str, object], comments: list[str], *, inline: bool) -> bytes:
+    """Return a document as somebody may have written it."""
+    if inline:
+        lines = [
+            f"{toml_values.key(name)} = {toml_values.value(v)}" for name, v in document.items()
+        ]
+        text = "\n".join(lines) + "\n"
+    else:
+        text = tomlkit.dumps(document)
+    return ("\n".join([*comments, text])).encode()
+
+
+def merged(document: dict[str, object], settings: list[Setting]) -> dict[str, object]:
+    for one in settings:
+        place: dict[str, object] = document
+        for name in one.path[:-1]:
+            inner = place.setdefault(name, {})
+            assume(isinstance(inner, dict))
+            assert isinstance(inner, dict)
+            place = inner
+        place[one.path[-1]] = one.value
+    return document
+
+
+@given(DOCUMENTS, COMMENTS, st.booleans(), SETTINGS)
+def test_a_file_says_what_was_set_and_all_it_said_before(
+    document: dict[str, object], comments: list[str], inline: bool, settings: list[Setting]
+) -> None:
+    paths = [one.path for one in settings]
+    assume(not any(a == b[: len(a)] for a in paths for b in paths if a is not b))
+    before = written(document, comments, inline=inline)
+    assume(toml.parsed(before) == document)
+    wanted = merged(toml.parsed(before), settings)
+    try:
+        after = edited(before, settings)
+    except CannotError:
+        return  # and nothing is written
+    assert toml.parsed(after) == wanted
+    if toml_marks.has_any(after):
+        assert toml_marks.without(after).rstrip() == before.rstrip()
+    assert edited(after, settings) == after
+
+
+@given(DOCUMENTS)
+def test_a_table_is_read_as_it_was_written(document: dict[str, object]) -> None:
+    text = "\n".join(toml_values.table(("x", "y z"), document))
+    assert toml.parsed(text.encode()) == {"x": {"y z": document}}

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine that is configured by two files, one of them in a directory that has to be made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
+from gpuhook.engines.configuring.wanted import Node, Wanted
+
+MAIN = "/etc/docker/daemon.json"
+BESIDE = "/etc/docker/gpuhook.d/hook.json"
+
+
+def plan(node: Node, wanted: Wanted) -> Plan:
+    before = node.files.read(MAIN)
+    document: dict[str, Any] = json.loads(before) if before and before.strip() else {}
+    document.setdefault("runtimes", {})[wanted.name] = {"path": wanted.program}
+    if wanted.is_default:
+        document["default-runtime"] = wanted.name
+    beside = node.files.read(BESIDE)
+    contents = (
+        (MAIN, before, json.dumps(document, indent=2).encode() + b"\n"),
+        (BESIDE, beside, json.dumps({"hook": wanted.hook}).encode()),
+    )
+    changes = tuple(Change(path, old, new) for path, old, new in contents if old != new)
+    expected = Expected({wanted.name: wanted.program}, wanted.name if wanted.is_default else "")
+    return Plan("docker", changes, expected, Service(("docker.service",), ("dockerd-of-no-host",)))
+
+
+def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+    if path == BESIDE:
+        return None
+    document = json.loads(content)
+    document.get("runtimes", {}).pop(wanted.name, None)
+    return json.dumps(document, indent=2).encode() if document != {"runtimes": {}} else None

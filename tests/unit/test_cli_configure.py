@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook configure` by its command line: what it prints, its spellings, its faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import gpuhook
+from gpuhook.cli import main
+from gpuhook.engines.configuring import carrying_out
+from tests.unit import configured_docker
+from tests.unit.configured_docker import MAIN
+
+SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a host with gpuhook's programs and a daemon.json."""
+    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    for path in ("usr/bin/gpuhook-runtime", "usr/bin/gpuhook-prestart"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch(mode=0o755)
+    (tmp_path / "etc/docker").mkdir(parents=True)
+    (tmp_path / MAIN[1:]).write_text('{"runtimes": {}}\n')
+    return tmp_path
+
+
+def _run(root: Path, *words: str) -> Result:
+    return CliRunner().invoke(
+        main, ("configure", *words, "--host-root", str(root)), prog_name="gpuhook"
+    )
+
+
+def _document(root: Path, *words: str) -> dict[str, Any]:
+    result = _run(root, *words, "-o", "json")
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    schema = json.loads((SCHEMAS / f"{document['schema'].split('/')[1]}.json").read_text())
+    jsonschema.validate(document, schema)
+    return document
+
+
+def _runtimes(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / MAIN[1:]).read_text())["runtimes"]
+    return found
+
+
+def test_there_and_back(root: Path) -> None:
+    result = _run(root, "docker")
+    assert result.exit_code == 0, result.output
+    assert f"changed {MAIN}" in result.stderr
+    assert "say --restart" in result.stderr
+    assert _runtimes(root) == {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}
+    assert "configured already" in _run(root, "docker").stderr
+    assert _run(root, "undo", "docker").exit_code == 0
+    assert (root / MAIN[1:]).read_text() == '{"runtimes": {}}\n'
+    again = _run(root, "undo", "docker")
+    assert again.exit_code == 0
+    assert "nothing to undo" in again.stderr
+
+
+def test_a_dry_run_prints_a_diff_and_nothing_else_on_standard_output(root: Path) -> None:
+    result = _run(root, "docker", "--dry-run")
+    assert result.stdout.startswith(f"--- a{MAIN}\n+++ b{MAIN}\n@@ ")
+    assert f"would change {MAIN} (dry run)" in result.stderr
+    assert not (root / "var").exists()
+
+
+def test_documents_keep_to_their_schemas(root: Path) -> None:
+    dry = _document(root, "docker", "--dry-run")
+    real = _document(root, "docker")
+    assert dry["changes"] == real["changes"]
+    assert [one["action"] for one in real["changes"]] == ["change", "write"]
+    shown = _document(root, "show")["engines"][0]
+    assert shown["configured"]["files"][0] == {"path": MAIN, "state": "as written"}
+    assert _document(root, "undo", "docker")["wasConfigured"]
+    assert not _document(root, "undo", "docker")["wasConfigured"]
+    assert _document(root, "show")["engines"][0]["configured"] is None
+
+
+def test_show_says_whose_hand_it_was(root: Path) -> None:
+    _run(root, "docker", "--set-as-default")
+    row = _run(root, "show", "docker", "--no-headers").stdout.split()
+    assert row[:4] == ["docker", "nvidia", "/usr/bin/gpuhook-runtime", "yes"]
+    assert "by gpuhook" in " ".join(row)
+    file = root / MAIN[1:]
+    file.write_text(file.read_text().replace("}", "} ", 1))
+    assert f"{MAIN} is edited since" in _run(root, "show").stderr
+
+
+def test_show_tells_a_runtime_of_others(root: Path) -> None:
+    program = {"path": "nvidia-container-runtime"}
+    (root / MAIN[1:]).write_text(json.dumps({"runtimes": {"nvidia": program}}))
+    assert "by others" in _run(root, "show", "docker").stdout
+
+
+def test_the_toolkits_spellings(root: Path) -> None:
+    result = _run(
+        root,
+        "docker",
+        "--nvidia-runtime-name=gpus",
+        "--nvidia-runtime-path",
+        "/opt/later",
+        "--nvidia-set-as-default",
+        "--cdi.enabled",
+    )
+    assert result.exit_code == 0, result.output
+    assert "/opt/later is not there yet" in result.stderr
+    assert _runtimes(root) == {"gpus": {"path": "/opt/later"}}
+    assert json.loads((root / MAIN[1:]).read_text())["default-runtime"] == "gpus"
+
+
+def test_cdi_cannot_be_left_out(root: Path) -> None:
+    assert "changes nothing" in _run(root, "docker", "--enable-cdi=false").stderr
+
+
+def test_a_program_that_is_not_there_is_a_fault(root: Path) -> None:
+    (root / "usr/bin/gpuhook-runtime").unlink()
+    result = _run(root, "docker")
+    assert result.exit_code == 1
+    assert "GH2010" in result.stderr
+    assert "--runtime-path" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("docker", "--runtime-name", "a/b"), "no runtime's name"),
+        (("docker", "--runtime-path", "relative"), "no absolute path"),
+        (("docker", "--config", "relative"), "no absolute path"),
+        (("docker", "--restart=kill"), "is not one of"),
+        (("undo",), "ENGINE"),
+        (("undo", "lxc"), "is not one of"),
+    ],
+)
+def test_wrong_words_are_a_usage_error(root: Path, words: tuple[str, ...], said: str) -> None:
+    result = _run(root, *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_default_without_a_runtime_is_a_fault(root: Path) -> None:
+    assert "GH2013" in _run(root, "docker", "--route", "cdi", "--set-as-default").stderr
+
+
+def test_restart_needs_no_value(root: Path) -> None:
+    result = _run(root, "docker", "--restart")
+    assert result.exit_code == 0, result.output
+    assert "does not run" in result.stderr
+    result = _run(root, "undo", "--restart", "docker")
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRI-O's drop-in: what is in it, where it is put, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuhook.engines import crio as reading
+from gpuhook.engines.configuring import crio
+from gpuhook.errors import GpuhookError
+from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
+
+MAIN = reading.PATH
+D = reading.DROP_INS
+OURS = f"{D}/99-gpuhook.conf"
+LAST = f"{D}/zz-gpuhook.conf"
+HEAD = "# gpuhook: `gpuhook configure undo crio` removes it\n"
+HANDLER = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\nruntime_type = "oci"\n'
+CRUN = """[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+runtime_root = "/run/crun"
+monitor_path = "/usr/libexec/crio/conmon"
+allowed_annotations = ["io.containers.trace-syscall"]
+[crio.runtime.runtimes.crun.default_annotations]
+"a.b/c" = "d"
+"""
+OPTIONS = """runtime_root = "/run/crun"
+monitor_path = "/usr/libexec/crio/conmon"
+allowed_annotations = ["io.containers.trace-syscall"]
+
+[crio.runtime.runtimes.nvidia.default_annotations]
+"a.b/c" = "d"
+"""
+THEIRS = (
+    '[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n'
+    'runtime_type = "oci"\n'
+)
+KATA = """[crio.runtime]
+default_runtime = "kata"
+[crio.runtime.runtimes.kata]
+runtime_type = "vm"
+runtime_root = "/run/kata"
+[crio.runtime.runtimes.runc]
+monitor_cgroup = "pod"
+"""
+
+Texts = dict[str, str]
+CASES: dict[str, tuple[Texts, Texts, dict[str, Any]]] = {
+    "no file": ({}, {OURS: HEAD + HANDLER}, {}),
+    "empty file": ({MAIN: ""}, {OURS: HEAD + HANDLER}, {}),
+    "a file of comments": ({MAIN: "# [crio]\n"}, {OURS: HEAD + HANDLER}, {}),
+    "options of the default": ({MAIN: CRUN}, {OURS: HEAD + HANDLER + OPTIONS}, {}),
+    "options of a drop-in's": ({f"{D}/10-crio.conf": CRUN}, {OURS: HEAD + HANDLER + OPTIONS}, {}),
+    "default of virtual machines": (
+        {MAIN: KATA},
+        {OURS: f'{HEAD}{HANDLER}monitor_cgroup = "pod"\n'},
+        {},
+    ),
+    "programs of platforms": (
+        {
+            MAIN: "[crio.runtime.runtimes.crun]\ninherit_default_runtime = true\n"
+            'platform_runtime_paths = {"linux/arm64" = "/arm"}\nno_sync_log = true\n'
+        },
+        {OURS: f"{HEAD}{HANDLER}no_sync_log = true\n"},
+        {},
+    ),
+    "default": (
+        {},
+        {OURS: f'{HEAD}[crio.runtime]\ndefault_runtime = "nvidia"\n\n{HANDLER}'},
+        {"is_default": True},
+    ),
+    "another name": (
+        {},
+        {OURS: HEAD + HANDLER.replace("nvidia]", "gpu-hook]")},
+        {"name": "gpu-hook"},
+    ),
+    "a name with a dot": (
+        {},
+        {OURS: HEAD + HANDLER.replace("nvidia]", '"nvidia.x"]')},
+        {"name": "nvidia.x"},
+    ),
+    "beside NVIDIA's": (
+        {f"{D}/99-nvidia.conf": THEIRS},
+        {OURS: HEAD + HANDLER.replace("nvidia]", "gpuhook]")},
+        {"name": "gpuhook"},
+    ),
+    "taken over from the main file": (
+        {MAIN: THEIRS},
+        {OURS: HEAD + HANDLER},
+        {"takes_over": True},
+    ),
+    "taken over from a later file": (
+        {f"{D}/99-nvidia.toml": THEIRS},
+        {LAST: HEAD + HANDLER},
+        {"takes_over": True},
+    ),
+    "a later default": (
+        {f"{D}/99-x.conf": '[crio.runtime]\ndefault_runtime = "runc"\n'},
+        {LAST: f'{HEAD}[crio.runtime]\ndefault_runtime = "nvidia"\n\n{HANDLER}'},
+        {"is_default": True},
+    ),
+    "an own name": (
+        {},
+        {f"{D}/50-a.conf": HEAD + HANDLER},
+        {"drop_in": f"{D}/50-a.conf"},
+    ),
+    "configured by hand": ({f"{D}/10-a.conf": HANDLER}, {}, {}),
+    "CDI": (
+        {MAIN: CRUN},
+        {OURS: HEAD + HANDLER.replace(RUNTIME, "/usr/libexec/crio/crun") + OPTIONS},
+        {"route": "cdi"},
+    ),
+    "CDI with what is there": (
+        {"/usr/bin/crun": "", "/usr/bin/runc": ""},
+        {OURS: HEAD + HANDLER.replace(RUNTIME, "/usr/bin/crun")},
+        {"route": "cdi"},
+    ),
+    "hook": (
+        {},
+        {"/usr/share/containers/oci/hooks.d/99-gpuhook.json": ""},
+        {"route": "hook"},
+    ),
+    "hook in the last directory": (
+        {MAIN: '[crio.runtime]\nhooks_dir = ["/a", "/b"]\n'},
+        {"/b/99-gpuhook.json": ""},
+        {"route": "hook"},
+    ),
+}
+
+
+def files(texts: Texts) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in texts.items()}
+
+
+@pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
+def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+    """Nothing but a file of ours, and a second time nothing; CRI-O's reader finds the handler."""
+    done = configured("crio", files(before), **fields)
+    assert {path: done[path] for path in before} == files(before)
+    assert set(done) == {*before, *new}
+    for path, text in new.items():
+        if not path.endswith(".json"):
+            assert done[path].decode() == text
+
+
+@pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
+def test_what_was_brought_is_taken_out(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+    assert new.keys().isdisjoint(before)
+    assert undone("crio", files(before), **fields) == files(before)
+
+
+def test_the_hooks_file_is_that_of_the_installation() -> None:
+    done = configured("crio", {}, route="hook")
+    (content,) = done.values()
+    assert f'"path": "{HOOK}"'.encode() in content
+    found = crio.plan(node({}), wanted(route="hook"))
+    assert found.expected.hooks == ("/usr/share/containers/oci/hooks.d/99-gpuhook.json",)
+
+
+THEIR_HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
+HOOKED = b'{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-toolkit"}}'
+
+
+def test_anothers_hook_gives_gpus() -> None:
+    """Twice would be once too much: it is refused, or taken over."""
+    with pytest.raises(GpuhookError) as caught:
+        configured("crio", {THEIR_HOOK: HOOKED}, route="hook")
+    assert caught.value.code == "GH2050"
+    done = configured("crio", {THEIR_HOOK: HOOKED}, route="hook", takes_over=True)
+    assert THEIR_HOOK not in done
+    assert len(done) == 1
+
+
+def test_our_hook_is_there_by_another_name() -> None:
+    there = {THEIR_HOOK: HOOKED.replace(b"/usr/bin/nvidia-container-toolkit", HOOK.encode())}
+    assert configured("crio", there, route="hook") == there
+
+
+def test_what_somebody_added_to_our_file_stays() -> None:
+    after = configured("crio", {}, is_default=True)[OURS]
+    edited = after.replace(b"[crio.runtime]\n", b"[crio.runtime]\nselinux = true # mine\n")
+    left = crio.without(OURS, edited, wanted(is_default=True))
+    assert left is not None
+    assert b"selinux = true # mine\n" in left
+    assert b"nvidia" not in left
+
+
+REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
+    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:1: the runtime nvidia of crio is"),
+    "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is no TOML"),
+    "a drop-in that is no TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is no TOML"),
+    "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),
+    "our name is another's file": ({OURS: "# mine\n"}, {}, "GH2050", OURS),
+    "later than all": (
+        {f"{D}/zzz": THEIRS},
+        {"takes_over": True},
+        "GH2052",
+        f"{D}/zzz:1: it says runtimes.nvidia too",
+    ),
+    "a default later than all": (
+        {f"{D}/zzz": '[crio.runtime]\ndefault_runtime = "crun"\n'},
+        {"is_default": True},
+        "GH2052",
+        f"{D}/zzz:2: it says default_runtime too",
+    ),
+    "a place that is not read": ({}, {"drop_in": "/etc/crio/a.conf"}, "GH2053", "/etc/crio/a.conf"),
+    "another main file": ({}, {"config": "/etc/a.conf"}, "GH2053", "/etc/a.conf"),
+    "CDI without a program": ({}, {"route": "cdi"}, "GH2051", "crun"),
+    "a default without a runtime": ({}, {"route": "cdi", "is_default": True}, "GH2042", "cdi"),
+    "no name": ({}, {"name": "a b"}, "GH2041", "a b"),
+}
+
+
+@pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said: str) -> None:
+    there = {path: text.encode("utf-8", "surrogateescape") for path, text in before.items()}
+    with pytest.raises(GpuhookError) as caught:
+        configured("crio", there, **fields)
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_a_runtime_that_gpuhook_would_not_find_is_told() -> None:
+    found = crio.plan(node(files({MAIN: CRUN})), wanted())
+    assert any("lowLevelRuntimes: [/usr/libexec/crio/crun]" in note for note in found.notes)
+    assert not found.service.reloads

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Podman's drop-in and hooks.d: what is written for root and for a user, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuhook.engines import podman as reading
+from gpuhook.engines.configuring import podman
+from gpuhook.errors import GpuhookError
+from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
+
+MAIN = reading.PATH
+OURS = f"{MAIN}.d/99-gpuhook.conf"
+LAST = f"{MAIN}.d/zz-gpuhook.conf"
+HOME = "/home/me"
+USERS = f"{HOME}/{reading.OF_A_USER}"
+HEAD = "# gpuhook: `gpuhook configure undo podman` removes it\n"
+RUNTIMES = f'[engine.runtimes]\nnvidia = ["{RUNTIME}"]\n'
+SHARED = "/usr/share/containers/oci/hooks.d"
+HOOKS = "/etc/containers/oci/hooks.d"
+THEIRS = '[engine.runtimes]\nnvidia = ["/usr/bin/nvidia-container-runtime"]\n'
+
+Texts = dict[str, str]
+CASES: dict[str, tuple[Texts, Texts, dict[str, Any]]] = {
+    "no file": ({}, {OURS: HEAD + RUNTIMES}, {}),
+    "other runtimes": (
+        {MAIN: '[engine]\nruntime = "crun"\n[engine.runtimes]\nkata = ["/kata"]\n'},
+        {OURS: HEAD + RUNTIMES},
+        {},
+    ),
+    "default": (
+        {},
+        {OURS: f'{HEAD}[engine]\nruntime = "nvidia"\n\n{RUNTIMES}'},
+        {"is_default": True},
+    ),
+    "a later default": (
+        {f"{MAIN}.d/99-x.conf": '[engine]\nruntime = "runc"\n'},
+        {LAST: f'{HEAD}[engine]\nruntime = "nvidia"\n\n{RUNTIMES}'},
+        {"is_default": True},
+    ),
+    "a user's": ({}, {f"{USERS}.d/99-gpuhook.conf": HEAD + RUNTIMES}, {"home": HOME}),
+    "beside NVIDIA's": (
+        {MAIN: THEIRS},
+        {OURS: HEAD + RUNTIMES.replace("nvidia =", "gpuhook =")},
+        {"name": "gpuhook"},
+    ),
+    "taken over": ({MAIN: THEIRS}, {OURS: HEAD + RUNTIMES}, {"takes_over": True}),
+    "taken over from a later file": (
+        {f"{MAIN}.d/99-nvidia.conf": THEIRS},
+        {LAST: HEAD + RUNTIMES},
+        {"takes_over": True},
+    ),
+    "configured by hand": ({MAIN: RUNTIMES}, {}, {}),
+    "CDI": ({MAIN: THEIRS}, {}, {"route": "cdi"}),
+    "CDI of the first podman that has it": ({}, {}, {"route": "cdi", "version": (4, 1)}),
+    "hook": (
+        {},
+        {OURS: f'{HEAD}[engine]\nhooks_dir = ["{HOOKS}"]\n', f"{HOOKS}/99-gpuhook.json": ""},
+        {"route": "hook"},
+    ),
+    "hook beside others": (
+        {f"{SHARED}/a.json": "{}"},
+        {
+            OURS: f'{HEAD}[engine]\nhooks_dir = ["{SHARED}", "{HOOKS}"]\n',
+            f"{HOOKS}/99-gpuhook.json": "",
+        },
+        {"route": "hook"},
+    ),
+    "hook where directories are said": (
+        {MAIN: '[engine]\nhooks_dir = ["/a", "/b"]\n'},
+        {"/b/99-gpuhook.json": ""},
+        {"route": "hook"},
+    ),
+    "a user's hook": (
+        {f"{SHARED}/a.json": "{}"},
+        {
+            f"{USERS}.d/99-gpuhook.conf": f"{HEAD}[engine]\n"
+            f'hooks_dir = ["{HOME}/.config/containers/oci/hooks.d"]\n',
+            f"{HOME}/.config/containers/oci/hooks.d/99-gpuhook.json": "",
+        },
+        {"route": "hook", "home": HOME},
+    ),
+}
+
+
+def files(texts: Texts) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in texts.items()}
+
+
+@pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
+def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+    """Nothing but files of ours, and a second time nothing."""
+    done = configured("podman", files(before), **fields)
+    assert {path: done[path] for path in before} == files(before)
+    assert set(done) == {*before, *new}
+    for path, text in new.items():
+        if path.endswith(".json"):
+            assert f'"path": "{HOOK}"'.encode() in done[path]
+        else:
+            assert done[path].decode() == text
+
+
+@pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
+def test_what_was_brought_is_taken_out(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+    assert new.keys().isdisjoint(before)
+    assert undone("podman", files(before), **fields) == files(before)
+
+
+def test_what_somebody_added_to_our_file_stays() -> None:
+    after = configured("podman", {}, is_default=True)[OURS]
+    edited = after + b'kata = ["/kata"] # mine\n'
+    left = podman.without(OURS, edited, wanted(is_default=True))
+    assert left is not None
+    assert b'[engine.runtimes]\nkata = ["/kata"] # mine\n' in left
+    assert b"nvidia" not in left
+
+
+def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
+    for content in (b'{"hook": {"path": "/usr/bin/other"}}', b"{}", b"[]", b"\xff"):
+        with pytest.raises(GpuhookError) as caught:
+            podman.without(f"{HOOKS}/99-gpuhook.json", content, wanted(route="hook"))
+        assert caught.value.code == "GH2049"
+
+
+def test_our_file_that_is_no_toml_any_more() -> None:
+    with pytest.raises(GpuhookError) as caught:
+        podman.without(OURS, b"[engine\n", wanted())
+    assert caught.value.code == "GH2040"
+
+
+REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
+    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
+    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is no TOML"),
+    "our name is another's file": ({OURS: "# mine\n"}, {}, "GH2050", OURS),
+    "later than all": (
+        {f"{MAIN}.d/zzz.conf": THEIRS},
+        {"takes_over": True},
+        "GH2052",
+        "zzz.conf:2",
+    ),
+    "a user's file is later than root's": (
+        {f"{USERS}.d/zzz.conf": THEIRS},
+        {"takes_over": True, "home": HOME},
+        "GH2052",
+        "zzz.conf:2",
+    ),
+    "a place that is not read": ({}, {"drop_in": "/etc/a.conf"}, "GH2053", "/etc/a.conf"),
+    "an ending that is not read": ({}, {"drop_in": f"{MAIN}.d/a"}, "GH2053", f"{MAIN}.d/a"),
+    "another main file": ({}, {"config": "/etc/a.conf"}, "GH2053", "/etc/a.conf"),
+    "CDI of an old podman": ({}, {"route": "cdi", "version": (3, 4, 4)}, "GH2045", "3.4.4"),
+    "a default without a runtime": ({}, {"route": "hook", "is_default": True}, "GH2042", "hook"),
+    "another's hook": (
+        {f"{SHARED}/nvidia.json": '{"hook": {"path": "/usr/bin/nvidia-container-runtime-hook"}}'},
+        {"route": "hook"},
+        "GH2050",
+        f"{SHARED}/nvidia.json",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said: str) -> None:
+    with pytest.raises(GpuhookError) as caught:
+        configured("podman", files(before), **fields)
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_our_file_moves_behind_one_that_came_later() -> None:
+    """Of two files of ours, only the one that is needed stays."""
+    later = {OURS: (HEAD + RUNTIMES).encode(), f"{MAIN}.d/99-nvidia.conf": THEIRS.encode()}
+    done = configured("podman", later, takes_over=True)
+    assert OURS not in done
+    assert done[LAST].decode() == HEAD + RUNTIMES
+
+
+def test_nothing_has_to_be_started_again() -> None:
+    assert podman.plan(node({}), wanted()).service.units == ()
