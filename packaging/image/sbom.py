@@ -32,7 +32,8 @@ def debian_packages(tree: Path) -> dict[str, str]:
     names = {path.name for path in (tree / "python/lib").iterdir() if ".so" in path.name}
     beside = Path("/usr/lib") / str(sysconfig.get_config_var("MULTIARCH"))
     paths = [str(Path(sys.executable).resolve()), sysconfig.get_path("stdlib") + "/os.py"]
-    paths += ["/bin/busybox", *(str(beside / name) for name in sorted(names))]
+    paths += [sysconfig.get_path("stdlib") + "/asyncio/__init__.py", "/bin/busybox"]
+    paths += [*(str(beside / name) for name in sorted(names))]
     found: dict[str, str] = {}
     for path in paths:
         for known in (path, str(Path(path).resolve()), path.removeprefix("/usr")):
