@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import configure_options, configure_text, parameters, printing, sections
+from gpuhook.cli import (
+    configure_options,
+    configure_text,
+    configure_users,
+    parameters,
+    printing,
+    sections,
+)
 from gpuhook.engines.configuring import restarting, table
 
 TYPE_CHECKING = False
@@ -30,7 +37,7 @@ def configure() -> None:
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
 
 
-@configure_options.of_the_engine("containerd", configure_options.enable_cri)
+@configure_options.of_the_engine("containerd")
 def containerd(**options: Any) -> None:
     """Register the runtime with containerd, or CDI: that of Kubernetes, k3s and the like too."""
     _configure("containerd", **options)
@@ -54,7 +61,7 @@ def podman(**options: Any) -> None:
     _configure("podman", **options)
 
 
-for _command in (containerd, crio, docker, podman):
+for _command in (containerd, crio, docker, podman, configure_users.users):
     configure.add_command(_command)
 
 

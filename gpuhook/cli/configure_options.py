@@ -140,23 +140,21 @@ _OPTIONS = (
     parameters.output("text", "json", "yaml"),
 )
 
-
-enable_cri = click.option(
+_ENABLE_CRI = click.option(
     "--enable-cri",
     "enables_cri",
     is_flag=True,
     show_envvar=True,
-    help='Take "cri" out of disabled_plugins, with which Docker ships containerd: for a kubelet.',
+    help="Take cri out of disabled_plugins, where Docker's package has put it: for a kubelet.",
 )
 
 
-def of_the_engine(
-    name: str, *more: Callable[[Any], Any]
-) -> Callable[[Callable[..., None]], click.Command]:
+def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes the command which configures an engine."""
 
     def decorated(function: Callable[..., None]) -> click.Command:
-        for option in reversed((*_OPTIONS[:5], *more, *_OPTIONS[5:])):
+        more = (_ENABLE_CRI,) if name == "containerd" else ()
+        for option in reversed((*more, *_OPTIONS)):
             function = option(function)
         return click.command(name=name, cls=Command)(function)
 
@@ -185,13 +183,10 @@ def wanted(
     has_cdi: bool | None,
     **flags: bool,
 ) -> tuple[Wanted, list[str]]:
-    """Return what the engine is to have, and warnings; raises GH2010 and GH2013."""
+    """Return what the engine is to have, and warnings; raises GH2010."""
     chosen = route or ("hook" if engine == "podman" else "wrapper")
     if not runtime_name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise click.BadParameter("it is no runtime's name", param_hint="'--runtime-name'")
-    if flags["is_default"] and chosen == "cdi":
-        options = "--set-as-default and --route cdi"
-        raise fault("GH2013", options=options, reason="there is no runtime then")
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false changes nothing: gpuhook's devices need CDI")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/configure/v1"
 SHOWN_SCHEMA = "gpuhook/configure-show/v1"
 HEADERS = ("ENGINE", "RUNTIME", "PROGRAM", "DEFAULT", "CDI", "CONFIGURED", "WHERE")
+_MOST = 5  # containers that are named
 _BY_US, _BY_OTHERS = "by gpuhook", "by others"
 
 
@@ -44,6 +45,13 @@ def sentences(result: Result, command: str, *, is_dry: bool) -> Iterator[str]:
     if result.restarted:
         yield result.restarted
     yield from result.notes
+    if result.stored:
+        names = ", ".join(one.name or one.id for one in result.stored[:_MOST])
+        more = ", ..." if len(result.stored) > _MOST else ""
+        yield (
+            f"{len(result.stored)} containers were made with it and need it to start again: "
+            f"{names}{more} (gpuhook configure users {result.engine})"
+        )
 
 
 _PAST = {"write": "wrote", "change": "changed", "remove": "removed"}
@@ -70,6 +78,7 @@ def document(result: Result, command: str, *, is_dry: bool) -> dict[str, Any]:
         "verifiedBy": result.verified,
         "restarted": result.restarted,
         "notes": list(result.notes),
+        "users": [one.id for one in result.stored],
     }
 
 

@@ -84,11 +84,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "somebody else has changed {path} meanwhile; everything else is as it was before",
         "see what they have done, and configure the engine again",
     ),
-    "GH2013": (
-        RequestError,
-        "{options} cannot be: {reason}",
-        "leave one of them out",
-    ),
     "GH2020": (
         RefusedError,
         "{where} disables the plugin cri: this containerd serves Docker, and no kubelet",

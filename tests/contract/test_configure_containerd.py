@@ -13,8 +13,10 @@ import pytest
 
 from gpuhook.engines import containerd as reader
 from gpuhook.engines import toml
-from gpuhook.engines.configuring import containerd, toml_marks
+from gpuhook.engines.configuring import carrying_out, containerd, toml_marks
 from gpuhook.engines.configuring.containerd_handler import BASE_SPEC
+from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.plan import Change
 from gpuhook.engines.configuring.wanted import Wanted
 from gpuhook.errors import GpuhookError
@@ -23,6 +25,7 @@ from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 pytestmark = pytest.mark.contract
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}
+WHOLE = {name: one for name, one in CHANGED.items() if "base_spec" not in one.wanted}
 # containerd's own word on them: this one is 1.6, which reads what is for 1.x.
 DUMPED = {
     name: one
@@ -100,6 +103,44 @@ def test_no_line_of_others_is_lost(case: Case) -> None:
         kept = text.replace(toml_marks.WAS, "").splitlines()
         if toml_marks.has_any(encoded(text)):
             assert [one for one in case.files.get(path, "").splitlines() if one not in kept] == []
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Return the files of a tree less gpuhook's own state, and its directories."""
+    found = {}
+    for path in root.rglob("*"):
+        name = str(path.relative_to(root))
+        if not name.startswith("var/lib/gpuhook") and name not in ("var", "var/lib", "var/lib/"):
+            found[name] = path.read_bytes() if path.is_file() else b"/"
+    return found
+
+
+@pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
+def test_undo_gives_back_every_byte(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = case.write(tmp_path).version
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: daemon)
+    before = tree(tmp_path)
+    chosen = {key: case.wanted[key] for key in ("config", "drop_in") if key in case.wanted}
+    where = carrying_out.Where("containerd", **chosen)
+    host = Host(str(tmp_path))
+    first = carrying_out.configure(host, where, case.asked())
+    configured = tree(tmp_path)
+    assert {one.path: one.after for one in first.writes} == {
+        path: encoded(text) for path, text in case.becomes.items()
+    }
+    again = carrying_out.configure(host, where, case.asked())
+    assert (again.writes, tree(tmp_path)) == ((), configured)
+    # Other choices: what is there then is made of the original, not of the first choice.
+    other = replace(case.asked(), program="/opt/gpuhook/bin/gpuhook-runtime")
+    if other.route == "wrapper":
+        carrying_out.configure(host, where, other)
+        said = b"".join(tree(tmp_path).values())
+        assert other.program.encode() in said
+        assert b'"' + PROGRAM.encode() + b'"' not in said or PROGRAM in str(case.files)
+    carrying_out.undo(host, where)
+    assert tree(tmp_path) == before
 
 
 def dumped(root: Path) -> subprocess.CompletedProcess[str]:

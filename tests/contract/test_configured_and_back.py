@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gpuhook.engines.configuring import carrying_out
+from gpuhook.engines.configuring import carrying_out, checking, shown
 from gpuhook.engines.configuring.carrying_out import Where
 from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.host_programs import HostPrograms, Ran
+from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
 from gpuhook.engines.configuring.table import ENGINES
+from gpuhook.engines.configuring.wanted import Route, Wanted
 from gpuhook.errors import GpuhookError
 from tests.contract.configurations import Case, cases
 
@@ -53,3 +59,118 @@ def test_a_configuration_is_configured_and_comes_back(
     assert not carrying_out.configure(host, where, case.asked()).writes
     carrying_out.undo(host, Where(engine, home=node.home))
     assert _files(tmp_path) == before
+
+
+PROGRAMS = ("/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart", "/usr/bin/crun")
+OF_OTHERS = {
+    "docker": (
+        "/etc/docker/daemon.json",
+        '{\r\n\t"features": {"buildkit": true},\r\n\t"runtimes": {"kata": {"path": "/k"}}\r\n}\r\n',
+    ),
+    "crio": (
+        "/etc/crio/crio.conf",
+        '# ours\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/bin/crun"\n',
+    ),
+    "podman": ("/etc/containers/containers.conf", '# ours\n[engine]\nruntime = "crun"\n'),
+    "containerd": ("/etc/containerd/config.toml", "version = 2 # ours\n"),
+}
+
+
+@pytest.mark.parametrize("is_default", [False, True], ids=["beside", "default"])
+@pytest.mark.parametrize("has_file", [False, True], ids=["bare", "file"])
+@pytest.mark.parametrize("route", ["wrapper", "hook", "cdi"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_route_of_every_engine_goes_there_and_back(
+    engine: str,
+    route: Route,
+    has_file: bool,
+    is_default: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    version = {"containerd": (1, 7, 27), "docker": (28, 3), "crio": (1, 33), "podman": (5, 4)}
+    spec = Ran("ctr oci spec", 0, '{"ociVersion": "1.0.2", "process": {}}', "")
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: version[engine])
+    monkeypatch.setattr(HostPrograms, "run", lambda _, words: spec if words[0] == "ctr" else None)
+    for path in PROGRAMS:
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).touch(mode=0o755)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    if has_file:
+        path, text = OF_OTHERS[engine]
+        (tmp_path / path[1:]).parent.mkdir(parents=True)
+        (tmp_path / path[1:]).write_bytes(text.encode())
+    before = _files(tmp_path)
+    host, where = Host(str(tmp_path)), Where(engine)
+    wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1], is_default=is_default)
+    if is_default and route != "wrapper" and engine != "containerd":
+        with pytest.raises(GpuhookError):
+            carrying_out.configure(host, where, wanted)
+        assert _files(tmp_path) == before
+        return
+    dry = carrying_out.configure(host, where, wanted, is_dry=True)
+    done = carrying_out.configure(host, where, wanted)
+    assert done.writes == dry.writes
+    assert not carrying_out.configure(host, where, wanted).writes
+    if route == "wrapper":
+        runtimes = shown.of(host, where).said.configuration.runtimes
+        assert runtimes["nvidia"].path == PROGRAMS[0]
+    undone = carrying_out.undo(host, where)
+    assert len(undone.writes) == len(done.writes)
+    assert _files(tmp_path) == before
+
+
+@pytest.fixture(scope="module")
+def containerd_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a host that has nothing but containerd, its ctr, and what the two need."""
+    if os.geteuid() != 0:
+        pytest.skip("the host's programs are run by chroot(2)")
+    root = tmp_path_factory.mktemp("host")
+    for program in ("containerd", "ctr"):
+        at = shutil.which(program)
+        assert at is not None
+        needed = subprocess.run(["ldd", at], check=True, capture_output=True, text=True).stdout
+        libraries = [word for word in needed.split() if word.startswith("/")]
+        for path in (at, *libraries):
+            place = root / path[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                shutil.copy(path, place)
+    (root / "var/lib").mkdir(parents=True)
+    (root / "etc").mkdir()
+    return root
+
+
+@pytest.mark.parametrize("route", ["wrapper", "hook"])
+def test_containerd_itself_says_that_it_is_right(containerd_host: Path, route: Route) -> None:
+    host, where = Host(str(containerd_host)), Where("containerd")
+    before = _files(containerd_host)
+    wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1])
+    done = carrying_out.configure(host, where, wanted)
+    assert done.verified == "containerd --config /etc/containerd/config.toml config dump"
+    carrying_out.undo(host, where)
+    assert _files(containerd_host) == before
+
+
+def test_what_containerd_refuses_is_taken_back(
+    containerd_host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _files(containerd_host)
+    monkeypatch.setattr(checking, "require", lambda *_: None)
+    path = "/etc/containerd/config.toml"
+    plan = Plan(
+        "containerd",
+        (Change(path, None, b'version = "2"\n'),),
+        Expected({}),
+        Service(),
+        config=path,
+    )
+    monkeypatch.setattr(carrying_out, "module_of", lambda _: SimpleNamespace(plan=lambda *_: plan))
+    with pytest.raises(GpuhookError) as caught:
+        carrying_out.configure(
+            Host(str(containerd_host)),
+            Where("containerd"),
+            Wanted("wrapper", "nvidia", PROGRAMS[0], PROGRAMS[1]),
+        )
+    assert caught.value.code == "GH2005"
+    assert _files(containerd_host) == before

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from gpuhook.engines import podman as reading
-from gpuhook.engines import versions
+from gpuhook.engines import stored, versions
 from gpuhook.engines.configuring import podman
 from gpuhook.engines.configuring.plan import Plan
 from gpuhook.engines.configuring.wanted import Node, Wanted
@@ -28,12 +28,17 @@ from tests.contract.views import questions
 class Tree:
     """The files of a machine whose /etc/containers is a directory of the test's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, storage: Path | None = None) -> None:
         self.directory = directory
+        self.instead = {"/etc/containers": directory}
+        if storage is not None:
+            self.instead["/var/lib/containers/storage"] = storage
 
     def _place(self, path: str) -> Path:
-        etc = "/etc/containers"
-        return Path(path.replace(etc, str(self.directory), 1) if path.startswith(etc) else path)
+        for begin, place in self.instead.items():
+            if path.startswith(begin):
+                return Path(path.replace(begin, str(place), 1))
+        return Path(path)
 
     def read(self, path: str) -> bytes | None:
         place = self._place(path)
@@ -70,9 +75,9 @@ def wanted(apart: Product, tmp_path: Path) -> Wanted:
     return Wanted("wrapper", "nvidia", str(runtime), str(hook))
 
 
-def run(tree: Tree, place: Path, *words: str) -> Result:
-    """Call podman with a new state in `place`, and with the files of `tree`."""
-    storage = place / f"podman-{uuid4().hex[:8]}"  # it is bound to its run root
+def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Result:
+    """Call podman with the files of `tree`, and with `storage` or a new one in `place`."""
+    storage = storage or place / f"podman-{uuid4().hex[:8]}"  # it is bound to its run root
     with TemporaryDirectory(prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True) as run_root:
         own = ["--root", str(storage), "--runroot", run_root, "--storage-driver", "vfs"]
         command = ["podman", *own, "--cgroup-manager", "cgroupfs", *words]
@@ -122,6 +127,26 @@ def test_the_runtime(
     assert result.view.tries[apart.number(1)] == "EPERM"
     wrong = container(tree, tmp_path, root, "nvidia", asks("9"), apart)
     assert "GH1102: nvidia.com/gpu=9: no such device" in wrong.stderr
+
+
+def test_a_container_that_is_kept(
+    tree: Tree, wanted: Wanted, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """One that was made with our runtime is found in podman's own database, another is not."""
+    tree.write(podman.plan(Node(tree), wanted))
+    storage = tmp_path / "kept"
+    root = str(root_of("debian"))
+    words = ["create", "--name", "mine", "--network", "none", "--rootfs", root, "/probe"]
+    made = run(tree, tmp_path, "--runtime", "nvidia", *words, storage=storage)
+    assert made.rc == 0, made
+    (one,) = [
+        each
+        for each in stored.found(Tree(tree.directory, storage))
+        if each.path.startswith("/var/lib/containers")
+    ]
+    assert one.id == made.stdout.strip()
+    assert (one.engine, one.name, one.is_running) == ("podman", "mine", False)
+    assert one.why == "its runtime is nvidia"
 
 
 def test_the_default_runtime(tree: Tree, wanted: Wanted, tmp_path: Path) -> None:

@@ -146,10 +146,6 @@ def test_wrong_words_are_a_usage_error(root: Path, words: tuple[str, ...], said:
     assert said in result.stderr
 
 
-def test_a_default_without_a_runtime_is_a_fault(root: Path) -> None:
-    assert "GH2013" in _run(root, "docker", "--route", "cdi", "--set-as-default").stderr
-
-
 def test_restart_needs_no_value(root: Path) -> None:
     result = _run(root, "docker", "--restart")
     assert result.exit_code == 0, result.output

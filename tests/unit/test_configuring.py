@@ -9,6 +9,8 @@ import multiprocessing
 import os
 import stat
 import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from gpuhook.engines.configuring import (
     checking,
     difference,
     record,
+    restarting,
     verifying,
 )
 from gpuhook.engines.configuring.carrying_out import Where
@@ -558,3 +561,76 @@ def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> Non
         verifying.verify(programs, plan, Node(host))
     assert caught.value.code == "GH2005"
     assert "have a runtime nvidia" in caught.value.message
+
+
+SIGNALLED = Service((), ("dockerd-of-a-test",), reloads=True)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Return what starts a process of an own name that lives on, or not, at SIGHUP."""
+    program = tmp_path / SIGNALLED.processes[0]
+    subprocess.run(["cp", "/bin/sleep", program], check=True)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*, lives_on: bool) -> subprocess.Popen[bytes]:
+        hup = "--ignore-signal=HUP" if lives_on else "--default-signal=HUP"
+        process = subprocess.Popen(["env", hup, program, "60"])
+        started.append(process)
+        while os.readlink(f"/proc/{process.pid}/exe") != str(program):
+            time.sleep(0.01)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _way(service: Service, how: restarting.How) -> restarting.Way | None:
+    programs = HostPrograms(Host("/"))
+    return restarting.chosen(programs, "docker", service, how)
+
+
+def test_a_daemon_that_reloads_is_sent_a_signal(
+    daemon: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarting, "_SETTLED", 0.1)
+    process = daemon(lives_on=True)
+    way = _way(SIGNALLED, "auto")
+    assert way is not None
+    assert way.pid == process.pid
+    restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+    assert process.poll() is None
+
+
+def test_a_daemon_that_ends_at_the_signal_is_a_fault(
+    daemon: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    daemon(lives_on=False)
+    way = _way(SIGNALLED, "signal")
+    assert way is not None
+    with pytest.raises(GpuhookError) as caught:
+        restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+    assert caught.value.code == "GH2006"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_daemon_is_ended_by_a_signal(
+    daemon: Callable[..., subprocess.Popen[bytes]], count: int
+) -> None:
+    """One that does not reload is not told; of two nobody knows which is meant."""
+    for _ in range(count):
+        daemon(lives_on=True)
+    service = Service((), SIGNALLED.processes, reloads=count == 2)
+    with pytest.raises(GpuhookError) as caught:
+        _way(service, "auto")
+    assert caught.value.code == "GH2007"
+
+
+def test_a_process_of_another_root_is_not_the_hosts(
+    daemon: Callable[..., subprocess.Popen[bytes]], root: Path
+) -> None:
+    daemon(lives_on=True)
+    assert restarting.processes("/", SIGNALLED.processes)
+    assert not restarting.processes(str(root), SIGNALLED.processes)

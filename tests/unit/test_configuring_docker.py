@@ -298,8 +298,20 @@ def test_a_flag_that_is_not_given(units: dict[str, bytes]) -> None:
 def test_the_file_that_dockerd_is_told() -> None:
     unit = b"[Service]\nExecStart=/usr/bin/dockerd --config-file /etc/other.json\n"
     assert configured("docker", {UNIT: unit}, version=RECENT)["/etc/other.json"].decode() == NEW
+    assert docker.path(node({UNIT: unit})) == "/etc/other.json"
     chosen = configured("docker", {UNIT: unit}, version=RECENT, config="/a.json")
     assert chosen["/a.json"].decode() == NEW
+
+
+def test_containers_that_a_restart_would_stop() -> None:
+    """It is told where a restart is needed, and containers do not live on."""
+    needed = docker.plan(node({}, version=(27, 0)), wanted())
+    assert any("stops its containers" in note for note in needed.notes)
+    for found in (
+        docker.plan(node({}, version=RECENT), wanted()),
+        docker.plan(node(files('{"live-restore": true}'), version=(27, 0)), wanted()),
+    ):
+        assert not any("stops its containers" in note for note in found.notes)
 
 
 def test_a_users_own() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuring.table import Engine
     from gpuhook.engines.configuring.wanted import Wanted
     from gpuhook.engines.configuring.work import Work, Write
+    from gpuhook.engines.stored import Stored
     from gpuhook.engines.versions import Version
 
 NOT_RUNNING = "{engine} does not run: it reads its configuration when it starts"
@@ -46,7 +47,7 @@ class Result:
 
     `verified` is the command of the engine that has found it right, and `restarted` how the
     engine was told, both "" where there is none. `was_configured` is whether there was anything
-    to undo.
+    to undo; `stored` are the containers of the engine that then lack what they were made with.
     """
 
     engine: str
@@ -55,6 +56,7 @@ class Result:
     verified: str = ""
     restarted: str = ""
     was_configured: bool = True
+    stored: tuple[Stored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +108,21 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
     if old is None or is_dry:
         todo = work.to_undo(host, job.store, old, job.engine) if old else None
         writes, notes = (todo.writes, todo.notes) if todo else ((), ())
-        return Result(where.engine, writes, notes, was_configured=old is not None)
+        stored = _stored(job) if todo else ()
+        return Result(where.engine, writes, notes, was_configured=old is not None, stored=stored)
     with job.store.locked():
         old = job.store.load()
         if old is None:  # somebody else has undone it meanwhile
             return Result(where.engine, (), (), was_configured=False)
         todo = work.to_undo(host, job.store, old, job.engine)
+        stored = _stored(job)
         way = _way(job, old.service, todo)
         done = applying.Applied(host, job.store, todo)
         _tell(job, way, done)
         left = done.finish(None)
     notes = (*todo.notes, *_about(job, old.service, todo, way), *_left(left))
-    return Result(where.engine, todo.writes, notes, "", way.text if way else "")
+    told = way.text if way else ""
+    return Result(where.engine, todo.writes, notes, restarted=told, stored=stored)
 
 
 def _job(host: Host, where: Where, how: How) -> _Job:
@@ -129,22 +134,29 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     """Return the plan, the node as the engine will find it, and what is to be written."""
     old, where = job.store.load(), job.where
     files = work.original_files(job.host, job.store, old, job.engine)
-    asks = where.engine == "containerd" and wanted.route == "hook"
-    spec = job.programs.run(("ctr", "oci", "spec")) if asks else None
-    node = Node(
-        files=files,
-        version=version,
-        config=where.config,
-        drop_in=where.drop_in,
-        home=where.home,
-        base_spec=spec.printed.encode() if spec and not spec.status else None,
-    )
+    node = Node(files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted))
     plan = job.engine.plan(node, wanted)
     checking.require(plan, node)
     todo = work.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
     )
     return plan, replace(node, files=job.host), todo
+
+
+def _stored(job: _Job) -> tuple[Stored, ...]:
+    """Return the containers that need gpuhook, by the configuration as it still is."""
+    from gpuhook.engines import stored
+
+    found = stored.found(job.host, job.where.home)
+    return tuple(one for one in found if one.engine == job.where.engine)
+
+
+def _base_spec(job: _Job, wanted: Wanted) -> bytes | None:
+    """Return containerd's default spec where its route hook needs that, as its ctr prints it."""
+    if job.where.engine != "containerd" or wanted.route != "hook":
+        return None
+    ran = job.programs.run(("ctr", "oci", "spec"))
+    return ran.printed.encode() if ran and ran.status == 0 else None
 
 
 def _way(job: _Job, service: Service, todo: Work) -> Way | None:

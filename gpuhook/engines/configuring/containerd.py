@@ -65,7 +65,8 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         after = checked(node, place, before=read, changes=changes, wanted=wanted, handler=handler)
     notes += _told(place, read, settings, changes)
     expected = _expected(place, wanted, handler, after)
-    config = place.root if place.kind == "file" else None
+    # What a distribution makes of a file is read by its own containerd: nobody else is asked.
+    config = None if place.distribution else place.root
     return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes), config)
 
 
@@ -75,7 +76,7 @@ def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
     Raises GH2027 where that leaves something that is no TOML.
     """
     if path == BASE_SPEC:
-        return None
+        return containerd_base_spec.without(content, wanted.hook)
     if containerd_templates.is_template(path):
         return containerd_templates.without(content)
     try:

@@ -35,13 +35,28 @@ def change(node: Node, program: str, of: str) -> Change | None:
     if content is None:
         raise fault("GH2028", where=BASE_SPEC)
     spec = _parsed(source, content)
-    hook = {"path": program, "args": [program.rpartition("/")[2]], "env": [_PATH]}
+    hook = _hook(program)
     stage = spec.setdefault("hooks", {}).setdefault("prestart", [])
     if any(one == hook for one in stage) and there is not None and source == BASE_SPEC:
         return None
     stage[:] = [one for one in stage if one.get("args") != hook["args"]] + [hook]
     after = json.dumps(spec, indent=4).encode() + b"\n"
     return None if after == there else Change(BASE_SPEC, there, after)
+
+
+def without(content: bytes, program: str) -> bytes:
+    """Return a base spec less our hook; as it is where it is no spec any more."""
+    try:
+        spec = json.loads(content)
+        stage = spec["hooks"]["prestart"]
+        stage[:] = [one for one in stage if one.get("args") != _hook(program)["args"]]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return content
+    return json.dumps(spec, indent=4).encode() + b"\n"
+
+
+def _hook(program: str) -> dict[str, Any]:
+    return {"path": program, "args": [program.rpartition("/")[2]], "env": [_PATH]}
 
 
 def _parsed(source: str, content: bytes) -> dict[str, Any]:

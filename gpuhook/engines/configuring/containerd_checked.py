@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.engines import containerd as reader
-from gpuhook.engines.configuring.overlay import Overlay
+from gpuhook.engines.configuring.replaced import Replaced
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -26,7 +26,8 @@ def checked(
     handler: Handler,
 ) -> Containerd:
     """Return the configuration with the changes; raises GH2025 where something is wrong."""
-    after = reader.read(Overlay(node.files, changes), place.root, place.daemon)
+    files = Replaced(node.files, {one.path: one.after for one in changes})
+    after = reader.read(files, place.root, place.daemon)
     for said in _wrong(before, after, wanted, handler):
         where = changes[-1].path if changes else place.root
         raise fault("GH2025", where=where, said=said)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 
 from gpuhook.engines import docker
@@ -30,13 +31,14 @@ _FLAGS = {"runtimes": "add-runtime", "default-runtime": "default-runtime", "feat
 _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
+_LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
 def plan(node: Node, wanted: Wanted) -> Plan:
     """Return what is to change; raises a fault where it cannot be, and OSError."""
     _check(node, wanted)
     flags = dockerd.flags(node.files, node.home)
-    path = _path(node, flags)
+    path = _told(node, flags)
     is_snap = path == docker.SNAP_PATH
     if is_snap and wanted.route != "cdi":
         raise fault("GH2046", where=path, route=wanted.route)
@@ -59,9 +61,14 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
         service=Service(_SNAP_UNITS if is_snap else _UNITS, ("dockerd",), reloads=is_reloaded),
-        notes=tuple(_notes(node, wanted, found)),
+        notes=(*_notes(node, wanted, found), *_restart_notes(found, changes, is_reloaded)),
         config=path,
     )
+
+
+def path(node: Node) -> str:
+    """Return the file that the node's dockerd reads; raises OSError."""
+    return _told(node, dockerd.flags(node.files, node.home))
 
 
 def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
@@ -105,7 +112,7 @@ def _check(node: Node, wanted: Wanted) -> None:
         raise fault("GH2045", engine="docker", version=version, needed="25.0")
 
 
-def _path(node: Node, flags: Sequence[dockerd.Flag]) -> str:
+def _told(node: Node, flags: Sequence[dockerd.Flag]) -> str:
     if node.config:
         return node.config
     for flag in reversed(flags):
@@ -213,6 +220,11 @@ def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:
         )
     if node.home is not None:
         yield "this is a user's own dockerd: `systemctl --user restart docker` takes it up"
+
+
+def _restart_notes(found: Docker, changes: list[Change], is_reloaded: bool) -> Iterator[str]:
+    if changes and not is_reloaded and not _LIVES_ON.search(found.content):
+        yield "a restart of dockerd stops its containers, unless live-restore is true"
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,17 +167,6 @@ $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
 $ gpuhook configure docker
 """,
     ),
-    "GH2013": (
-        (
-            "Two options contradict each other, or one has no meaning for this engine or for "
-            "the route that is chosen."
-        ),
-        "Leave out one of them, as the message says.",
-        """
-$ gpuhook configure docker --drop-in /etc/docker/gpuhook.json
-Error GH2013: --drop-in with docker cannot be: it reads one file only
-""",
-    ),
     "GH2020": (
         (
             'The packages of Docker bring a config.toml with disabled_plugins = ["cri"]. A '

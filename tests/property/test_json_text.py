@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON that is edited in place says what it said, and what was set, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuhook.engines.configuring import json_text
+
+KEYS = st.sampled_from(["a", "b", "runtimes", "nvidia", "é", 'q"', "{", "}, "])
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=4)
+PATHS = st.lists(KEYS, min_size=1, max_size=3)
+INDENTS = st.sampled_from([None, 0, 1, 2, 4, "\t"])
+SEPARATORS = st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")])
+LINES = st.sampled_from(["\n", "\r\n"])
+
+
+def written(document: Any, indent: Any, separators: Any, newline: str) -> str:
+    text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=False)
+    return text.replace("\n", newline)
+
+
+def expected(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """Return the document with a value set; what is no object on the way is replaced."""
+    name, *inner = path
+    if inner:
+        there = document.get(name)
+        value = expected(there if isinstance(there, dict) else {}, inner, value)
+    return {**document, name: value}
+
+
+@given(DOCUMENTS, PATHS, VALUES, INDENTS, SEPARATORS, LINES)
+def test_a_member_is_set_and_all_else_is_as_it_was(
+    document: dict[str, Any], path: list[str], value: Any, indent: Any, sep: Any, newline: str
+) -> None:
+    text = written(document, indent, sep, newline)
+    after = json_text.with_member(text, path, value)
+    assert json.loads(after) == expected(document, path, value)
+
+
+@given(DOCUMENTS, KEYS, VALUES, INDENTS, SEPARATORS, LINES)
+def test_what_was_set_is_taken_out_byte_for_byte(
+    document: dict[str, Any], name: str, value: Any, indent: Any, sep: Any, newline: str
+) -> None:
+    """Where something was there before it, the text is the same again."""
+    document.pop(name, None)
+    text = written(document, indent, sep, newline)
+    back = json_text.without_member(json_text.with_member(text, [name], value), [name])
+    assert back == text
+
+
+@given(DOCUMENTS, INDENTS, SEPARATORS, LINES)
+def test_each_member_is_taken_out(
+    document: dict[str, Any], indent: Any, sep: Any, newline: str
+) -> None:
+    text = written(document, indent, sep, newline)
+    for name in document:
+        left = json.loads(json_text.without_member(text, [name]))
+        assert left == {key: value for key, value in document.items() if key != name}

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers that need gpuhook, by what each engine has written down of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from gpuhook.cli.configure_users import users
+from gpuhook.engines import stored
+from tests.unit.configuring import HOOK, RUNTIME, Tree
+
+DAEMON = json.dumps({"runtimes": {"nvidia": {"path": RUNTIME}, "kata": {"path": "/kata"}}})
+DOCKER = "/var/lib/docker/containers"
+TASKS = "/run/containerd/io.containerd.runtime.v2.task"
+STORAGE = "/var/lib/containers/storage"
+RUN = "/run/containers/storage"
+PODMAN = f'[engine.runtimes]\nnvidia = ["{RUNTIME}"]\n'
+HOOKED = {"hooks": {"prestart": [{"path": "/bin/a"}, {"path": HOOK}]}}
+
+
+def tree(files: dict[str, Any]) -> Tree:
+    """Return files: documents are JSON."""
+    made = {}
+    for path, content in files.items():
+        text = json.dumps(content) if isinstance(content, dict) else content
+        made[path] = text if isinstance(text, bytes) else text.encode()
+    return Tree(made)
+
+
+def told(files: dict[str, Any], home: str | None = None) -> list[tuple[str, str, str, str, bool]]:
+    found = stored.found(tree(files), home)
+    return [(one.engine, one.id, one.name, one.why, one.is_running) for one in found]
+
+
+def docker(identity: str, host: dict[str, Any], *, runs: bool = False, at: str = DOCKER) -> Any:
+    about = {"Name": f"/{identity}-name", "State": {"Running": runs}}
+    return {
+        f"{at}/{identity}/hostconfig.json": host,
+        f"{at}/{identity}/config.v2.json": about,
+    }
+
+
+def test_docker_by_the_runtimes_name() -> None:
+    """The name means what daemon.json says; other runtimes and broken files are no matter."""
+    files = {
+        "/etc/docker/daemon.json": DAEMON,
+        **docker("a", {"Runtime": "nvidia"}, runs=True),
+        **docker("b", {"Runtime": "runc"}),
+        **docker("c", {"Runtime": "kata"}),
+        **docker("e", {"Runtime": "nvidia"}),
+        f"{DOCKER}/d/hostconfig.json": "{",
+        f"{DOCKER}/f/hostconfig.json": "[]",
+    }
+    why = "its runtime is nvidia"
+    assert told(files) == [
+        ("docker", "a", "a-name", why, True),
+        ("docker", "e", "e-name", why, False),
+    ]
+    files["/etc/docker/daemon.json"] = DAEMON.replace(RUNTIME, "/usr/bin/nvidia-container-runtime")
+    assert told(files) == []
+
+
+def test_docker_elsewhere() -> None:
+    files = {
+        "/etc/docker/daemon.json": DAEMON.replace("{", '{"data-root": "/data",', 1),
+        **docker("a", {"Runtime": "nvidia"}, at="/data/containers"),
+        **docker("b", {"Runtime": "nvidia"}),
+    }
+    assert [one[1] for one in told(files)] == ["a"]
+    own = {
+        "/home/me/.config/docker/daemon.json": DAEMON,
+        **docker("c", {"Runtime": "nvidia"}, at="/home/me/.local/share/docker/containers"),
+    }
+    assert [one[1] for one in told(own, "/home/me")] == ["c"]
+    assert told(own) == []
+
+
+def test_dockers_gpus() -> None:
+    """--gpus needs us where the hook that Docker finds is ours."""
+    gpus = {"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}
+    files = docker("a", gpus)
+    assert told(files) == []
+    hook = "/usr/local/bin/nvidia-container-runtime-hook"
+    (one,) = told({**files, hook: '#!/bin/sh\nexec "/usr/bin/gpuhook-prestart" "$@"\n'})
+    assert one[3] == "it was made with --gpus, for which Docker calls our hook"
+
+
+def test_containerd() -> None:
+    """Tasks whose shim was told our runtime, or whose config.json has our hook."""
+    named = {"annotations": {"io.kubernetes.cri.container-name": "cuda"}}
+    files = {
+        f"{TASKS}/k8s.io/a/config.json": named,
+        f"{TASKS}/k8s.io/a/runtime": RUNTIME,
+        f"{TASKS}/k8s.io/b/config.json": {},
+        f"{TASKS}/k8s.io/b/runtime": "/usr/bin/runc",
+        f"{TASKS}/default/c/config.json": HOOKED,
+        f"{TASKS}/moby/d/config.json": HOOKED,
+    }
+    assert told(files) == [
+        ("containerd", "c", "", f"its hook is {HOOK}", True),
+        ("containerd", "a", "cuda", f"its runtime is {RUNTIME}", True),
+    ]
+
+
+def test_crio() -> None:
+    handler = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\n'
+    mark = {"io.kubernetes.cri-o.RuntimeHandler": "nvidia", "io.kubernetes.cri-o.Name": "cuda"}
+    other = {"io.kubernetes.cri-o.RuntimeHandler": ""}
+    place = "overlay-containers/{}/userdata"
+    files = {
+        "/etc/crio/crio.conf.d/99-gpuhook.conf": handler,
+        f"{STORAGE}/{place.format('a')}/config.json": {"annotations": mark},
+        f"{RUN}/{place.format('a')}/pidfile": "1",
+        f"{STORAGE}/{place.format('b')}/config.json": {"annotations": other},
+        f"{STORAGE}/{place.format('c')}/config.json": {"annotations": other, **HOOKED},
+    }
+    assert told(files) == [
+        ("crio", "c", "", f"its hook is {HOOK}", False),
+        ("crio", "a", "cuda", "its runtime is nvidia", True),
+    ]
+
+
+def database(place: Path, *containers: dict[str, Any]) -> bytes:
+    """Return a database as podman 5 has it."""
+    path = place / "db.sql"
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT)")
+        rows = [(one["id"], json.dumps(one)) for one in containers]
+        made.executemany("INSERT INTO ContainerConfig VALUES (?, ?)", rows)
+    return path.read_bytes()
+
+
+def test_podman(tmp_path: Path) -> None:
+    """A database keeps rows of any size; of containers that are gone, nothing is told."""
+    large = {"spec": {"args": ["x" * 20_000]}, "id": "a", "name": "one", "runtime": "nvidia"}
+    others = [
+        {"id": "b", "name": "two", "runtime": "crun"},
+        {"id": "c", "name": "three", "runtime": RUNTIME},
+        {"id": "gone", "name": "four", "runtime": "nvidia"},
+        {"id": "d", "name": "five", "runtime": "crun"},
+    ]
+    files = {
+        "/etc/containers/containers.conf": PODMAN,
+        f"{STORAGE}/db.sql": database(tmp_path, large, *others),
+        f"{RUN}/overlay-containers/a/userdata/pidfile": "1",
+        f"{STORAGE}/overlay-containers/d/userdata/config.json": HOOKED,
+        **{f"{STORAGE}/overlay-containers/{one}/userdata/x": "" for one in "abc"},
+    }
+    assert told(files) == [
+        ("podman", "d", "five", f"its hook is {HOOK}", False),
+        ("podman", "a", "one", "its runtime is nvidia", True),
+        ("podman", "c", "three", f"its runtime is {RUNTIME}", False),
+    ]
+
+
+def test_databases_that_are_broken() -> None:
+    there = {f"{STORAGE}/overlay-containers/a/userdata/x": ""}
+    for content in (b"SQLite format 3\x00 and no more", b"", b"{" * 5000):
+        for name in ("db.sql", "libpod/bolt_state.db"):
+            assert told({**there, f"{STORAGE}/{name}": content}) == []
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It looks below the root that it is given, and says so where there is nothing."""
+    called = ["--host-root", str(tmp_path)]
+    none = CliRunner().invoke(users, called)
+    assert none.exit_code == 0
+    assert none.stdout == ""
+    assert "no container" in none.stderr
+    files = {"/etc/docker/daemon.json": DAEMON, **docker("a" * 64, {"Runtime": "nvidia"})}
+    for path, content in tree(files).files.items():
+        place = tmp_path / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    shown = CliRunner().invoke(users, called).stdout.splitlines()
+    assert shown[0].split() == ["ENGINE", "ID", "NAME", "RUNS", "WHY"]
+    assert shown[1].split()[:2] == ["docker", "a" * 12]
+    assert CliRunner().invoke(users, ["docker", *called, "-o", "name"]).stdout == "a" * 64 + "\n"
+    assert CliRunner().invoke(users, ["podman", *called, "-o", "name"]).stdout == ""
+    (one,) = json.loads(CliRunner().invoke(users, [*called, "-o", "json"]).stdout)["containers"]
+    assert one["why"] == "its runtime is nvidia"
+    assert one["path"].endswith("/hostconfig.json")
