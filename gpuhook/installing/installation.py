@@ -114,11 +114,11 @@ def uninstall(
     called. With `forced` it goes all the same. Raises what undoing raises.
     """
     files = Host(where.root)
-    configured = [one for one in ENGINES if Store(files, directory(one, None)).load() is not None]
-    done = []
-    for engine in configured:
-        engine_files = carrying_out.Where(engine)
-        done.append(carrying_out.undo(files, engine_files, how=how, is_dry=is_dry))
+    done = [
+        carrying_out.undo(files, carrying_out.Where(engine), how=how, is_dry=is_dry)
+        for engine in ENGINES
+        if _is_ours(where, files, engine)
+    ]
     is_there = os.path.isdir(os.path.join(where.here, copying.VERSIONS))
     used = copying.used(where.here)
     kept = frozenset() if forced else named.versions(where.root, where.directory)
@@ -127,6 +127,12 @@ def uninstall(
         with copying.locked(where.here):
             left = copying.remove(where.here, kept)
     return Outcome(used, is_there, tuple(done), tuple(left))
+
+
+def _is_ours(where: Place, files: Host, engine: str) -> bool:
+    """Return whether an engine was configured for this place, and not for a package's programs."""
+    record = Store(files, directory(engine, None)).load()
+    return record is not None and record.wanted.program == where.program(RUNTIME)
 
 
 def _require_running(where: Place) -> None:

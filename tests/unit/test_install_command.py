@@ -96,6 +96,17 @@ def test_another_directory(host: Path, small: Path) -> None:
     assert not (host / place[1:]).exists()
 
 
+def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> None:
+    """Only an engine that was configured for the programs that go is given back."""
+    called("install", host, "--tree", str(small), "--engine", "none")
+    words = ["configure", "docker", "--host-root", str(host), "--runtime-path"]
+    done = click.testing.CliRunner().invoke(main, [*words, "/usr/bin/gpuhook-runtime"])
+    assert done.exit_code == 0, done.output
+    before = (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+    assert called("uninstall", host)["engines"] == []
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == before != DAEMON_JSON
+
+
 def test_the_route_cdi_copies_nothing(host: Path) -> None:
     """The engine applies specs by itself; there need not even be a tree."""
     document = called("install", host, "--route", "cdi", "--engine", "docker")
