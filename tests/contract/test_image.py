@@ -173,6 +173,44 @@ def test_an_unchanged_host_is_not_written_to(unpacked: Path, installed: Path) ->
     assert written(installed) == before
 
 
+def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, installed: Path) -> None:
+    """A container that runs goes on through both, and ends as it should; Docker's file stays."""
+    other = unpacked / "tmp/next"
+    subprocess.run(["cp", "-al", str(unpacked / "opt/gpuhook"), str(other)], check=True)
+    described = json.loads((other / "tree.json").read_text(encoding="utf-8"))
+    (other / "tree.json").unlink()
+    (other / "tree.json").write_text(json.dumps(described | {"version": "9.9"}), encoding="utf-8")
+    bundle(installed / "running", Path("/container/root"), ["/bin/sleep", "1000"])
+    before = (installed / "etc/docker/daemon.json").stat()
+
+    def runtime(*words: str) -> str:
+        program = "/opt/gpuhook/bin/gpuhook-runtime"
+        done = on_host(installed, program, "--root", "/run/state", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = ["install", "--host-root", "/host", "--engine", "docker", "-o", "json"]
+    quiet = 'exec "$@" >/dev/null 2>&1'
+    runs = ["run", "--detach", "--bundle", "/running", "running-test"]
+    tools = "/opt/gpuhook/current/tools/sh"
+    program = "/opt/gpuhook/bin/gpuhook-runtime"
+    started = on_host(
+        installed, tools, "-c", quiet, "sh", program, "--root", "/run/state", *runs
+    )  # fmt: skip
+    assert started.returncode == 0, started
+    try:
+        newer = json.loads(gpuhook(unpacked, installed, *words, "--tree", "/tmp/next"))
+        assert newer["version"].startswith("9.9-")
+        assert len(newer["kept"]) == 1
+        assert "up\n" in runtime("exec", "running-test", "/bin/echo", "up")
+        older = json.loads(gpuhook(unpacked, installed, *words))
+        assert older["version"] == newer["kept"][0]
+        assert json.loads(runtime("state", "running-test"))["status"] == "running"
+    finally:
+        runtime("delete", "--force", "running-test")
+    assert (installed / "etc/docker/daemon.json").stat() == before
+
+
 def test_the_end_of_the_pod_takes_everything_back(unpacked: Path, host: Path) -> None:
     """SIGTERM undoes what the pod did: the engine's file byte for byte, and the tree."""
     words = ["install", "--host-root", "/host", "--engine", "docker", "--stay", "--undo-on-exit"]
