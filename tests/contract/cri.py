@@ -248,6 +248,6 @@ def _config(place: Path, handlers: Mapping[str, Path | str]) -> str:
     for name, program in handlers.items():
         runtime = f"{plugin}.containerd.runtimes.{name}"
         lines += [f"[{runtime}]", 'runtime_type = "io.containerd.runc.v2"']
-        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as the README says
+        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as docs/by-hand.md says
         lines += [f"[{runtime}.options]", f'BinaryName = "{program}"']
     return "\n".join(lines) + "\n"

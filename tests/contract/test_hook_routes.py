@@ -191,10 +191,10 @@ DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
 def recipe(product: Product, place: Path) -> subprocess.CompletedProcess[str]:
-    """Do what the README says for the handler, `place` being /etc/containerd."""
+    """Do what docs/by-hand.md says for the handler, `place` being /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
-        for block in (CHECKOUT / "README.md").read_text(encoding="utf-8").split("```sh\n")
+        for block in (CHECKOUT / "docs/by-hand.md").read_text(encoding="utf-8").split("```sh\n")
         if block.startswith("cd /etc/containerd\n")
     ]
     text = text.replace("/usr/local/share/gpuhook", str(product.share))

@@ -8,6 +8,7 @@ do; ctypes is allowed).
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -33,6 +34,7 @@ print("\\n".join(sorted(set(sys.modules) - before)))
 """
 
 
+@functools.cache
 def marked() -> dict[str, str]:
     """Return each marked module of the package with its mark."""
     marks = {}

@@ -17,9 +17,20 @@ from gpuhook.diagnose import settings_file
 from gpuhook.fault_texts import is_known
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.config.reader import read
+from tests.unit.test_documented_commands import is_whole
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/configuration.md", "docs/sharing.md", "docs/device-plugin.md")
+# The pages with configurations and objects as they are written for gpuhook itself.
+PAGES = (
+    "README.md",
+    "README.ko.md",
+    "docs/configuration.md",
+    "docs/memory.md",
+    "docs/plugin.md",
+    "docs/sharing.md",
+    "docs/device-plugin.md",
+)
+ALL = tuple(sorted({*PAGES, *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))}))
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"GH\d{4}")
 MANIFEST = ROOT / "packaging/kubernetes/gpuhook.yaml"
@@ -113,9 +124,12 @@ def test_all_ways_are_shown() -> None:
 
 def test_codes_are_those_of_faults() -> None:
     """A code that a page explains is one that gpuhook says; GH1404 is the launcher's own."""
-    said = {code for page in PAGES for code in CODE.findall((ROOT / page).read_text("utf-8"))}
+    said = {code for page in ALL for code in CODE.findall((ROOT / page).read_text("utf-8"))}
     assert len(said) > 50
-    assert {code for code in said if not is_known(code)} <= {"GH1404"}
+    unknown = {code for code in said if not is_known(code)}
+    if not is_whole():  # the chapters that are not here yet have codes of their own
+        unknown = {code for code in unknown if not code.startswith(("GH20", "GH21"))}
+    assert unknown <= {"GH1404"}
 
 
 def test_commands_that_end_with_1_for_what_they_find_are_listed() -> None:
@@ -142,16 +156,53 @@ def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
 
 def test_links_lead_somewhere() -> None:
     """A link to a heading or a file of this project has one there."""
-    for page in PAGES:
+    for page in ALL:
         text = (ROOT / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             if "://" in target:
                 continue
             path, _, heading = target.partition("#")
             aimed = (ROOT / page).parent / path if path else ROOT / page
+            if not aimed.exists() and not is_whole():
+                continue  # a page of a chapter that is not here yet
             assert aimed.exists(), (page, target)
             if heading:
                 assert heading in headings(aimed.read_text(encoding="utf-8")), (page, target)
+
+
+@pytest.mark.parametrize("page", ["docs/security.md", "docs/support.md"])
+def test_what_a_page_names_as_its_test_is_one(page: str) -> None:
+    """A file below tests, and a function in it where one is named."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:contract|unit|property)/\w+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 10
+    for path, function in named:
+        content = (ROOT / "tests" / path).read_text(encoding="utf-8")
+        assert not function or f"def {function}(" in content, (path, function)
+
+
+def test_both_languages_of_the_readme_have_the_same_commands() -> None:
+    """Block by block, but for the comments; and both link to the same pages."""
+    shown, linked = [], []
+    for page in ("README.md", "README.ko.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        blocks = re.findall(r"^```(?:sh|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        shown.append([re.sub(r" +# .*", "", block) for block in blocks])
+        linked.append(set(re.findall(r"\]\((docs/[a-z-]+\.md)", text)))
+    assert shown[0] == shown[1]
+    assert linked[0] == linked[1]
+
+
+def test_both_languages_of_the_guide_have_the_same_commands_and_files() -> None:
+    """What the English guide has people run or write, the Korean one has too."""
+    guide = ROOT / "docs/kubernetes.md"
+    if not guide.exists() and not is_whole():
+        pytest.skip("the chapter is not here yet")
+    blocks = re.compile(r"^```(?:sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shown = blocks.findall(guide.read_text(encoding="utf-8"))
+    korean = (ROOT / "docs/ko/kubernetes.md").read_text(encoding="utf-8")
+    assert len(shown) > 10
+    assert [block for block in shown if block not in korean] == []
 
 
 def headings(text: str) -> set[str]:

@@ -199,11 +199,11 @@ def test_no_token_is_given_without_the_second_manifest(
 
 
 def test_pods_and_plugin_have_the_runtime(objects: dict[str, Any], pod: dict[str, Any]) -> None:
-    """The handler is the one that packaging/containerd and the README give to containerd."""
+    """The handler is the one that packaging/containerd and docs/by-hand.md give to containerd."""
     runtime = objects["RuntimeClass"]
     assert pod["runtimeClassName"] == runtime["metadata"]["name"]
     table = f"containerd.runtimes.{runtime['handler']}]"
-    for path in ("packaging/containerd/nvidia.toml", "README.md"):
+    for path in ("packaging/containerd/nvidia.toml", "docs/by-hand.md"):
         assert table in (ROOT / path).read_text(encoding="utf-8")
 
 
@@ -270,13 +270,13 @@ def test_the_role_is_the_plugins(pod: dict[str, Any]) -> None:
 
 
 def test_the_comment_tells_each_permission() -> None:
-    """The tables of manifest and README have every verb; the options are the plugin's."""
+    """The tables of manifest and docs/plugin.md have every verb; the options are the plugin's."""
     text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("`", "")
+    page = (ROOT / "docs/plugin.md").read_text(encoding="utf-8").replace("`", "")
     for verb, resource in purposes():
         assert re.search(rf"{resource}: [a-z, ]*\b{verb}\b", comment)
-        assert re.search(rf"\| {resource}: [a-z, ]*\b{verb}\b", readme)
+        assert re.search(rf"\| {resource}: [a-z, ]*\b{verb}\b", page)
     options = {f"--{one.name}" for one in OPTIONS}
     of_kubectl = {"--namespace", "--type", "--patch"}
     assert set(OPTION_NAME.findall(comment)) - of_kubectl <= options

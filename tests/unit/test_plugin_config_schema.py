@@ -63,9 +63,9 @@ def test_wrong_files_are_invalid(case: str) -> None:
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 3), ("docs/device-plugin.md", 2)])
+@pytest.mark.parametrize(("page", "least"), [("docs/plugin.md", 3), ("docs/device-plugin.md", 2)])
 def test_the_files_in_the_documentation(page: str, least: int) -> None:
-    """What the README and the page of the plugin show of configurations is read without a word."""
+    """What the pages of the plugin show of configurations is read without a word."""
     content = (Path(gpuhook.__file__).parents[1] / page).read_text("utf-8")
     blocks = [block.partition("```")[0] for block in content.split("```yaml\n")[1:]]
     shown = [text for text in blocks if text.startswith(("version: v1\n", "gpuhook:"))]
