@@ -25,6 +25,7 @@ from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 pytestmark = pytest.mark.contract
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}
+IN_LINES = {name: one for name, one in CHANGED.items() if name != "inline-tables"}
 WHOLE = {name: one for name, one in CHANGED.items() if "base_spec" not in one.wanted}
 # containerd's own word on them: this one is 1.6, which reads what is for 1.x.
 DUMPED = {
@@ -88,7 +89,7 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
             assert added is not None
             assert added.endswith(b"[debug]\n")
             assert PROGRAM.encode() not in added
-        elif toml_marks.has_any(encoded(text)):
+        elif case in IN_LINES.values():
             before = encoded(case.files[path])
             assert left is not None
             assert left.rstrip() == before.rstrip()
@@ -97,11 +98,11 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
             assert PROGRAM.encode() not in left
 
 
-@pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
+@pytest.mark.parametrize("case", IN_LINES.values(), ids=IN_LINES)
 def test_no_line_of_others_is_lost(case: Case) -> None:
     for path, text in case.becomes.items():
         kept = text.replace(toml_marks.WAS, "").splitlines()
-        if toml_marks.has_any(encoded(text)):
+        if path != BASE_SPEC:
             assert [one for one in case.files.get(path, "").splitlines() if one not in kept] == []
 
 

@@ -85,6 +85,19 @@ def test_documents_keep_to_their_schemas(root: Path) -> None:
     assert _document(root, "show")["engines"][0]["configured"] is None
 
 
+def test_undo_tells_which_containers_need_it(root: Path) -> None:
+    _run(root, "docker")
+    place = root / "var/lib/docker/containers/0123"
+    place.mkdir(parents=True)
+    (place / "hostconfig.json").write_text('{"Runtime": "nvidia"}')
+    (place / "config.v2.json").write_text('{"Name": "/trainer", "State": {"Running": true}}')
+    assert (
+        "start again: trainer (gpuhook configure users docker)"
+        in _run(root, "undo", "docker", "--dry-run").stderr
+    )
+    assert _document(root, "undo", "docker")["users"] == ["0123"]
+
+
 def test_show_says_whose_hand_it_was(root: Path) -> None:
     _run(root, "docker", "--set-as-default")
     row = _run(root, "show", "docker", "--no-headers").stdout.split()

@@ -335,6 +335,44 @@ def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str)
     assert step > 5
 
 
+@pytest.mark.parametrize("renames", range(6))
+def test_a_kill_before_a_rename_leaves_nothing_behind_undo(root: Path, renames: int) -> None:
+    before = _tree(root)
+
+    def run() -> None:
+        left = [renames]
+        rename = os.rename
+
+        def counted(*words: Any, **more: Any) -> None:
+            if left[0] == 0:
+                os._exit(9)
+            left[0] -= 1
+            rename(*words, **more)
+
+        os.rename = counted
+        _configure(root)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == (9 if renames < 5 else 0)
+    assert not list(root.rglob("*/.gpuhook-*.json"))
+    _configure(root)
+    _undo(root)
+    assert _tree(root) == before
+
+
+def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
+    before = _tree(root)
+    _configure(root)
+    file = root / "var/lib/gpuhook/configured/docker/record.json"
+    document = json.loads(file.read_text()) | {"later": 1}
+    document["wanted"]["later"] = True
+    file.write_text(json.dumps(document))
+    _undo(root)
+    assert _tree(root) == before
+
+
 def test_two_at_once_take_turns(root: Path) -> None:
     before = _tree(root)
     context = multiprocessing.get_context("fork")
@@ -554,6 +592,7 @@ def test_a_diff_says_where_a_last_line_has_no_end() -> None:
 
 def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
     _program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
+    (root / "c.toml").write_text("version = 2\n")
     plan = Plan("containerd", (), Expected({"nvidia": "/x"}), Service(), config="/c.toml")
     host = Host(str(root))
     programs = HostPrograms(host)

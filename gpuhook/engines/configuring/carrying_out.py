@@ -144,10 +144,15 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
 
 
 def _stored(job: _Job) -> tuple[Stored, ...]:
-    """Return the containers that need gpuhook, by the configuration as it still is."""
+    """Return the containers that need gpuhook, by the configuration as it still is.
+
+    What an engine keeps of them may be unreadable: nobody is kept from undoing by that.
+    """
     from gpuhook.engines import stored
 
-    found = stored.found(job.host, job.where.home)
+    found: tuple[Stored, ...] = ()
+    with suppress(OSError, GpuhookError):
+        found = stored.found(job.host, job.where.home)
     return tuple(one for one in found if one.engine == job.where.engine)
 
 

@@ -28,7 +28,8 @@ from gpuhook.engines.configuring.containerd_handler import (
 )
 from gpuhook.engines.configuring.containerd_target import HEADING, placed
 from gpuhook.engines.configuring.plan import Expected, Plan
-from gpuhook.engines.configuring.toml_edit import CannotError, Setting, edited
+from gpuhook.engines.configuring.toml_edit import CannotError, edited
+from gpuhook.engines.configuring.toml_lines import Setting
 from gpuhook.engines.containerd_files import CRI_KEYS, is_of_1
 from gpuhook.errors import fault
 

@@ -38,6 +38,7 @@ _UNITS = (
     "/lib/systemd/system/containerd.service",
 )
 _CONFIG = re.compile(r"^ExecStart=.*\s(?:--config|-c)(?:=|\s+)(\S+)", re.MULTILINE)
+_VARIABLE = re.compile(r"^Environment=[\"']?(\w+)=([^\s\"']+)", re.MULTILINE)
 _OS = re.compile(r"^ID=[\"']?([\w.-]+)", re.MULTILINE)
 
 _PLAIN = Service(units=("containerd.service",), processes=("containerd",))
@@ -96,10 +97,11 @@ def started_with(files: Files) -> str:
         drop_ins = f"{_UNITS[0]}.d"
         more = [f"{drop_ins}/{name}" for name in files.names(drop_ins) if name.endswith(".conf")]
         texts = [text, *((files.read(one) or b"").decode("utf-8", "replace") for one in more)]
+        said = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
         named = [match.group(1) for one in texts for match in _CONFIG.finditer(one)]
-        if named and named[-1].startswith("/"):
-            return named[-1]
-        break
+        path = named[-1] if named else ""
+        path = said.get(path.strip("${}"), "") if path.startswith("$") else path
+        return path if path.startswith("/") else PATH
     return PATH
 
 

@@ -13,7 +13,7 @@ from gpuhook.engines.configuring import containerd_templates, toml_edit
 from gpuhook.engines.configuring.containerd_handler import runtimes_of
 from gpuhook.engines.configuring.containerd_places import K0S_DROP_INS
 from gpuhook.engines.configuring.plan import Change
-from gpuhook.engines.configuring.toml_edit import Setting
+from gpuhook.engines.configuring.toml_lines import Setting
 from gpuhook.engines.containerd_files import (
     CRI_KEYS,
     CRI_OF_1,

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.engines.configuring.toml_edit import Setting
+    from gpuhook.engines.configuring.toml_lines import Setting
 
 
 def nodeadm(settings: Iterable[Setting]) -> str:
