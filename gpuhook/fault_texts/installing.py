@@ -14,6 +14,56 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{root} is no root of a host: {reason}",
         "mount the host's root there, such as hostPath / at /host, and name it with --host-root",
     ),
+    "GH2101": (
+        FileError,
+        "{path} is no runtime tree: {reason}",
+        "run `gpuhook install` in gpuhook's image, or name a tree with --tree",
+    ),
+    "GH2102": (
+        HostError,
+        "gpuhook cannot be installed in {path}: {reason}",
+        "choose another directory with --install-dir, or use --route cdi (docs/image.md)",
+    ),
+    "GH2103": (
+        RequestError,
+        "gpuhook cannot be installed in {path}: {reason}",
+        "choose another directory with --install-dir, such as /opt/gpuhook",
+    ),
+    "GH2104": (
+        FileError,
+        "{path} is there and is not gpuhook's",
+        "choose another directory with --install-dir, or move it away",
+    ),
+    "GH2105": (
+        HostError,
+        "the host cannot run {program}: {reason}",
+        "look at the host's security policy and mount options, and choose another --install-dir",
+    ),
+    "GH2106": (
+        HostError,
+        "no engine was found below {root}",
+        "start the engine, or name it with --engine; `--engine none` configures nothing",
+    ),
+    "GH2107": (
+        RequestError,
+        "{where} names configuration {name} for node {node}; {directory} has {known}",
+        "add the configuration to the ConfigMap, or change the label of the node",
+    ),
+    "GH2108": (
+        RequestError,
+        "config-manager: {variable} is {value!r}: {reason}",
+        "docs/image.md lists the variables of config-manager",
+    ),
+    "GH2109": (
+        RequestError,
+        "no label {label} on {node}, no DEFAULT_CONFIG, no strategy that fits: {strategies}",
+        "label the node, or set DEFAULT_CONFIG, or FALLBACK_STRATEGIES to named,single,empty",
+    ),
+    "GH2110": (
+        HostError,
+        "config-manager is in no pod, or in one without a service account's token",
+        "run it in a pod of a service account that may get and watch nodes",
+    ),
     "GH2130": (
         FileError,
         "{path} is not read: {reason}",
