@@ -1,36 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-# The gpuhook command in an image, which can also put gpuhook on the node that it runs on:
+# The image: the device plugin, the `gpuhook` command, and all that a host needs to run gpuhook.
 #
+#   docker build --tag gpuhook .
 #   docker run --rm gpuhook generate-cdi --inventory t4
-#   docker run --rm -v /usr/local:/host/usr/local --entrypoint make gpuhook \
-#     -C /usr/src/gpuhook install DESTDIR=/host
+#   docker run --rm --privileged --pid host -v /:/host gpuhook install --host-root /host
 #
-# What is installed on a node is run by the node's own /usr/bin/python3 (3.9 or newer), at the same
-# path as in here.
+# Nothing of a distribution is in the last stage but a Python, the libraries that it needs, their
+# loader and busybox: the runtime tree, which `gpuhook install` copies to hosts that have none of
+# them. docs/image.md says more. For amd64 and arm64: what is built is the builder's own kind.
 ARG DEBIAN=bookworm-slim
 
 FROM debian:${DEBIAN} AS build
+# Where pip looks, beside its own settings: for who builds behind a mirror.
+ARG PIP_INDEX_URL
+ARG PIP_CERT
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends python3 python3-venv \
+ && apt-get install --yes --no-install-recommends busybox-static ca-certificates python3 python3-pip \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /usr/src/gpuhook
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml ./
+COPY packaging/image/tree.py packaging/image/
+# The packages change seldom: this layer is made again only with pyproject.toml.
+RUN python3 packaging/image/tree.py requirements > requirements.txt \
+ && python3 -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
+      --root-user-action ignore --target /packages --requirement requirements.txt
+COPY packaging packaging
 COPY gpuhook gpuhook
-RUN python3 -m venv /opt/gpuhook \
- && /opt/gpuhook/bin/pip install --no-cache-dir --disable-pip-version-check ".[plugin]"
+COPY LICENSE ./
+RUN python3 packaging/image/tree.py build --packages /packages /image/opt/gpuhook \
+ && python3 packaging/image/sbom.py --packages /packages /image/opt/gpuhook \
+ && python3 packaging/image/rootfs.py /image /opt/gpuhook
 
-FROM debian:${DEBIAN}
+FROM scratch
 LABEL org.opencontainers.image.title="gpuhook" \
       org.opencontainers.image.description="The GPU layer of container nodes" \
       org.opencontainers.image.licenses="Apache-2.0"
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends make python3 \
- && rm -rf /var/lib/apt/lists/*
-COPY --from=build /opt/gpuhook /opt/gpuhook
-COPY LICENSE /usr/share/doc/gpuhook/LICENSE
-COPY Makefile /usr/src/gpuhook/Makefile
-COPY packaging /usr/src/gpuhook/packaging
-COPY gpuhook /usr/src/gpuhook/gpuhook
-ENV PATH=/opt/gpuhook/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ENTRYPOINT ["/opt/gpuhook/bin/gpuhook"]
+COPY --from=build /image /
+ENV PATH=/usr/bin
+ENTRYPOINT ["/usr/bin/gpuhook"]
 CMD ["--help"]

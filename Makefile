@@ -14,6 +14,8 @@ PYTHON ?= /usr/bin/python3
 CLI_PYTHON ?=
 # 1: the prestart hook also under the name by which Docker's --gpus calls NVIDIA's.
 NVIDIA_HOOK ?=
+# 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
+NVIDIA_COMPAT ?=
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -26,7 +28,7 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test check bench demo install deb rpm clean packages
+.PHONY: help test check bench demo manifests install deb rpm clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,10 +50,14 @@ bench: packages $(READY) ## Print what a container's start and the device plugin
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
+manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
+	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
+
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
-		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook)
+		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook) \
+		$(if $(filter 1,$(NVIDIA_COMPAT)),--nvidia-compat)
 
 deb: packages $(READY) ## Make the Debian packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages deb

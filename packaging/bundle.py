@@ -32,6 +32,7 @@ ENTRIES = {
     "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
     "gpuhook.programs.hook_limit": "gpuhook.programs.hook",
     "gpuhook.programs.hook_prestart": "gpuhook.programs.hook",
+    "gpuhook.programs.hook_toolkit": "gpuhook.programs.hook_apply",
 }
 
 # Prints the modules of gpuhook in the order in which their imports end.

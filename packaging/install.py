@@ -2,12 +2,13 @@
 """Install gpuhook below a prefix: the package, its byte code, launchers, manual, completions.
 
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
-                                 [--cli-python PATH] [--nvidia-hook]
+                                 [--cli-python PATH] [--nvidia-hook] [--nvidia-compat]
 
 `--python` runs the wrapper and the hook and needs nothing but its standard library (3.9 or newer).
 `--cli-python` runs `gpuhook` and needs the package's dependencies; without it a virtual
 environment is made for them in PREFIX/lib/gpuhook-cli; below a --destdir `gpuhook` is left out.
-`--nvidia-hook` installs the prestart hook also under the name by which Docker calls NVIDIA's.
+`--nvidia-hook` installs the prestart hook also under the name by which Docker calls NVIDIA's, and
+`--nvidia-compat` all that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
 """
 
 from __future__ import annotations
@@ -31,26 +32,38 @@ LAUNCHERS = {
 }
 CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
-# What engines are configured with, for the administrator to put where they read it.
+COMPAT = "compat"  # the directory of NVIDIA's names
+COMPAT_CLI = ("nvidia-ctk",)  # those of them that need the gpuhook command
+# What engines and systemd are configured with, for the administrator to put where they read it.
 SHARED = {
     "containerd/base-spec": "containerd/base-spec.py",
     "containerd/nvidia.toml": "containerd/nvidia.toml",
     "hooks.d/gpuhook-prestart.json": "hooks.d/gpuhook-prestart.json",
+    "systemd/90-gpuhook.preset": "systemd/90-gpuhook.preset",
+    "systemd/gpuhook-devices.service": "systemd/gpuhook-devices.service",
+    "systemd/gpuhook-refresh.path": "systemd/gpuhook-refresh.path",
+    "systemd/gpuhook-refresh.service": "systemd/gpuhook-refresh.service",
+    "systemd/gpuhook-refresh.timer": "systemd/gpuhook-refresh.timer",
+    "udev/71-gpuhook.rules": "udev/71-gpuhook.rules",
 }
 
 
+def compat(*, has_cli: bool) -> dict[str, str]:
+    """Return the launchers under names of NVIDIA's toolkit."""
+    names = sorted(os.listdir(os.path.join(HERE, COMPAT)))
+    return {name: f"{COMPAT}/{name}" for name in names if has_cli or name not in COMPAT_CLI}
+
+
 def install(
-    prefix: str, destdir: str, python: str, cli_python: str, *, nvidia_hook: bool
+    prefix: str, destdir: str, python: str, cli_python: str, more: dict[str, str]
 ) -> list[str]:
     """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
 
     An installation that is in use is replaced by a rename. Without `cli_python` there is no
-    `gpuhook` command; with `nvidia_hook` one more name for the prestart hook.
+    `gpuhook` command; `more` are launchers under other names.
     """
     bindir = destdir + os.path.join(prefix, "bin")
-    launchers = LAUNCHERS | (CLI_LAUNCHER if cli_python else {})
-    if nvidia_hook:
-        launchers[NVIDIA_HOOK] = PRESTART
+    launchers = LAUNCHERS | (CLI_LAUNCHER if cli_python else {}) | more
     library = os.path.join(prefix, "lib/gpuhook")
     target = destdir + library
     build_library(target + ".new", library, python)
@@ -127,7 +140,7 @@ def _require_usable(python: str) -> None:
         sys.exit(f"{python} lacks the dependencies of gpuhook: click, jsonschema, pyyaml")
 
 
-def _require_ours(path: str) -> None:
+def _require_ours(path: str, option: str) -> None:
     """End the program if there is a file at `path` that is not this project's."""
     if not os.path.lexists(path):
         return
@@ -135,7 +148,8 @@ def _require_ours(path: str) -> None:
         with open(path, "rb") as file:
             if b"gpuhook" in file.read(4096):
                 return
-    sys.exit(f"{path} is not gpuhook's: remove it, or install without --nvidia-hook (NVIDIA_HOOK)")
+    variable = option.replace("-", "_").upper()
+    sys.exit(f"{path} is not gpuhook's: remove it, or install without --{option} ({variable})")
 
 
 def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
@@ -165,14 +179,21 @@ def main() -> None:
     parser.add_argument(
         "--nvidia-hook", action="store_true", help=f"install {NVIDIA_HOOK} too, for Docker's --gpus"
     )
+    parser.add_argument(
+        "--nvidia-compat", action="store_true", help="install every name of NVIDIA's toolkit"
+    )
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
         value, option = getattr(options, word), word.replace("_", "-")
         if value and not (os.path.isabs(value) and SPOKEN.issuperset(value)):
             parser.error(f"--{option} must be an absolute path without spaces and quotes: {value}")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
-    if options.nvidia_hook:
-        _require_ours(destdir + os.path.join(options.prefix, "bin", NVIDIA_HOOK))
+    more = {NVIDIA_HOOK: PRESTART} if options.nvidia_hook else {}
+    if options.nvidia_compat:
+        more = compat(has_cli=bool(options.cli_python or not destdir))
+    for name in more:
+        option = "nvidia-compat" if options.nvidia_compat else "nvidia-hook"
+        _require_ours(destdir + os.path.join(options.prefix, "bin", name), option)
     cli_python = options.cli_python
     if cli_python and not destdir:
         _require_usable(cli_python)
@@ -182,9 +203,7 @@ def main() -> None:
         cli_python = cli_environment(
             os.path.join(options.prefix, "lib/gpuhook-cli"), options.python
         )
-    for path in install(
-        options.prefix, destdir, options.python, cli_python, nvidia_hook=options.nvidia_hook
-    ):
+    for path in install(options.prefix, destdir, options.python, cli_python, more):
         print(path)
 
 

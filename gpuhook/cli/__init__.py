@@ -38,6 +38,7 @@ COMMANDS = {
     "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.health:health",
     "inspect": "gpuhook.cli.inspect:inspect",
+    "install": "gpuhook.cli.install:install",
     "inventory": "gpuhook.cli.inventory:inventory",
     "labels": "gpuhook.cli.labels:command",
     "limits": "gpuhook.cli.limits:limits",
@@ -47,6 +48,7 @@ COMMANDS = {
     "repair": "gpuhook.cli.repair:repair",
     "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
     "system": "gpuhook.cli.system:system",
+    "uninstall": "gpuhook.cli.uninstall:uninstall",
 }
 
 

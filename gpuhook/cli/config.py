@@ -114,6 +114,42 @@ def import_file(file: str, output: str | None) -> None:
     printing.say(f"wrote {output}{rest}")
 
 
+@config.command(name="from-clusterpolicy")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--output",
+    metavar="FILE",
+    show_envvar=True,
+    help="Write FILE, in place of one that is there. Default: standard output.",
+)
+def from_clusterpolicy(file: str, output: str | None) -> None:
+    """Turn FILE, a ClusterPolicy of NVIDIA's GPU operator, into values of gpuhook's Helm chart.
+
+    A values file of the operator's chart does as well; - is standard input. A ConfigMap beside the
+    policy becomes part of the values. Of each key that cannot be taken over, standard error has the
+    name, and what to do.
+
+    \b
+    Example:
+      kubectl get clusterpolicies.nvidia.com,configmaps -n gpu-operator -o yaml |
+          gpuhook config from-clusterpolicy - > values.yaml
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
+    from gpuhook.diagnose import output_file
+    from gpuhook.diagnose.cluster_policy import documents, mapping, text
+
+    found = mapping.converted(documents.read(text.content(file), file))
+    for remark in found.remarks:
+        printing.warn(f"{file}: {remark}")
+    values = text.values(found, file)
+    if output is None:
+        click.echo(values, nl=False)
+        return
+    output_file.write(output, values.encode(), 0o644)
+    count = len(found.remarks)
+    rest = f", with {count} remark{'s' * (count != 1)}" if count else ""
+    printing.say(f"wrote {output}{rest}")
+
+
 @config.command(name="compile", hidden=True)
 @click.argument("file")
 def compile_file(file: str) -> None:

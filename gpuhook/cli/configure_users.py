@@ -3,33 +3,24 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict
+from typing import Any
 
 import click
 
-from gpuhook.cli import parameters, printing
+from gpuhook.cli import configure_options, parameters, printing
 from gpuhook.engines.configuring.table import ENGINES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.stored import Stored
 
+SCHEMA = "gpuhook/configure-users/v1"
 HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
 
 
 @click.command()
 @click.argument("engine", required=False, metavar="[ENGINE]", type=click.Choice(ENGINES))
-@click.option(
-    "--host-root",
-    metavar="DIR",
-    type=click.Path(file_okay=False, exists=True),
-    default="/",
-    show_default=True,
-    envvar="GPUHOOK_HOST_ROOT",
-    show_envvar=True,
-    help="Where the host's files are, for who looks out of a container.",
-)
+@configure_options.host_root
 @parameters.output("table", "json", "yaml", "name", help="name: the ids of the containers.")
 @parameters.no_headers
 def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) -> None:
@@ -44,23 +35,32 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
       gpuhook configure users
       gpuhook configure users docker -o name | xargs docker rm
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.diagnose.node.tree import DirectoryTree
     from gpuhook.engines import stored
+    from gpuhook.engines.configuring.host import Host
 
-    home = None if os.geteuid() == 0 else os.environ.get("HOME")
-    tree = DirectoryTree(host_root)
-    try:
-        found = [one for one in stored.found(tree, home) if engine in {None, one.engine}]
-    finally:
-        tree.close()
-    if output in {"json", "yaml"}:
-        printing.document({"containers": [asdict(one) for one in found]}, output)
+    home = configure_options.where("podman", host_root).home
+    found = [one for one in stored.found(Host(host_root), home) if engine in {None, one.engine}]
+    if output in {printing.JSON, printing.YAML}:
+        printing.document(
+            {"schema": SCHEMA, "containers": [_document(one) for one in found]}, output
+        )
     elif output == "name":
         printing.names(one.id for one in found)
     elif found:
         printing.rows(HEADERS, [_row(one) for one in found], no_headers=no_headers)
     else:
         printing.say("no container that is kept here needs gpuhook")
+
+
+def _document(one: Stored) -> dict[str, Any]:
+    return {
+        "engine": one.engine,
+        "id": one.id,
+        "name": one.name,
+        "path": one.path,
+        "why": one.why,
+        "isRunning": one.is_running,
+    }
 
 
 def _row(one: Stored) -> tuple[str, ...]:

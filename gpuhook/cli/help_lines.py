@@ -27,6 +27,7 @@ LINES = {
     "inspect": (
         "Show what a running CONTAINER has: nodes, mounts, loader cache, memory limits, variables."
     ),
+    "install": "Put gpuhook on a host out of a container, and configure its engine.",
     "inventory": "Show the driver, the GPUs and the MIG instances of a node, and dump all of it.",
     "labels": "Print a node's feature labels, or keep them in NFD's file.",
     "limits": "Limit the GPU memory of running containers, and tell who has which limit.",
@@ -41,5 +42,8 @@ LINES = {
     ),
     "system": (
         "Make this node ready for its GPUs: kernel modules, device nodes, links of /dev/char."
+    ),
+    "uninstall": (
+        "Take gpuhook away from a host: what `gpuhook install` has put there and configured."
     ),
 }

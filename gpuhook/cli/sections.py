@@ -13,7 +13,16 @@ SECTIONS = {
     "Find out": ("explain", "doctor", "compare", "ps", "map", "inspect", "support-bundle"),
     "Running containers": ("attach", "detach", "repair", "limits"),
     "Describe GPUs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
-    "On nodes": ("configure", "device-plugin", "health", "config", "system", "completion"),
+    "On nodes": (
+        "configure",
+        "install",
+        "uninstall",
+        "device-plugin",
+        "health",
+        "config",
+        "system",
+        "completion",
+    ),
 }
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
 LONGEST = 200  # letters of a sentence: all of it

@@ -3,8 +3,7 @@
 
 WARM. /proc/PID/root leads into the container's mount namespace, so files are looked at and made
 without entering it. Its processes may be changing every path meanwhile: lookups stay inside the
-root (openat2, or a walk on older kernels), and nothing is made behind a mount that is not the
-container's own.
+root (kernel/paths.py), and nothing is made behind a mount that is not the container's own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import stat
 
 from gpuhook.container.change import MOST_UNDER_LINK
 from gpuhook.container.rootfs import Root
-from gpuhook.container.walk import CrossingError, Walk, mount_id
+from gpuhook.container.walk import CrossingError, mount_id
 from gpuhook.errors import fault
 from gpuhook.kernel import mounts
 from gpuhook.kernel.namespaces import opened_in_mount_namespace
@@ -60,29 +59,14 @@ class LiveRoot(Root):
 
         Mounts are gone into, whosever they are: it is for looking and for mounting over.
         """
-        flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        flags = os.O_PATH | (0 if follow else os.O_NOFOLLOW)
         try:
-            try:
-                return openat2(self._fd, path.lstrip("/") or ".", flags)
-            except OSError as error:
-                if error.errno != errno.ENOSYS:
-                    raise
-            return self._walked(path, flags, follow=follow)
+            return openat2(self._fd, path.lstrip("/") or ".", flags)
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
             error.filename = path
             raise
-
-    def _walked(self, path: str, flags: int, *, follow: bool) -> int:
-        if follow:
-            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
-        parent, _, name = path.rstrip("/").rpartition("/")
-        fd = Walk(self._fd, None, create=False).to(parent or "/")
-        try:
-            return os.open(name or ".", flags, dir_fd=fd)
-        finally:
-            os.close(fd)
 
     def found(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return what `path` leads to, None if that is nothing."""

@@ -117,6 +117,34 @@ class Root:
         _rename(temporary, name, fd)
         return True
 
+    def mounted(self, path: str) -> int | None:
+        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
+
+        Mounts are gone into, whosever they are: it is for looking at what the container was given.
+        """
+        try:
+            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    def mounted_names(self, path: str) -> list[str]:
+        """Return the names in the directory `path`, [] if there is none; mounts as `mounted`."""
+        fd = self.mounted(path)
+        if fd is None:
+            return []
+        try:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                return []
+            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
+        try:
+            return sorted(os.listdir(readable))
+        finally:
+            os.close(readable)
+
     def open_file(self, path: str) -> int | None:
         """Return a readable descriptor (the caller's) of the regular file `path`, None if absent.
 

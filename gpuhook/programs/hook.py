@@ -21,6 +21,7 @@ _MAX_LOG = 1 << 20
 USAGE = """usage: gpuhook-hook apply [options]      (OCI state on standard input)
        gpuhook-hook prestart [--dry-run] (OCI state on standard input)
        gpuhook-hook limit [options]      (OCI state on standard input)
+       gpuhook-hook toolkit NAME [options]  (OCI state on standard input)
        gpuhook-hook --version
 
 apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
@@ -55,15 +56,20 @@ limit: the createRuntime hook that gpuhook-runtime adds to a container whose mem
   --nvml PATH             the driver's libnvidia-ml.so.1 (default: looked for)
   --root DIR              the runtime's state root, by which the ledger knows the container
   --required              a limit that does not hold stops the container
+
+toolkit: a hook of NVIDIA's container toolkit by its name and with its options, for CDI specs that
+the toolkit wrote: create-symlinks, update-ldcache, enable-cuda-compat, chmod,
+disable-device-node-modification, update-application-profile. Others are passed over.
 """
 # NVIDIA's hook program has these verbs too; Docker calls it by its name.
 _NOTHING_TO_DO = ("poststart", "poststop")
+_FLAGS = ("config", "debug")  # of NVIDIA's: a settings file of its, and more words
 
 
 def main() -> None:
     """Run one hook; exit status 1, and one line that says why, stops the container."""
     os.umask(0o022)
-    words = sys.argv[1:]
+    words = _without_flags(sys.argv[1:])
     if not words or words[0] == "help" or words[-1] in ("-h", "--help"):
         os.write(1 if words else 2, USAGE.encode())
         os._exit(0 if words else 2)
@@ -71,6 +77,17 @@ def main() -> None:
         os.write(1, f"{PROGRAM} {__version__}\n".encode())
         os._exit(0)
     os._exit(_status(words, EngineLog(PROGRAM, _log())))
+
+
+def _without_flags(words: list[str]) -> list[str]:
+    """Return the arguments from the verb on, without the flags that NVIDIA's hook has before it."""
+    while words:
+        name, equals, _ = words[0].partition("=")
+        flag = name.lstrip("-") if name.startswith("-") else ""
+        if flag not in _FLAGS:
+            break
+        words = words[1 + (flag == "config" and not equals) :]
+    return words
 
 
 def _log() -> str:
@@ -120,5 +137,11 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
         from gpuhook.programs import hook_limit
 
         hook_limit.run(words, log)
+    elif verb == "toolkit":
+        for part in ("hook_apply", "hook_toolkit"):
+            bundled.load("gpuhook.programs." + part)
+        from gpuhook.programs import hook_toolkit
+
+        hook_toolkit.run(words, log)
     elif verb not in _NOTHING_TO_DO:
         raise fault("GH1640", argument=verb, reason="there is no such verb")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from gpuhook.container.provide import Provision
     from gpuhook.engine_log import EngineLog
     from gpuhook.programs.hook_state import HookState
 
@@ -51,11 +52,11 @@ def run(arguments: list[str], log: EngineLog) -> None:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
                 root.admit(str(mount.get("destination")))
-        _file_system(root, job, state.spec, log)
+        file_system(root, job, state.spec, log)
         for mode, path in job.chmod:
-            _chmod(root, mode, path, log)
+            chmod(root, mode, path, log)
         if job.driver_params:
-            _mask_params(root, job, log)
+            mask_params(root, job, log)
     pid = _init_pid()
     _enter_in_ledger(state, pid, _limit(state.spec, pid, log), began, log)
 
@@ -123,15 +124,26 @@ def _all_jobs(spec: dict[str, Any], job: jobs.Jobs) -> list[jobs.Jobs]:
     return others if is_there else [job, *others]
 
 
-def _file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
+def file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     """Make links, loader files and the application profile.
 
     What cannot be written, or lies behind a mount of somebody else's files, does not stop the
     container: most of the driver works without.
     """
-    whole, left_out = provision.beside(root, job, _all_jobs(spec, job), rootfs_jobs.nodes(spec))
+    others = _all_jobs(spec, job)
+    if jobs.is_beside_toolkit(spec):
+        bundled.load("gpuhook.programs.hook_toolkit")
+        from gpuhook.programs import hook_toolkit
+
+        others.append(hook_toolkit.loader(root, spec))
+    whole, left_out = provision.beside(root, job, others, rootfs_jobs.nodes(spec))
     if job.ldconfig:
         whole.index = lambda directories: _indexed(root, job.ldconfig, directories)
+    provided(root, whole, left_out, log)
+
+
+def provided(root: Root, whole: Provision, left_out: list[str], log: EngineLog) -> None:
+    """Make a provision's links and files; warns of `left_out` and of what cannot be made."""
     for failure in provide(root, whole):
         if failure.errno not in _TOLERATED:
             raise failure
@@ -151,7 +163,7 @@ def _indexed(root: Root, ldconfig: str, directories: list[bytes]) -> bytes:
         os.close(namespace)
 
 
-def _chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
+def chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
     """Set the permission bits of a directory that the runtime has made; others have set theirs."""
     root.admit("/dev")
     try:
@@ -162,7 +174,8 @@ def _chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
         log.warning(fault("GH1641", what=f"the mode of {path}: {error.strerror}"))
 
 
-def _mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+def mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+    """Hide that the driver's parameters let everybody make its device nodes, if they do."""
     from gpuhook.kernel import mounts
 
     content = params.masked(job.host_root)

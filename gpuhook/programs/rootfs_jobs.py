@@ -19,7 +19,7 @@ from gpuhook.container.rootfs import Root
 from gpuhook.container.walk import CrossingError
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import params, provision
-from gpuhook.vendors.nvidia.jobs import Jobs
+from gpuhook.vendors.nvidia.jobs import Jobs, is_beside_toolkit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,9 +116,10 @@ def _is_done(
 ) -> bool:
     """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'.
 
-    What ldconfig is to make is: it has to see the libraries where the container has them.
+    What ldconfig is to make is: it has to see the libraries where the container has them. And so
+    is what a hook of NVIDIA's will look at, which would take what it does not know for outdated.
     """
-    if any(job.ldconfig for job in todo):
+    if any(job.ldconfig for job in todo) or is_beside_toolkit(spec):
         return False
     whole, reasons = provision.of(root, todo, nodes(spec))
     if engine and whole.libraries:

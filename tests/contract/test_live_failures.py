@@ -154,14 +154,20 @@ def test_refused_rule(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "needs"), [("openat2", ""), ("mount_setattr", ""), ("open_tree", "Linux 5.2")]
+    ("call", "error", "needs"),
+    [
+        ("openat2", "ENOSYS", ""),
+        ("openat2", "EPERM", ""),  # a seccomp filter that is older than the call
+        ("mount_setattr", "ENOSYS", ""),
+        ("open_tree", "ENOSYS", "Linux 5.2"),
+    ],
 )
-def test_older_kernels(call: str, needs: str, node8: Product, tmp_path: Path) -> None:
+def test_older_kernels(call: str, error: str, needs: str, node8: Product, tmp_path: Path) -> None:
     """Without openat2 and mount_setattr it works; without open_tree it is said what is needed."""
     with started(sleeping(tmp_path), node8) as live:
         files = roots.listing(live.bundle.root)
-        via = failing(call, "ENOSYS", 1, tmp_path / "trace")
-        via[-1] = f"inject={call}:error=ENOSYS"
+        via = failing(call, error, 1, tmp_path / "trace")
+        via[-1] = f"inject={call}:error={error}"
         if needs:
             with unchanged(live):
                 said = live.refused("GH1590", "attach", "--device", "2", via=via)

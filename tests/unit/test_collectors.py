@@ -248,3 +248,14 @@ def test_containers_seen_from_inside_one(
         assert found.document == {"looked_at": 2}
     else:
         assert (found.document, "hostPID" in found.trouble) == (None, True)
+
+
+def test_fronts_under_nvidias_names(tmp_path: Path) -> None:
+    """gpuhook's programs under NVIDIA's names tell nothing of the version of NVIDIA's toolkit."""
+    bindir = tmp_path / "usr/bin"
+    bindir.mkdir(parents=True)
+    (bindir / "nvidia-ctk").write_text('#!/bin/sh\nexec "/usr/bin/gpuhook" "$@"\n')
+    (bindir / "nvidia-cdi-hook").write_text("#!/bin/sh\necho 1.18.0\n")
+    for path in bindir.iterdir():
+        path.chmod(0o755)
+    assert list(versions.programs(DirectoryTree(str(tmp_path)))) == ["nvidia-cdi-hook"]

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,44 @@ def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str)
     assert step > 5
 
 
+@pytest.mark.parametrize("renames", range(6))
+def test_a_kill_before_a_rename_leaves_nothing_behind_undo(root: Path, renames: int) -> None:
+    before = _tree(root)
+
+    def run() -> None:
+        left = [renames]
+        rename = os.rename
+
+        def counted(*words: Any, **more: Any) -> None:
+            if left[0] == 0:
+                os._exit(9)
+            left[0] -= 1
+            rename(*words, **more)
+
+        os.rename = counted
+        _configure(root)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == (9 if renames < 5 else 0)
+    assert not list(root.rglob("*/.gpuhook-*.json"))
+    _configure(root)
+    _undo(root)
+    assert _tree(root) == before
+
+
+def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
+    before = _tree(root)
+    _configure(root)
+    file = root / "var/lib/gpuhook/configured/docker/record.json"
+    document = json.loads(file.read_text()) | {"later": 1}
+    document["wanted"]["later"] = True
+    file.write_text(json.dumps(document))
+    _undo(root)
+    assert _tree(root) == before
+
+
 def test_two_at_once_take_turns(root: Path) -> None:
     before = _tree(root)
     context = multiprocessing.get_context("fork")
@@ -472,6 +511,22 @@ def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
     assert _calls(root) == ["restart docker.service"]
     _undo(root, how="auto")
     assert _calls(root) == ["restart docker.service"] * 2
+
+
+def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload would be enough for the new choices, but not for what they replace."""
+    _systemd(root)
+    _configure(root, how="auto")
+    plan = configured_docker.plan
+
+    def reloading(node: Node, wanted: Wanted) -> Plan:
+        return replace(plan(node, wanted), service=Service(("docker.service",), reloads=True))
+
+    monkeypatch.setattr(configured_docker, "plan", reloading)
+    _configure(root, OTHER, how="auto")
+    _configure(root, WANTED, how="auto")
+    restart, reload = "restart docker.service", "reload-or-restart docker.service"
+    assert _calls(root) == [restart, restart, reload]
 
 
 def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> None:

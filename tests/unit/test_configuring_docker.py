@@ -298,7 +298,7 @@ def test_a_flag_that_is_not_given(units: dict[str, bytes]) -> None:
 def test_the_file_that_dockerd_is_told() -> None:
     unit = b"[Service]\nExecStart=/usr/bin/dockerd --config-file /etc/other.json\n"
     assert configured("docker", {UNIT: unit}, version=RECENT)["/etc/other.json"].decode() == NEW
-    assert docker.path(node({UNIT: unit})) == "/etc/other.json"
+    assert docker.plan(node({UNIT: unit}), wanted()).config == "/etc/other.json"
     chosen = configured("docker", {UNIT: unit}, version=RECENT, config="/a.json")
     assert chosen["/a.json"].decode() == NEW
 

@@ -144,11 +144,15 @@ def test_what_engines_are_configured_with(prefix: Path) -> None:
     """The files for engines name the installed hook, with an environment of its own."""
     share = prefix / "share/gpuhook"
     found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
-    assert found == {
+    units = {name for name in found if name.startswith(("systemd/", "udev/"))}
+    assert found - units == {
         "containerd/base-spec",
         "containerd/nvidia.toml",
         "hooks.d/gpuhook-prestart.json",
     }
+    assert "systemd/gpuhook-refresh.service" in units
+    unit = (share / "systemd/gpuhook-refresh.service").read_text(encoding="utf-8")
+    assert f"ExecStart={prefix}/bin/gpuhook refresh\n" in unit
     document = json.loads((share / "hooks.d/gpuhook-prestart.json").read_text())
     assert document["version"] == "1.0.0"
     assert document["stages"] == ["prestart"]

@@ -158,6 +158,9 @@ def test_which_hook(tmp_path: Path) -> None:
     assert "is not gpuhook-hook" in chosen("/usr/bin/nvidia-ctk").warning
     (root / "opt/hook").chmod(0o644)
     assert chosen().choice == "none"
+    (root / "opt/gpuhook/bin").mkdir(parents=True)
+    (root / "opt/gpuhook/bin/gpuhook-hook").touch(0o755)  # `gpuhook install` puts it there
+    assert chosen() == Hook("gpuhook", "/opt/gpuhook/bin/gpuhook-hook")
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/gpuhook-hook").touch(0o755)
     assert chosen() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")

@@ -9,8 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 from click.testing import CliRunner
 
+import gpuhook
 from gpuhook.cli.configure_users import users
 from gpuhook.engines import stored
 from tests.unit.configuring import HOOK, RUNTIME, Tree
@@ -183,6 +185,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert shown[1].split()[:2] == ["docker", "a" * 12]
     assert CliRunner().invoke(users, ["docker", *called, "-o", "name"]).stdout == "a" * 64 + "\n"
     assert CliRunner().invoke(users, ["podman", *called, "-o", "name"]).stdout == ""
-    (one,) = json.loads(CliRunner().invoke(users, [*called, "-o", "json"]).stdout)["containers"]
+    document = json.loads(CliRunner().invoke(users, [*called, "-o", "json"]).stdout)
+    schema = Path(gpuhook.__file__).parent / "schemas/configure-users.json"
+    jsonschema.validate(document, json.loads(schema.read_text(encoding="utf-8")))
+    (one,) = document["containers"]
     assert one["why"] == "its runtime is nvidia"
     assert one["path"].endswith("/hostconfig.json")

@@ -32,15 +32,18 @@ _WORDS = {
 }
 _VERSION = re.compile(r"\bv?([0-9]+(?:\.[0-9]+)+(?:[-+~.][0-9A-Za-z.+~-]*[0-9A-Za-z])?)")
 _PROCESS = "containerd"
+_HEAD = 4096  # bytes of a script that say whose it is
 
 
 def programs(tree: Tree) -> dict[str, dict[str, str]]:
     """Return path and version of each program that is there.
 
     Where it does not tell its version, that is "" and `trouble` says why. Programs that another
-    user than root could have put there are not run.
+    user than root could have put there are not run. NVIDIA's names are left out where they are
+    fronts of gpuhook's: their versions say nothing of NVIDIA's toolkit.
     """
     found = {name: path for name in _WORDS if (path := where(tree, name))}
+    found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
     asked: dict[str, asking.Asked | OSError] = {}
     for name, path in found.items():
         try:
@@ -49,6 +52,17 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
         except OSError as error:
             asked[name] = error
     return {name: _told(path, asked[name]) for name, path in found.items()}
+
+
+def _is_front(tree: Tree, name: str, path: str) -> bool:
+    """Return whether a program of NVIDIA's name is a script of gpuhook's (packaging/compat)."""
+    if not name.startswith("nvidia-"):
+        return False
+    try:
+        head = tree.read(path, _HEAD) or b""
+    except OSError:
+        return False
+    return head.startswith(b"#!") and b"gpuhook" in head
 
 
 def where(tree: Tree, name: str) -> str:

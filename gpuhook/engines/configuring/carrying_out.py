@@ -168,6 +168,8 @@ def _way(job: _Job, service: Service, todo: Work) -> Way | None:
     """Return how the engine is told, None where it is not; GH2007 before anything is written."""
     if not todo.writes and (todo.old is None or todo.old.is_taken_up):
         return None
+    if todo.old is not None and not todo.old.service.reloads:
+        service = replace(service, reloads=False)  # what was configured then goes, or changes
     is_of_user = job.where.home is not None
     engine = job.where.engine
     return restarting.chosen(job.programs, engine, service, job.how, is_of_user=is_of_user)

@@ -11,6 +11,7 @@ from gpuhook.engines import crio, toml
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME, Place, Runtime
 from gpuhook.engines.configuring import drop_ins, hooks_d
 from gpuhook.engines.configuring.plan import Expected, Plan, Service
+from gpuhook.engines.configuring.replaced import Replaced
 from gpuhook.errors import fault
 from gpuhook.state import PROGRAM_DIRS
 
@@ -79,7 +80,7 @@ def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
         hooks_d.check(path, content)
         return None
     keys: list[tuple[str, ...]] = [(*crio.RUNTIMES, wanted.name)]
-    said = crio.read(drop_ins.Changed(_Nothing(), {f"{crio.DROP_INS}/edited": content}))
+    said = crio.read(Replaced(_Nothing(), {f"{crio.DROP_INS}/edited": content}))
     if wanted.is_default and said.configuration.default == wanted.name:
         keys.append(("crio", "runtime", "default_runtime"))
     return drop_ins.without(path, content, keys)

@@ -38,7 +38,7 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     """Return what is to change; raises a fault where it cannot be, and OSError."""
     _check(node, wanted)
     flags = dockerd.flags(node.files, node.home)
-    path = _told(node, flags)
+    path = _path(node, flags)
     is_snap = path == docker.SNAP_PATH
     if is_snap and wanted.route != "cdi":
         raise fault("GH2046", where=path, route=wanted.route)
@@ -64,11 +64,6 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         notes=(*_notes(node, wanted, found), *_restart_notes(found, changes, is_reloaded)),
         config=path,
     )
-
-
-def path(node: Node) -> str:
-    """Return the file that the node's dockerd reads; raises OSError."""
-    return _told(node, dockerd.flags(node.files, node.home))
 
 
 def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
@@ -112,7 +107,7 @@ def _check(node: Node, wanted: Wanted) -> None:
         raise fault("GH2045", engine="docker", version=version, needed="25.0")
 
 
-def _told(node: Node, flags: Sequence[dockerd.Flag]) -> str:
+def _path(node: Node, flags: Sequence[dockerd.Flag]) -> str:
     if node.config:
         return node.config
     for flag in reversed(flags):

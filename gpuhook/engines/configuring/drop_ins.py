@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 
 from gpuhook.engines import toml
 from gpuhook.engines.configuring.plan import Change
+from gpuhook.engines.configuring.replaced import Replaced
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -23,28 +23,6 @@ if TYPE_CHECKING:
 NAMES = ("99-gpuhook.conf", "zz-gpuhook.conf")
 _MARK = b"# gpuhook: "
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
-
-class Changed:
-    """Files as they are when some of them have other contents; None is one that is not there."""
-
-    def __init__(self, files: Files, contents: Mapping[str, bytes | None]) -> None:
-        """Take the files below, and contents by their paths."""
-        self._files = files
-        self._contents = dict(contents)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file, None if it is not there; raises OSError."""
-        return self._contents[path] if path in self._contents else self._files.read(path)
-
-    def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; raises OSError."""
-        found = set(self._files.names(path))
-        for one, content in self._contents.items():
-            directory, name = posixpath.split(one)
-            if directory == path:
-                (found.discard if content is None else found.add)(name)
-        return sorted(found)
 
 
 def check(engine: str, wanted: Wanted) -> None:
@@ -67,9 +45,9 @@ def paths(node: Node, directory: str) -> tuple[str, ...]:
     return (node.drop_in,) if node.drop_in else tuple(f"{directory}/{name}" for name in NAMES)
 
 
-def less_ours(files: Files, ours: Iterable[str]) -> Changed:
+def less_ours(files: Files, ours: Iterable[str]) -> Replaced:
     """Return the files as they are without our drop-ins."""
-    return Changed(files, {path: None for path in ours if is_ours(files.read(path))})
+    return Replaced(files, {path: None for path in ours if is_ours(files.read(path))})
 
 
 def is_ours(content: bytes | None) -> bool:
@@ -95,7 +73,7 @@ def placed(
     base = less_ours(files, possible)
     spoken = None
     for path in possible:
-        spoken = against(Changed(base, {path: content}))
+        spoken = against(Replaced(base, {path: content}))
         if spoken is None:
             if base.read(path) is not None and not takes_over:
                 raise fault("GH2050", where=path)

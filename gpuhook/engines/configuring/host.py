@@ -129,7 +129,8 @@ class Host:
         instead. A new one without is ours, of `mode`.
         """
         with self._named(path), self._leaf(path) as (place, name):
-            temporary = files.temporary_name(name)
+            # An engine that reads *.toml does not take up what a killed run leaves behind.
+            temporary = files.temporary_name(name)[:240] + "~"
             files.remove_stale(place)
             old = _opened_file(place, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -151,8 +152,9 @@ class Host:
             os.fsync(place)
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it is there, and what a killed run has left beside it."""
         with self._named(path), suppress(*_NOTHING), self._leaf(path) as (place, name):
+            files.remove_stale(place)
             os.unlink(name, dir_fd=place)
             os.fsync(place)
 

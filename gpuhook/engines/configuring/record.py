@@ -9,7 +9,7 @@ import json
 import os
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gpuhook.engines.configuring.host import Kept
@@ -182,15 +182,21 @@ class Store:
 
 
 def _record(document: dict[str, Any]) -> Record:
-    if document.pop("schema") != SCHEMA:
+    """Return the record that a document is; what a newer gpuhook has added to it is left out."""
+    if document["schema"] != SCHEMA:
         raise ValueError("it is of another version of gpuhook")
-    document["wanted"] = Wanted(**document["wanted"])
+    document["wanted"] = Wanted(**_known(Wanted, document["wanted"]))
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
     document["service"] = Service(*names, reloads=service["reloads"])
     document["directories"] = tuple(document["directories"])
     document["files"] = tuple(_original(one) for one in document["files"])
-    return Record(**document)
+    return Record(**_known(Record, document))
+
+
+def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in document.items() if name in names}
 
 
 def _original(document: dict[str, Any]) -> Original:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from gpuhook.engines.configuring import reading
+from gpuhook.engines.configuring import containerd_places, reading
 from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.record import Record, Store, digest, directory
 from gpuhook.engines.configuring.wanted import Node
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +51,11 @@ def of(host: Host, where: Where) -> Shown:
         record, is_readable = None, False
     config = where.config or (record.config if record else "")
     version = HostPrograms(host).version(where.engine)
-    said = reading.read(where.engine, Node(host, version, config, where.drop_in, where.home))
+    node = Node(host, version, config, where.drop_in, where.home)
+    if where.engine == "containerd" and not config:
+        with suppress(GpuhookError):  # of several, the usual one is shown
+            node = replace(node, config=containerd_places.found(node).root)
+    said = reading.read(where.engine, node)
     return Shown(where.engine, said, record, _files(host, record), is_readable)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Node
 
 _VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
+_INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook install`
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
 
@@ -60,7 +61,8 @@ def hook(flags: Flags) -> Hook:
         return Hook(none, path, f"the host's {path} cannot be seen: CDI specs name no hook")
     places = [path]
     if path == PluginFlags().cdi_hook_path:
-        places += [os.path.join(directory, jobs.HOOK_NAME) for directory in state.PROGRAM_DIRS]
+        directories = (*state.PROGRAM_DIRS, _INSTALLED)
+        places += [os.path.join(directory, jobs.HOOK_NAME) for directory in directories]
     for place in places:
         real = root.real(place)
         if real is not None and os.access(root.host(real), os.X_OK):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from os.path import basename
 
+from gpuhook import __version__
 from gpuhook.cdi.names import is_text
 from gpuhook.errors import fault
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
+# Of a newer gpuhook (docs/compatibility-promise.md): what an older one may do without begins with
+# this; and where there is something that it may not do without, the release that has it is named.
+OPTIONAL = "--optional="
+SINCE = "--since"
 NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
 # What `--skip` names: links that are asked for and SONAME links, the loader's files, EGL's profile.
 LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
@@ -31,6 +36,7 @@ HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
 # Their values have a path behind, or before, something else: where it begins or ends is told.
 PATH_BEHIND = {"--chmod": ":", NEEDS: "="}
 PATH_BEFORE = {"--library": "="}
+_LDCACHE = "update-ldcache"
 HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -52,6 +58,8 @@ class Jobs:
         "libraries",
         "links",
         "needs",
+        "optional",
+        "since",
         "skipped",
         "whole",
     )
@@ -73,6 +81,8 @@ class Jobs:
         self.ldconfig = ""  # the host's program that makes the loader cache; "": it is merged
         self.chmod: list[tuple[int, str]] = []  # (permission bits, container path)
         self.skipped: list[str] = []
+        self.optional: list[str] = []  # arguments of a newer release, passed over and kept
+        self.since = ""  # the first release that knows all the others
 
     def hook(self) -> Hook:
         """Return the createContainer hook that does these jobs.
@@ -110,7 +120,7 @@ class Jobs:
             args += ["--chmod", f"{mode:04o}:{path}"]
         for word in self.skipped:
             args += ["--skip", word]
-        return args
+        return args + self.optional
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Leave out the libraries and links whose paths `wanted` refuses, unless it is whole."""
@@ -144,6 +154,19 @@ def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [hook for hook in stage if is_ours(hook)] if isinstance(stage, list) else []
 
 
+def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
+    """Return whether a hook of NVIDIA's toolkit makes a config.json's loader cache.
+
+    Ours is such a hook too, under NVIDIA's name: it knows of other hooks by config.json alone.
+    """
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    return any(
+        isinstance(hook, dict) and isinstance(hook.get("args"), list) and _LDCACHE in hook["args"]
+        for hook in (stage if isinstance(stage, list) else ())
+    )
+
+
 def of_hook(hook: Mapping[str, object]) -> Jobs:
     """Return the jobs of one of our hooks, in the OCI or the CDI shape; GH1640 as `parse`."""
     args = hook.get("args")
@@ -153,10 +176,15 @@ def of_hook(hook: Mapping[str, object]) -> Jobs:
 
 def parse(args: list[str], hook_path: str = "") -> Jobs:
     """Return the jobs that `args` (after the verb) name; GH1640 for what cannot be understood."""
+    _require_release(args)
     jobs = Jobs(hook_path)
     position = 0
     while position < len(args):
         option = args[position]
+        if option.startswith(OPTIONAL) and is_text(option):
+            jobs.optional.append(option)
+            position += 1
+            continue
         if option in _SWITCHES:
             setattr(jobs, _SWITCHES[option], True)
             position += 1
@@ -178,7 +206,25 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
             _absolute(option, value)
         setattr(jobs, _TEXT[option], value)
     else:
-        raise fault("GH1640", argument=option, reason="there is no such option")
+        reason = f"release {__version__} of it has no such option"
+        raise fault("GH1640", argument=option, reason=reason)
+
+
+def _require_release(args: list[str]) -> None:
+    """Raise GH2143 where the arguments are for a newer release than this one."""
+    if SINCE not in args[:-1]:
+        return
+    since = args[args.index(SINCE) + 1]
+    if _release(SINCE, since) > _release(SINCE, __version__):
+        raise fault("GH2143", since=since, version=__version__)
+
+
+def _release(option: str, text: str) -> tuple[int, ...]:
+    """Return the numbers of a release; GH1640 for what is none."""
+    parts = text.partition("+")[0].split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
+        raise fault("GH1640", argument=option, reason=f"{text!r} is no release")
+    return tuple(map(int, parts))
 
 
 _SWITCHES = {"--driver-params": "driver_params", "--whole": "whole"}
@@ -244,7 +290,9 @@ _TEXT = {
     "--host-root": "host_root",
     "--ldconfig": "ldconfig",
     "--libcuda": "libcuda",
+    SINCE: "since",
 }
+_MAX_DIGITS = 9
 _DEFAULTS = {"--host-root": "/"}
 _MOST_BITS = 0o777  # no set-uid bits
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook install`: a host gets gpuhook out of its image, and its engine is configured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuhook.cli import install_words, parameters
+from gpuhook.engines.configuring import carrying_out
+from gpuhook.engines.configuring.wanted import NAME, ROUTES, Wanted
+from gpuhook.installing import engine_choice, installation, staying, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configuring.wanted import Route
+
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook install --host-root /host
+  gpuhook install --host-root /host --engine containerd --restart systemd
+  gpuhook install --host-root /host --engine none --dry-run
+  gpuhook install --host-root /host --stay --undo-on-exit
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@install_words.host_root
+@install_words.install_dir
+@click.option(
+    "--engine",
+    type=click.Choice(engine_choice.CHOICES),
+    default="auto",
+    show_default=True,
+    help="The engine to configure; auto: the kubelet's, else one that runs.",
+)
+@click.option(
+    "--route",
+    type=click.Choice(ROUTES),
+    help="How containers get their GPUs, as `gpuhook configure` has it; cdi copies nothing. "
+    "Default: wrapper, of podman hook.",
+)
+@click.option("--runtime-name", default=NAME, show_default=True, help="The runtime's name.")
+@click.option("--set-as-default", is_flag=True, help="Make it the engine's default runtime.")
+@click.option("--take-over", is_flag=True, help="Replace a runtime of that name that is not ours.")
+@click.option("--config", default="", metavar="FILE", help="The engine's file, a path of the host.")
+@click.option(
+    "--drop-in", default="", metavar="FILE", help="The file beside it that is written instead."
+)
+@install_words.restart
+@click.option(
+    "--tree",
+    "tree_path",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="The runtime tree to copy  [default: the one that this program is of]",
+)
+@install_words.dry_run
+@click.option("--stay", "stays", is_flag=True, help="Do not end until SIGTERM, as a pod has to.")
+@click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
+@parameters.output("text", "json", "yaml")
+@click.pass_context
+def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) -> None:
+    """Put gpuhook on a host out of a container, and configure its engine.
+
+    The host needs nothing: a Python, its libraries and a shell of their own come along. What is
+    there already is not written again, and an engine that is configured is not restarted. An
+    upgrade disturbs no container: the old version stays for as long as a container names it.
+    """
+    if said["undo_on_exit"] and not said["stays"]:
+        raise click.UsageError("--undo-on-exit needs --stay", ctx)
+    if said["stays"] and not is_dry:
+        staying.hold()
+    where = installation.place(said["host_root"], said["install_dir"])
+    found = engine_choice.engines(where.root, said["engine"])
+    route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
+    wanted = Wanted(
+        route=route,
+        name=said["runtime_name"],
+        program=where.program(installation.RUNTIME),
+        hook=where.program(installation.PRESTART),
+        is_default=said["set_as_default"],
+        takes_over=said["take_over"],
+    )
+    copied = None if route == "cdi" else tree.at(said["tree_path"] or tree.own())
+    engines = tuple(carrying_out.Where(one, said["config"], said["drop_in"]) for one in found)
+    done = installation.install(where, copied, engines, wanted, how=said["restart"], is_dry=is_dry)
+    install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
+    if not said["stays"] or is_dry:
+        return
+    _end(staying.wait().name, where, said)
+
+
+def _end(signal: str, where: installation.Place, said: dict[str, Any]) -> None:
+    click.echo(f"{signal}: {'uninstalling' if said['undo_on_exit'] else 'ending'}", err=True)
+    if said["undo_on_exit"]:
+        done = installation.uninstall(where, how=said["restart"])
+        install_words.show(done, "text", where.directory, is_dry=False, is_taken_away=True)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `gpuhook install` and `gpuhook uninstall` have in common: options, and what they tell."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gpuhook.cli import printing
+from gpuhook.engines.configuring import restarting
+from gpuhook.installing import installation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.installing.installation import Outcome
+
+SCHEMA = "gpuhook/install/v1"
+host_root = click.option(
+    "--host-root",
+    type=click.Path(exists=True, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="Where the host's root directory is mounted.",
+)
+install_dir = click.option(
+    "--install-dir",
+    default=installation.DIRECTORY,
+    show_default=True,
+    metavar="DIR",
+    help="The host's directory for gpuhook, a path of the host.",
+)
+restart = click.option(
+    "--restart",
+    type=click.Choice(restarting.HOWS),
+    default="none",
+    show_default=True,
+    is_flag=False,
+    flag_value="auto",
+    help="How the engine is told of its new configuration; without a word: as it needs.",
+)
+dry_run = click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Print what would be done, and do nothing."
+)
+
+
+def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_away: bool) -> None:
+    """Print what was done."""
+    if output != "text":
+        printing.document(_document(done, directory, is_dry=is_dry), output)
+        return
+    would = "would be " if is_dry else ""
+    verb = "removed" if is_taken_away else "installed"
+    if done.version or done.is_new:
+        word = f"{would}{verb}" if done.is_new else "there already"
+        click.echo(f"{directory}: {done.version or 'gpuhook'}: {word}")
+    for one in done.engines:
+        for write in one.writes:
+            word = "removed" if write.after is None else "written"
+            click.echo(f"{write.path}: {would}{word}")
+        if not one.writes:
+            click.echo(f"{one.engine}: configured already")
+        if one.restarted:
+            click.echo(f"{one.engine}: {one.restarted}")
+        for note in one.notes:
+            click.echo(f"note: {one.engine}: {note}", err=True)
+    for name in done.kept:
+        why = "a container names it" if is_taken_away else "it was used before, or is named"
+        click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
+    if is_taken_away and not done.is_new and not done.engines:
+        click.echo("nothing to do: gpuhook is not installed there")
+
+
+def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "dryRun": is_dry,
+        "directory": directory,
+        "version": done.version,
+        "changed": done.has_changed,
+        "kept": list(done.kept),
+        "engines": [
+            {
+                "engine": one.engine,
+                "files": [write.path for write in one.writes],
+                "restarted": one.restarted,
+                "notes": list(one.notes),
+            }
+            for one in done.engines
+        ],
+    }

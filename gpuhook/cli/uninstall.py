@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook uninstall`: a host loses what `gpuhook install` gave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuhook.cli import install_words, parameters
+from gpuhook.installing import installation
+
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook uninstall --host-root /host
+  gpuhook uninstall --host-root /host --dry-run
+  gpuhook uninstall --host-root /host --restart systemd
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@install_words.host_root
+@install_words.install_dir
+@install_words.restart
+@install_words.dry_run
+@click.option(
+    "--force", is_flag=True, help="Remove versions, too, that containers still name in their hooks."
+)
+@parameters.output("text", "json", "yaml")
+def uninstall(*, is_dry: bool, force: bool, output: str, **said: Any) -> None:
+    """Take gpuhook away from a host: what `gpuhook install` has put there and configured.
+
+    Configurations of engines become what they were before. A version that a container still names
+    stays until that container is gone, and this is run again.
+    """
+    where = installation.place(said["host_root"], said["install_dir"])
+    done = installation.uninstall(where, how=said["restart"], is_dry=is_dry, forced=force)
+    install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook on a host: its tree copied, its engine configured; and both taken back."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+
+from gpuhook.engines.configuring import carrying_out
+from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configuring.record import Store, directory
+from gpuhook.engines.configuring.table import ENGINES
+from gpuhook.errors import fault
+from gpuhook.installing import copying, host, launchers, named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configuring.carrying_out import Result, Where
+    from gpuhook.engines.configuring.restarting import How
+    from gpuhook.engines.configuring.wanted import Wanted
+    from gpuhook.installing.tree import Tree
+
+DIRECTORY = "/opt/gpuhook"
+RUNTIME, HOOK, PRESTART = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"
+_PATIENCE = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where gpuhook is on a host: the host's root as seen from here, and the host's directory."""
+
+    root: str
+    directory: str = DIRECTORY
+
+    @property
+    def here(self) -> str:
+        """Return the directory as seen from here."""
+        return host.inside(self.root, self.directory)
+
+    def program(self, name: str) -> str:
+        """Return the path on the host by which others call a program."""
+        return f"{self.directory}/{copying.PROGRAMS}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done, or would be; `kept` are versions that containers name, or that may be."""
+
+    version: str
+    is_new: bool
+    engines: tuple[Result, ...]
+    kept: tuple[str, ...] = ()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything of the host is another than before."""
+        return self.is_new or any(one.writes or one.restarted for one in self.engines)
+
+
+def place(root: str, at: str = DIRECTORY) -> Place:
+    """Return the place below a host's root. Raises GH2100 and GH2103 for what is none."""
+    host.require(root)
+    launchers.require_usable(at)
+    return Place(root, posixpath.normpath(at))
+
+
+def install(
+    where: Place,
+    tree: Tree | None,
+    engines: tuple[Where, ...],
+    wanted: Wanted,
+    *,
+    how: How = "none",
+    is_dry: bool = False,
+) -> Outcome:
+    """Copy the tree, and configure the engines for it; a host that has all of it stays as it is.
+
+    Without a tree nothing is copied: the route cdi needs none. A version that no container names
+    and that was not the last one is removed. Raises GH2100 to GH2105, OSError, and what
+    configuring raises; the copy then stays, and is found again.
+    """
+    is_new = tree is not None and not copying.is_there(tree, where.here)
+    if tree is not None and is_new:
+        copying.require_runnable(where.here)
+    kept: list[str] = []
+    if tree is not None and is_new and not is_dry:
+        with copying.locked(where.here):
+            before = copying.used(where.here)
+            copying.copy(tree, where.here, where.directory)
+            try:
+                _require_running(where)
+            except BaseException:
+                copying.use(before, where.here)
+                raise
+            held = named.versions(where.root, where.directory) | {tree.name, before}
+            kept = copying.prune(where.here, frozenset(held))
+    done = [
+        carrying_out.configure(Host(where.root), one, wanted, how=how, is_dry=is_dry)
+        for one in engines
+    ]
+    others = tuple(name for name in kept if tree is not None and name != tree.name)
+    return Outcome(tree.name if tree else "", is_new, tuple(done), others)
+
+
+def uninstall(
+    where: Place, *, how: How = "none", is_dry: bool = False, forced: bool = False
+) -> Outcome:
+    """Take back what `install` did: the engines' configurations first, then the tree.
+
+    A version that a container names stays, and so does its directory: its hooks are still to be
+    called. With `forced` it goes all the same. Raises what undoing raises.
+    """
+    files = Host(where.root)
+    done = [
+        carrying_out.undo(files, carrying_out.Where(engine), how=how, is_dry=is_dry)
+        for engine in ENGINES
+        if _is_ours(where, files, engine)
+    ]
+    is_there = os.path.isdir(os.path.join(where.here, copying.VERSIONS))
+    used = copying.used(where.here)
+    kept = frozenset() if forced else named.versions(where.root, where.directory)
+    left = [name for name in copying.versions(where.here) if name in kept]
+    if is_there and not is_dry:
+        with copying.locked(where.here):
+            left = copying.remove(where.here, kept)
+    return Outcome(used, is_there, tuple(done), tuple(left))
+
+
+def _is_ours(where: Place, files: Host, engine: str) -> bool:
+    """Return whether an engine was configured for this place, and not for a package's programs."""
+    record = Store(files, directory(engine, None)).load()
+    return record is not None and record.wanted.program == where.program(RUNTIME)
+
+
+def _require_running(where: Place) -> None:
+    """Run the hook as the host would, in its root; raises GH2105 where it cannot be run.
+
+    Who may not change its root directory cannot try it, and goes on.
+    """
+    if os.path.samestat(os.stat(where.root), os.stat("/")) or os.geteuid() != 0:
+        return
+    program = where.program(HOOK)
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={},
+            timeout=_PATIENCE,
+            check=False,
+            preexec_fn=partial(_enter, where.root),
+        )
+    except subprocess.SubprocessError as error:
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise fault("GH2105", program=program, reason="it does not end") from error
+        return  # chroot(2) is refused
+    except OSError as error:
+        raise fault("GH2105", program=program, reason=error.strerror) from error
+    if done.returncode != 0:
+        reason = done.stderr.strip() or f"it ends with {done.returncode}"
+        raise fault("GH2105", program=program, reason=reason)
+
+
+def _enter(root: str) -> None:
+    os.chroot(root)
+    os.chdir("/")

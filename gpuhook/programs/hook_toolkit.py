@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook-hook toolkit`: the createContainer hooks that NVIDIA's CDI specs name.
+
+WARM. A spec that NVIDIA's toolkit wrote has a hook for each thing to do, and each is a process.
+Here they do what our own hook does: the loader's cache is merged, not made anew by an ldconfig; a
+second start changes nothing; a root file system that is read-only does not stop the container.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.container.provide import Provision
+from gpuhook.container.rootfs import Root
+from gpuhook.errors import fault
+from gpuhook.loader import elf
+from gpuhook.programs import hook_apply, hook_state, rootfs_jobs
+from gpuhook.vendors.nvidia import hook_names, jobs, profile, toolkit_hooks
+from gpuhook.vendors.nvidia.jobs import Jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from gpuhook.engine_log import EngineLog
+    from gpuhook.vendors.nvidia.toolkit_hooks import Call
+
+_MAX_LIBRARIES = 4096
+
+
+def run(words: list[str], log: EngineLog) -> None:
+    """Do what one of NVIDIA's hooks does for the container whose state is on standard input.
+
+    A hook that nobody here knows is passed over with a warning, as NVIDIA's program does: it is of
+    a newer toolkit, and most of a driver works without. Raises GH2140 and what `apply` raises.
+    """
+    call = toolkit_hooks.call(words)
+    if not call.is_known:
+        log.warning(fault("GH2141", hook=call.name or "without a name"))
+        return
+    _take_state(call)
+    state = hook_state.read()
+    with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
+        for mount in state.spec.get("mounts") or ():
+            if isinstance(mount, dict) and mount.get("type") == "tmpfs":
+                root.admit(str(mount.get("destination")))
+        _do(call, root, state.spec, log)
+
+
+def _take_state(call: Call) -> None:
+    """Have the state on standard input, if it was named as a file."""
+    path = call.last(toolkit_hooks.STATE_FILE)
+    if path and path != "-":
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(fd, 0)
+        os.close(fd)
+
+
+def _do(call: Call, root: Root, spec: dict[str, Any], log: EngineLog) -> None:
+    job = toolkit_hooks.jobs_of(call)
+    if call.name == hook_names.LINKS:
+        hook_apply.file_system(root, job, spec, log)
+    elif call.name == hook_names.LOADER:
+        hook_apply.file_system(root, loader(root, spec, call.all("--folder")), spec, log)
+    elif call.name == hook_names.PROFILE:
+        made = Provision([], [], [])
+        made.files.append((profile.PATH, profile.content(rootfs_jobs.nodes(spec))))
+        hook_apply.provided(root, made, [], log)
+    elif call.name == hook_names.PARAMS:
+        hook_apply.mask_params(root, job, log)
+    for mode, path in job.chmod:
+        hook_apply.chmod(root, mode, path, log)
+
+
+def loader(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
+    """Return the job of the loader's cache: the libraries mounted into directories.
+
+    These are `folders` and those of all such hooks of the container: whichever is done first, the
+    cache ends up the same. Which libraries of the image come before them is what another hook
+    says. That one has nothing to do by itself: it is the cache that the loader reads.
+    """
+    made = Jobs("")
+    every = list(folders)
+    for call in toolkit_hooks.calls_in(spec):
+        if call.name == hook_names.CUDA_COMPAT:
+            made = toolkit_hooks.jobs_of(call)
+        elif call.name == hook_names.LOADER:
+            every += call.all("--folder")
+    made.libraries = _mounted(root, spec, every)
+    made.skipped = [jobs.PROFILE]  # is a hook of its own
+    return made
+
+
+def _mounted(root: Root, spec: dict[str, Any], folders: list[str]) -> list[tuple[str, str]]:
+    """Return (container path, SONAME) of the libraries that are mounted into these directories."""
+    real = {folder: root.real(folder) for folder in folders}
+    places = set(real.values())
+    paths: list[str] = []
+    for mount in spec.get("mounts") or ():
+        destination = mount.get("destination") if isinstance(mount, dict) else None
+        if not isinstance(destination, str):
+            continue
+        parent, _, name = destination.rpartition("/")
+        if name.startswith("lib") and ".so" in name:
+            if root.real(parent or "/") in places:
+                paths.append(destination)
+            continue
+        below = root.real(destination).rstrip("/") + "/"
+        for folder, place in real.items():
+            if mount.get("type") != "proc" and (place + "/").startswith(below):
+                paths += _libraries(root, folder)
+    found = []
+    for path in dict.fromkeys(paths[:_MAX_LIBRARIES]):
+        soname = _soname(root, path)
+        if soname:
+            found.append((path, soname))
+    return found
+
+
+def _libraries(root: Root, folder: str) -> list[str]:
+    """Return the paths of the libraries in a directory that is mounted as a whole."""
+    names = root.mounted_names(folder)
+    return [f"{folder}/{name}" for name in names if name.startswith("lib") and ".so" in name]
+
+
+def _soname(root: Root, path: str) -> str:
+    """Return the name by which the loader asks for a mounted library, "" for what is none."""
+    fd = root.mounted(path)
+    if fd is None:
+        return ""
+    try:
+        library = elf.read(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+    return (library.soname or "") if library is not None else ""

@@ -1,0 +1,68 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /*
+The plugin's configurations, as JSON: the ConfigMap's name ("" for none), its data where this chart
+makes it, the default's name. From `config` or from `devicePlugin.config`.
+*/ -}}
+{{- define "gpuhook.config" -}}
+{{- $own := .Values.config -}}
+{{- $operators := .Values.devicePlugin.config -}}
+{{- $made := printf "%s-configs" (include "gpuhook.fullname" .) -}}
+{{- if $own.map -}}
+{{- dict "name" $made "data" $own.map "default" $own.default | toJson -}}
+{{- else if $own.name -}}
+{{- dict "name" $own.name "data" dict "default" $own.default | toJson -}}
+{{- else if $operators.create -}}
+{{- dict "name" (default $made $operators.name) "data" $operators.data "default" $operators.default | toJson -}}
+{{- else -}}
+{{- dict "name" $operators.name "data" dict "default" $operators.default | toJson -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the configurations and the values need, as JSON: a boolean for each feature. */ -}}
+{{- define "gpuhook.features" -}}
+{{- $mps := false -}}
+{{- $hostFiles := contains "host-files" (toString (default "" .Values.deviceListStrategy)) -}}
+{{- $guard := false -}}
+{{- $timeSlices := false -}}
+{{- $mig := not (has (default "none" .Values.migStrategy) (list "none")) -}}
+{{- $config := include "gpuhook.config" . | fromJson -}}
+{{- range $name, $text := $config.data -}}
+{{- $read := fromYaml $text -}}
+{{- if and (hasKey $read "Error") (not (hasKey $read "version")) -}}
+{{- fail (printf "The configuration %q is no YAML: %s\n`gpuhook device-plugin --validate FILE` says where." $name $read.Error) -}}
+{{- end -}}
+{{- $sharing := default dict $read.sharing -}}
+{{- $flags := default dict $read.flags -}}
+{{- $plugin := default dict $flags.plugin -}}
+{{- if $sharing.mps -}}{{- $mps = true -}}{{- end -}}
+{{- if ne (default "none" $flags.migStrategy) "none" -}}{{- $mig = true -}}{{- end -}}
+{{- if contains "host-files" (toString (default "" $plugin.deviceListStrategy)) -}}{{- $hostFiles = true -}}{{- end -}}
+{{- $action := (default dict (default dict $read.gpuhook).guard).action -}}
+{{- if has $action (list "terminate" "kill") -}}{{- $guard = true -}}{{- end -}}
+{{- range $way := $sharing -}}
+{{- range $resource := (default dict $way).resources -}}
+{{- if or $resource.timeSlice $resource.computeMode -}}{{- $timeSlices = true -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $found := dict "mps" $mps "hostFiles" $hostFiles "guard" $guard "timeSlices" $timeSlices "mig" $mig -}}
+{{- range $name, $said := .Values.features -}}
+{{- if kindIs "bool" $said -}}{{- $_ := set $found $name $said -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* What the plugin asks of the API server, as JSON: a boolean for each permission, and any. */ -}}
+{{- define "gpuhook.access" -}}
+{{- $config := include "gpuhook.config" . | fromJson -}}
+{{- $several := and $config.name (ne (len $config.data) 1) -}}
+{{- $label := ternary .Values.apiAccess.nodeConfig (not (not $several)) (kindIs "bool" .Values.apiAccess.nodeConfig) -}}
+{{- $events := .Values.apiAccess.events -}}
+{{- $patch := .Values.gfd.labelNode -}}
+{{- dict "label" $label "events" $events "patch" $patch "any" (or $label $events $patch) | toJson -}}
+{{- end -}}
+
+{{- define "gpuhook.mpsRoot" -}}
+{{- default .Values.mps.root .Values.devicePlugin.mps.root -}}
+{{- end -}}

@@ -1,0 +1,85 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* The variables of the plugin's container, as a list in YAML: those of devicePlugin.env win. */ -}}
+{{- define "gpuhook.env" -}}
+{{- $features := include "gpuhook.features" . | fromJson -}}
+{{- $config := include "gpuhook.config" . | fromJson -}}
+{{- $installer := .Values.installer -}}
+{{- $installs := and $installer.enabled (ne $installer.route "cdi") -}}
+{{- $hook := ternary (printf "%s/bin/gpuhook-hook" $installer.installDir) "" $installs -}}
+{{- $own := list -}}
+{{- if $config.name -}}
+{{- $own = append $own (list "CONFIG_FILE_SRCDIR" "/available-configs") -}}
+{{- $own = append $own (list "DEFAULT_CONFIG" $config.default) -}}
+{{- $fallback := join "," .Values.config.fallbackStrategies -}}
+{{- if ne $fallback "named,single" -}}
+{{- $own = append $own (list "FALLBACK_STRATEGIES" $fallback) -}}
+{{- end -}}
+{{- end -}}
+{{- $own = append $own (list "MIG_STRATEGY" .Values.migStrategy) -}}
+{{- $own = append $own (list "FAIL_ON_INIT_ERROR" .Values.failOnInitError) -}}
+{{- $own = append $own (list "DEVICE_LIST_STRATEGY" (kindIs "slice" .Values.deviceListStrategy | ternary (join "," .Values.deviceListStrategy) .Values.deviceListStrategy)) -}}
+{{- $own = append $own (list "DEVICE_ID_STRATEGY" .Values.deviceIDStrategy) -}}
+{{- $own = append $own (list "PASS_DEVICE_SPECS" .Values.compatWithCPUManager) -}}
+{{- $own = append $own (list "NVIDIA_DRIVER_ROOT" .Values.nvidiaDriverRoot) -}}
+{{- $own = append $own (list "CONTAINER_DRIVER_ROOT" "/driver-root") -}}
+{{- $own = append $own (list "GDRCOPY_ENABLED" .Values.gdrcopyEnabled) -}}
+{{- $own = append $own (list "GDS_ENABLED" .Values.gdsEnabled) -}}
+{{- $own = append $own (list "MOFED_ENABLED" .Values.mofedEnabled) -}}
+{{- $own = append $own (list "DEVICE_DISCOVERY_STRATEGY" .Values.deviceDiscoveryStrategy) -}}
+{{- $own = append $own (list "NVIDIA_CDI_HOOK_PATH" (default $hook .Values.cdi.nvidiaHookPath)) -}}
+{{- if $features.mps -}}
+{{- $own = append $own (list "MPS_ROOT" (include "gpuhook.mpsRoot" .)) -}}
+{{- end -}}
+{{- if .Values.gfd.enabled -}}
+{{- $own = append $own (list "GPUHOOK_LABELS" "true") -}}
+{{- if .Values.gfd.acceleratorLabel -}}
+{{- $own = append $own (list "GPUHOOK_ACCELERATOR_LABEL" "true") -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.gfd.labelNode -}}
+{{- $own = append $own (list "GPUHOOK_LABEL_NODE" "true") -}}
+{{- end -}}
+{{- if .Values.metrics.enabled -}}
+{{- $own = append $own (list "GPUHOOK_METRICS_ADDRESS" (printf ":%d" (int .Values.metrics.port))) -}}
+{{- end -}}
+{{- $own = append $own (list "NVIDIA_VISIBLE_DEVICES" "all") -}}
+{{- $own = append $own (list "NVIDIA_DRIVER_CAPABILITIES" (ternary "compute,utility" "utility" $features.mps)) -}}
+{{- $given := dict -}}
+{{- range .Values.devicePlugin.env -}}{{- $_ := set $given .name true -}}{{- end -}}
+{{- $found := list -}}
+{{- range $own -}}
+{{- $name := index . 0 -}}
+{{- $value := toString (default "" (index . 1)) -}}
+{{- if kindIs "bool" (index . 1) -}}{{- $value = toString (index . 1) -}}{{- end -}}
+{{- if and (ne $value "") (not (hasKey $given $name)) -}}
+{{- $found = append $found (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (hasKey $given "NODE_NAME") -}}
+{{- $found = append $found (dict "name" "NODE_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "spec.nodeName"))) -}}
+{{- end -}}
+{{- toYaml (concat $found .Values.devicePlugin.env) -}}
+{{- end -}}
+
+{{- define "gpuhook.securityContext" -}}
+{{- $features := include "gpuhook.features" . | fromJson -}}
+{{- $add := list -}}
+{{- if $features.guard -}}{{- $add = append $add "KILL" -}}{{- end -}}
+{{- if $features.mig -}}{{- $add = append $add "MKNOD" -}}{{- end -}}
+{{- if $features.timeSlices -}}{{- $add = append $add "SYS_ADMIN" -}}{{- end -}}
+{{- if .Values.features.foreignCgroups -}}{{- $add = append $add "SYS_PTRACE" -}}{{- end -}}
+{{- if .Values.devicePlugin.securityContext -}}
+{{- toYaml .Values.devicePlugin.securityContext -}}
+{{- else if or $features.mps $features.hostFiles $features.privileged -}}
+privileged: true
+{{- else -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- if $add }}
+  add: [{{ join ", " $add }}]
+{{- end }}
+{{- end -}}
+{{- end -}}

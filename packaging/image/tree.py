@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the runtime tree: gpuhook with a Python, a loader, libraries and a shell of its own.
+
+    python3 packaging/image/tree.py requirements
+    python3 packaging/image/tree.py build --packages DIR TARGET
+
+The first prints what pip has to install into DIR. The second makes TARGET out of DIR, of this
+checkout and of the Debian that it runs on. The tree runs wherever its kernel does: in the image,
+and on hosts that have no Python, no C library and no shell. Only launchers name where it is;
+gpuhook/installing/launchers.py fills that in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
+SCHEMA = "gpuhook/tree/v1"
+BUSYBOX = Path("/bin/busybox")
+# What the launchers call, and what a person needs who looks around in a container of the image.
+TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail"
+# Only the device plugin needs these: a host's tree does without.
+OF_THE_PLUGIN = ("grpcio", "protobuf", "prometheus_client")
+# Of Python's own library: tests, and what is for screens and for making programs.
+LEFT_OUT = (
+    "test", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "venv",
+    "distutils", "turtle.py", "sitecustomize.py", "__pycache__", "config-*", "LICENSE.txt",
+    "EXTERNALLY-MANAGED",
+    "_tkinter*", "readline.*", "_curses*", "_dbm.*", "_gdbm.*", "nis.*", "audioop.*", "_test*",
+    "_xxtestfuzz*", "_ctypes_test*", "xxlimited*",
+)  # fmt: skip
+# The driver's libraries open some of these by name.
+ALWAYS = (
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
+    "libgcc_s.so.1",
+)  # fmt: skip
+_NEEDED = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+
+
+def requirements() -> list[str]:
+    """Return what gpuhook and its device plugin need, as pyproject.toml has it."""
+    import tomllib
+
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["plugin"]]
+
+
+def build(packages: Path, target: Path) -> None:
+    """Make the tree `target`, which must not be there, with what pip put into `packages`."""
+    target.mkdir(parents=True)
+    python = Path(sys.executable).resolve()
+    library = Path(sysconfig.get_path("stdlib"))
+    home = target / "python"
+    (home / "bin").mkdir(parents=True)
+    shutil.copy2(python, home / "bin/python3")
+    shutil.copytree(library, home / "lib" / library.name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    _split(packages, target / "lib/packages", target / "lib/plugin")
+    _copy_libraries(target, python)
+    _copy_tools(target / "tools")
+    _copy_gpuhook(target)
+    compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    for part in ("python/lib", "lib/packages", "lib/plugin"):
+        place = str(target / part)
+        subprocess.run([python, "-IS", *compiled, "-s", place, "-p", part, place], check=True)
+    _describe(target)
+
+
+def _split(packages: Path, common: Path, plugin: Path) -> None:
+    """Copy what was installed: what the plugin alone needs, and the rest."""
+    only = {_normal(name) for name in OF_THE_PLUGIN}
+    for found in importlib.metadata.distributions(path=[str(packages)]):
+        into = plugin if _normal(found.metadata["Name"]) in only else common
+        for file in found.files or ():
+            if ".." in file.parts or "__pycache__" in file.parts or file.parts[0] == "bin":
+                continue
+            place = into / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(packages / file, place)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _copy_libraries(target: Path, python: Path) -> None:
+    """Copy the loader and every shared library that the tree's programs need."""
+    programs = [python, *target.rglob("*.so"), *target.rglob("*.so.*")]
+    found: set[Path] = set()
+    for program in programs:
+        done = subprocess.run(["ldd", program], check=True, stdout=subprocess.PIPE, text=True)
+        found.update(Path(path) for path in _NEEDED.findall(done.stdout))
+    (loader,) = (path for path in found if path.name.startswith("ld-linux"))
+    beside = next(path.parent for path in found if path.name == "libc.so.6")
+    into = target / "python/lib"
+    shutil.copy2(loader.resolve(), into / "ld.so")
+    for path in sorted({*found, *(beside / name for name in ALWAYS)}):
+        # The loader goes by its own name as well: libraries need it by that name.
+        shutil.copy2(path.resolve(), into / path.name)
+
+
+def _copy_tools(tools: Path) -> None:
+    tools.mkdir()
+    kind = subprocess.run(["ldd", BUSYBOX], check=False, capture_output=True, text=True)
+    if kind.returncode == 0:
+        sys.exit(f"{BUSYBOX} needs libraries: install busybox-static")
+    shutil.copy2(BUSYBOX, tools / "busybox")
+    for name in TOOLS.split():
+        (tools / name).symlink_to("busybox")
+
+
+def _copy_gpuhook(target: Path) -> None:
+    """Copy the package with its byte code, and the launchers, not filled in yet."""
+    sys.path[:0] = [str(HERE.parent)]
+    from install import build_library
+
+    build_library(str(target / "lib/gpuhook"), "lib/gpuhook", sys.executable)
+    launchers = target / "launchers"
+    launchers.mkdir()
+    for name, source in {
+        "bin/gpuhook-runtime": HERE.parent / "gpuhook-runtime.sh",
+        "bin/gpuhook-hook": HERE.parent / "gpuhook-hook.py",
+        "bin/gpuhook-prestart": HERE.parent / "gpuhook-prestart.sh",
+        "bin/gpuhook": HERE / "launchers/gpuhook",
+        "libexec/python3": HERE / "launchers/python3",
+        "libexec/nvidia-device-plugin": HERE / "launchers/nvidia-device-plugin",
+        "libexec/config-manager": HERE / "launchers/config-manager",
+    }.items():
+        text = source.read_text(encoding="utf-8")
+        text = text.replace("#!/bin/sh\n", "#!@TREE@/tools/sh\n", 1)
+        text = text.replace("PATH=$PATH:/usr/bin:/bin", "PATH=$PATH:/usr/bin:/bin:@TREE@/tools")
+        (launchers / name).parent.mkdir(exist_ok=True)
+        (launchers / name).write_text(text.replace("@PYTHON@", "@TREE@/libexec/python3"), "utf-8")
+
+
+def _describe(target: Path) -> None:
+    """Write tree.json: what the tree is, and a digest of all that is in it."""
+    text = (CHECKOUT / "gpuhook/__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    document = {
+        "schema": SCHEMA,
+        "version": version,
+        "python": platform.python_version(),
+        "architecture": platform.machine(),
+        "digest": digest(target),
+    }
+    (target / "tree.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def digest(target: Path) -> str:
+    """Return the SHA-256 of the names, modes and contents of all files of a tree."""
+    total = hashlib.sha256()
+    for path in sorted(target.rglob("*")):
+        if path.is_symlink():
+            content = os.readlink(path).encode()
+        elif path.is_file():
+            content = hashlib.sha256(path.read_bytes()).digest()
+        else:
+            continue
+        total.update(f"{path.relative_to(target)}\0{path.lstat().st_mode:o}\0".encode())
+        total.update(content)
+    return total.hexdigest()
+
+
+def main() -> None:
+    """Parse the command line and do it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("requirements", help="print what pip has to install")
+    making = commands.add_parser("build", help="make the tree")
+    making.add_argument("--packages", type=Path, required=True, help="what pip has installed")
+    making.add_argument("target", type=Path)
+    options = parser.parse_args()
+    if options.command == "requirements":
+        print("\n".join(requirements()))
+    else:
+        build(options.packages, options.target)
+
+
+if __name__ == "__main__":
+    main()

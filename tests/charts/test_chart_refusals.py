@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that cannot be meant are refused, with words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.charts.rendering import refused, rendered
+from tests.charts.values import GUARD, OPERATORS, THREE
+
+MAP = {"default": "version: v1\n"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"namespace": "x"}, "say --namespace"),
+        ({"config": {"map": MAP, "name": "x"}}, "set one of them"),
+        (OPERATORS | {"config": {"map": MAP}}, "config and devicePlugin.config"),
+        ({"config": {"map": {"a": "", "b": ""}}}, "name one of a, b as the default"),
+        ({"config": {"map": THREE, "default": "mig"}}, 'The default configuration "mig"'),
+        (
+            {"config": {"map": THREE, "fallbackStrategies": ["single"]}},
+            "(now: single)",
+        ),
+        ({"config": {"default": "a"}}, "there are no configurations"),
+        ({"config": {"map": {"default": "a: [b"}}}, 'The configuration "default" is no YAML'),
+        ({"devicePlugin": {"config": {"data": MAP}}}, "devicePlugin.config.create=true"),
+        ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
+        ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
+        (GUARD | {"hostPID": False}, "set hostPID=true"),
+        ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
+        (
+            {
+                "metrics": {
+                    "enabled": True,
+                    "serviceMonitor": {"enabled": True},
+                    "podMonitor": {"enabled": True},
+                }
+            },
+            "enable one of them",
+        ),
+    ],
+)
+def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
+    assert words in refused(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"devicePlugins": {}}, "devicePlugins"),
+        ({"devicePlugin": {"enable": True}}, "enable"),
+        ({"migStrategy": "both"}, "migStrategy"),
+        ({"deviceListStrategy": "envvar,cdi"}, "deviceListStrategy"),
+        ({"deviceListStrategy": []}, "deviceListStrategy"),
+        ({"config": {"map": {"default": {"version": "v1"}}}}, "config.map.default"),
+        ({"config": {"map": {"a/b": ""}}}, "a/b"),
+        ({"config": {"fallbackStrategies": ["first"]}}, "fallbackStrategies"),
+        ({"compatWithCPUManager": "true"}, "compatWithCPUManager"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"installer": {"engine": "rkt"}}, "engine"),
+        ({"installer": {"installDir": "opt"}}, "installDir"),
+        ({"metrics": {"port": 0}}, "port"),
+        ({"metrics": {"podMonitor": {"interval": "15"}}}, "interval"),
+        ({"kubeletRootDir": "/var/lib/kubelet/"}, "kubeletRootDir"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+        ({"commonLabels": {"helm.sh/chart": "x"}}, "helm.sh/chart"),
+        ({"devicePlugin": {"env": [{"value": "x"}]}}, "name"),
+    ],
+)
+def test_the_schema_refuses(values: dict[str, Any], key: str) -> None:
+    said = refused(values)
+    assert "don't meet the specifications of the schema" in said
+    assert key in said
+
+
+def test_the_default_namespace_takes_a_word() -> None:
+    assert "allowDefaultNamespace=true" in refused({}, namespace="default")
+    assert rendered({"allowDefaultNamespace": True}, namespace="default")
+    assert rendered({"namespaceOverride": "gpus"}, namespace="default")
+
+
+def test_what_is_refused_without_its_plugin_is_refused() -> None:
+    """An installer alone in the namespace `default` is in it, too."""
+    values = {"devicePlugin": {"enabled": False}, "installer": {"enabled": True}}
+    assert "allowDefaultNamespace" in refused(values, namespace="default")

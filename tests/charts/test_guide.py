@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guide shows is what the chart takes and makes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuhook.kubernetes.config import reader
+from gpuhook.kubernetes.config.given import given
+from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
+from tests.charts.values import GUARD, HOST_FILES, MPS, SETS, TIME_SLICES
+
+PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+VALUES = [yaml.safe_load(text) for text in BLOCKS if text.startswith("# values.yaml")]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ")
+]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=range(len(VALUES)))
+def test_values_are_taken_and_their_configurations_are_faultless(values: dict[str, Any]) -> None:
+    objects = rendered(values)
+    overrides = given({}, variables(objects)).overrides
+    texts = [t for o in objects if o["kind"] == "ConfigMap" for t in o["data"].values()]
+    for text in texts:
+        assert reader.read(text.encode(), "guide", overrides).findings == ()
+    assert texts or "metrics" in values or "features" in values
+
+
+def test_the_walk_through_is_whole() -> None:
+    first = VALUES[0]
+    objects = rendered(first)
+    assert one(objects, "RuntimeClass")["metadata"]["name"] == "nvidia"
+    assert container(objects)["image"] == "REGISTRY/gpuhook:TAG"
+    assert container(objects, "installer")["image"] == "REGISTRY/gpuhook:TAG"
+    pods = [list(yaml.safe_load_all(text)) for text in BLOCKS if "gpu-test-2" in text]
+    for pod in pods[0]:
+        assert pod["spec"]["runtimeClassName"] == "nvidia"
+        (inner,) = pod["spec"]["containers"]
+        assert inner["resources"] == {"limits": {"nvidia.com/gpu": 1}}
+    assert rendered(VALUES[0] | {"devicePlugin": yaml.safe_load(BLOCKS[-2])["devicePlugin"]})
+
+
+@pytest.mark.parametrize(
+    ("feature", "values"),
+    [
+        ("whole GPUs, replicas, limits of memory, labels, metrics", VALUES[0]),
+        ("MIG", {"migStrategy": "single"}),
+        ("the guard ends processes", GUARD),
+        ("the guard looks into cgroups of other names", {"features": {"foreignCgroups": True}}),
+        ("time slices and compute modes", TIME_SLICES),
+        ("MPS", MPS),
+        ("no special runtime", HOST_FILES),
+        ("no handler on the nodes", SETS["no-handler"]),
+    ],
+)
+def test_the_table_of_capabilities_is_the_charts(feature: str, values: dict[str, Any]) -> None:
+    (row,) = [row for row in ROWS if row[0] == feature]
+    context = container(rendered(values))["securityContext"]
+    added = context.get("capabilities", {}).get("add", [])
+    made = "`privileged`" if context.get("privileged") else ", ".join(f"`{c}`" for c in added)
+    assert row[-1].strip("| ") == (made or "nothing")
+
+
+def test_values_of_the_table_are_there() -> None:
+    """Each name in the first column of the table of values is a key of values.yaml."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    table = PAGE.partition("## Values")[2].partition("## Several")[0]
+    count = 0
+    for row in [line for line in table.splitlines() if line.startswith("| `")]:
+        above: list[str] = []
+        for name in re.findall(r"`([^`]+)`", row.split(" | ")[0]):
+            path = [*above, *name[1:].split(".")] if name[0] == "." else name.split(".")
+            place: Any = known
+            for key in path:
+                assert key in place, name
+                place = place[key]
+            above = above if name[0] == "." else path[:-1]
+            count += 1
+    assert count > 30

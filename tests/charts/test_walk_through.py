@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From values to two pods on one T4: the rendered container's own words start the real plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.charts.rendering import container, one, pod, rendered, variables
+from tests.charts.values import OPERATORS, SETS
+from tests.kubelet.config_map import ConfigMap
+from tests.kubelet.kubelet import Kubelet
+from tests.kubelet.process import plugin
+from tests.kubelet.waiting import eventually
+from tests.simulated.node import make_node
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("values", [OPERATORS, SETS["time-slicing"]], ids=["operator", "chart"])
+def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> None:
+    """The node offers four, both pods get the same GPU, an edit counts without a restart."""
+    objects = rendered(values, "--set", "gfd.acceleratorLabel=true")
+    (source,) = [v["configMap"]["name"] for v in pod(objects)["volumes"] if "configMap" in v]
+    found = one(objects, "ConfigMap")
+    assert found["metadata"]["name"] == source
+    configs = ConfigMap(short_path / "configs")
+    configs.publish(**found["data"])
+    node = make_node(short_path / "node", "t4")
+    features = short_path / "features"
+    env = {
+        **variables(objects),
+        # The paths of the container, in this test's places.
+        "CONFIG_FILE": "",
+        "CONFIG_FILE_SRCDIR": str(configs.directory),
+        "GPUHOOK_CDI_DIRECTORY": str(short_path / "cdi"),
+        "GFD_OUTPUT_FILE": str(features),
+        "NVIDIA_DRIVER_ROOT": node.driver_root,
+        "NODE_NAME": "",
+    }
+    options = container(objects)["args"][1:]
+    with (
+        Kubelet(short_path / "device-plugins") as kubelet,
+        plugin(short_path / "plugin", node, kubelet, env=env, options=options) as process,
+    ):
+        kubelet.wait_for_devices(GPU, 4)
+        pods = [kubelet.allocate(GPU, 1).response for _ in range(2)]
+        uuid = str(process.node.node.gpus[0].uuid)
+        assert [each.envs["NVIDIA_VISIBLE_DEVICES"] for each in pods] == [uuid, uuid]
+        assert [each.envs["GPUHOOK_REPLICAS"] for each in pods] == [f"{uuid}::0", f"{uuid}::1"]
+        assert all(each.devices for each in pods)  # PASS_DEVICE_SPECS
+        eventually(features.exists, "labels")
+        told = features.read_text()
+        assert "nvidia.com/gpu.replicas=4\n" in told
+        assert "\naccelerator=nvidia-tesla-t4\n" in f"\n{told}"
+        text = found["data"]["default"].replace("replicas: 4", "replicas: 8")
+        configs.publish(default=text)
+        kubelet.wait_for_devices(GPU, 8)
+        assert process.stop() == 0

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image: the Dockerfile built as it is, on a base made with debootstrap, and its root kept.
+
+No registry is asked for anything: the base is tagged with the name that the Dockerfile has.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.contract.debs import mirror
+from tests.contract.kept import CHECKOUT, kept
+
+BASE = "localhost/debian:bookworm-slim"
+NAME = "localhost/gpuhook:test"
+SOURCES = ("Dockerfile", ".dockerignore", "LICENSE", "pyproject.toml", "packaging", "gpuhook")
+_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def root() -> Path:
+    """Return the root file system of the image, built once for each state of its sources."""
+
+    def build(place: Path) -> None:
+        base = _base()
+        store = place / "store"
+        try:
+            _build(base, store, place / "root")
+        finally:
+            shutil.rmtree(store)
+
+    return kept("image", mirror() + _digest(), build) / "root"
+
+
+def _base() -> Path:
+    def build(place: Path) -> None:
+        words = ["debootstrap", "--variant=minbase", "bookworm", str(place / "root"), mirror()]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(place / "root/var/cache/apt")
+
+    return kept("image-base", mirror(), build) / "root"
+
+
+def _build(base: Path, store: Path, into: Path) -> None:
+    """Build the image in a store of its own, and copy its root file system."""
+    settings, shared = _pip()
+    more = store / "more"
+    (more / "etc").mkdir(parents=True)
+    (more / "etc/pip.conf").write_text(settings, encoding="utf-8")
+    if _CERTIFICATES.is_file():
+        shutil.copyfile(_CERTIFICATES, more / "etc/machine.crt")
+    made = _buildah(store, "from", "scratch")
+    for part in (base, more):
+        _buildah(store, "copy", "--quiet", made, str(part), "/")
+    _buildah(store, "commit", "--quiet", made, BASE)
+    _buildah(store, "rm", made)
+    volumes = [f"--volume={path}:{path}:ro" for path in shared]
+    options = ["--pull-never", "--isolation=chroot", "--layers=false", "--quiet", *volumes]
+    _buildah(store, "bud", *options, "--tag", NAME, str(CHECKOUT))
+    made = _buildah(store, "from", "--pull-never", NAME)
+    mounted = _buildah(store, "mount", made)
+    subprocess.run(["cp", "-a", mounted, str(into)], check=True)
+    into.chmod(0o755)
+    _buildah(store, "umount", made)
+
+
+def _buildah(store: Path, command: str, *words: str) -> str:
+    storage = ["--root", str(store / "root"), "--runroot", str(store / "run")]
+    storage += ["--storage-driver", "vfs"]
+    done = subprocess.run(
+        ["buildah", *storage, command, *words], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.strip()
+
+
+def _pip() -> tuple[str, list[str]]:
+    """Return pip's settings of this machine for the base, and directories that they name."""
+    parser = configparser.ConfigParser()
+    parser.read(["/etc/pip.conf", Path.home() / ".config/pip/pip.conf"], encoding="utf-8")
+    if not parser.has_section("global"):
+        parser.add_section("global")
+    for name, value in os.environ.items():
+        if name.startswith("PIP_"):
+            parser["global"][name[4:].lower().replace("_", "-")] = value
+    words = " ".join(parser["global"].values()).split()
+    found = {word.removeprefix("file://").partition("/simple")[0] for word in words}
+    if parser["global"].get("cert"):
+        parser["global"]["cert"] = "/etc/machine.crt"
+    text = io.StringIO()
+    parser.write(text)
+    return text.getvalue(), sorted(p for p in found if p.startswith("/") and os.path.isdir(p))
+
+
+def _digest() -> str:
+    """Return what changes with the sources of the image, and with how it is built here."""
+    total = hashlib.sha256(Path(__file__).read_bytes())
+    for name in SOURCES:
+        path = CHECKOUT / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                total.update(str(file.relative_to(CHECKOUT)).encode())
+                total.update(file.read_bytes())
+    return total.hexdigest()

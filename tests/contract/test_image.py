@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image, built by its Dockerfile, and what it puts on a host that has no Python and no shell.
+
+The host is a directory with runc, the libraries that runc needs, and the driver of a simulated
+node. Everything else that runs in there came out of the image.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract import image, roots
+from tests.contract.bundles import bundle
+from tests.kubelet.waiting import eventually
+from tests.simulated.node import make_node
+
+NODE = "/sim"  # where the simulated node is on the host
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+DAEMON_JSON = '{\n  // kept: false\n  "debug": true\n}\n'.replace("  // kept: false\n", "")
+PLACES = ("etc/docker", "proc", "sys", "dev", "run", "tmp", "usr/bin", "opt", "root", "etc/cdi")
+ENTRYPOINT = """\
+#!/bin/sh
+until [ -f /run/nvidia/validations/driver-ready ]; do sleep 5; done
+set -o allexport
+. /run/nvidia/validations/driver-ready
+exec nvidia-device-plugin
+"""
+# Of what starts the image: a runtime, which mounts these into every container.
+IMAGE_RUNS = (
+    'for d in dev proc; do mount --rbind /$d "$0/$d"; done; mount --bind "$1" "$0/host";'
+    ' root=$0; shift; exec chroot "$root" "$@"'
+)
+# runc wants its root to be a mount.
+HOST_RUNS = (
+    'mount --bind "$0" "$0"; for d in dev proc sys; do mount --rbind /$d "$0/$d"; done;'
+    ' exec /usr/sbin/chroot "$0" "$@"'
+)
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the image's root file system, which the tests share."""
+    place = tmp_path_factory.mktemp("image") / "root"
+    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
+    (place / "host").mkdir()
+    (place / "bin/entrypoint.sh").write_text(ENTRYPOINT, encoding="utf-8")
+    (place / "bin/entrypoint.sh").chmod(0o755)
+    return place
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a host with runc, Docker's configuration and a driver, and no interpreter at all."""
+    made = tmp_path_factory.mktemp("host")
+    for name in PLACES:
+        (made / name).mkdir(parents=True)
+    (made / "etc/docker/daemon.json").write_text(DAEMON_JSON, encoding="utf-8")
+    runc = shutil.which("runc")
+    assert runc
+    needed = subprocess.run(["ldd", runc], capture_output=True, text=True, check=True).stdout
+    for path in [runc, *re.findall(r"(/\S+) \(0x", needed)]:
+        (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(os.path.realpath(path), made / path[1:])
+    make_node(made / NODE[1:], "t4")
+    assert not [path for path in made.rglob("*") if re.match(r"(python|(ba|da|a)?sh$)", path.name)]
+    return made
+
+
+def in_image(unpacked: Path, host: Path, *words: str) -> list[str]:
+    """Return the command that runs `words` in the image, the host's root mounted at /host."""
+    return ["unshare", "--mount", "sh", "-c", IMAGE_RUNS, str(unpacked), str(host), *words]
+
+
+def on_host(host: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `words` with the host's root as root."""
+    env = {"PATH": "/usr/bin", "GPUHOOK_HOST_ROOT": NODE}
+    command = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(host), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def gpuhook(unpacked: Path, host: Path, *words: str) -> str:
+    """Run the image with these words, and return what it printed."""
+    command = in_image(unpacked, host, "/usr/bin/gpuhook", *words)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def written(host: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of every file of the host that installing may write."""
+    paths = [*(host / "opt").rglob("*"), *(host / "etc/docker").rglob("*")]
+    return {str(p): (p.lstat().st_ino, p.lstat().st_mtime_ns) for p in paths if not p.is_dir()}
+
+
+@pytest.fixture(scope="module")
+def installed(unpacked: Path, host: Path) -> Path:
+    """Give the host with gpuhook installed and Docker configured."""
+    told = gpuhook(unpacked, host, "install", "--host-root", "/host", "--engine", "docker")
+    assert "installed" in told
+    return host
+
+
+def test_the_image_has_nothing_of_a_distribution(unpacked: Path) -> None:
+    """Programs are links into the tree; there is no package manager and no second Python."""
+    links = {p.name: os.readlink(p) for p in (unpacked / "usr/bin").iterdir() if p.is_symlink()}
+    assert {"sh", "gpuhook", "config-manager", "nvidia-device-plugin"} <= set(links)
+    assert all(target.startswith("/opt/gpuhook/") for target in links.values())
+    pythons = [p for p in unpacked.rglob("python3*") if p.is_file() and os.access(p, os.X_OK)]
+    inside = {str(p.relative_to(unpacked)) for p in pythons}
+    assert inside == {"opt/gpuhook/libexec/python3", "opt/gpuhook/python/bin/python3"}
+
+
+def test_the_image_says_what_is_in_it(unpacked: Path) -> None:
+    """Its bill of materials names Debian's and Python's packages with versions."""
+    path = unpacked / "opt/gpuhook/share/gpuhook/sbom.spdx.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["spdxVersion"] == "SPDX-2.3"
+    versions = {part["name"]: part["versionInfo"] for part in document["packages"]}
+    assert {"gpuhook", "libc6", "libpython3.11-stdlib", "busybox-static", "grpcio", "click"} <= set(
+        versions
+    )
+    assert all(versions.values())
+    known = {part["SPDXID"] for part in document["packages"]}
+    assert len(known) == len(document["packages"])
+    licences = unpacked / "opt/gpuhook/share/licenses"
+    assert (licences / "busybox-static/copyright").is_file()
+    assert (licences / "gpuhook/LICENSE").is_file()
+
+
+def test_a_container_starts_on_a_host_without_python(installed: Path) -> None:
+    """The installed wrapper gives a container its GPU there, driver files and loader cache too."""
+    made = on_host(
+        installed, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
+        f"--dev-root={NODE}", f"--host-root={NODE}", "--output=/etc/cdi/nvidia.yaml",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    spec = (installed / "etc/cdi/nvidia.yaml").read_text(encoding="utf-8")
+    assert "path: /opt/gpuhook/bin/gpuhook-hook" in spec
+    roots.copy("debian", installed / "container/root")
+    script = "ls /dev/nvidia0 && /sbin/ldconfig -p | grep -c libcuda.so.1"
+    bundle(
+        installed / "container",
+        Path("/container/root"),
+        ["/bin/sh", "-c", script],
+        ["NVIDIA_VISIBLE_DEVICES=all"],
+    )
+    run = on_host(
+        installed, "/opt/gpuhook/bin/gpuhook-runtime", "--root", "/run/state", "run",
+        "--bundle", "/container", "image-test",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["/dev/nvidia0", "1"]
+
+
+def test_an_unchanged_host_is_not_written_to(unpacked: Path, installed: Path) -> None:
+    """The pod starts again, and neither a file nor the engine is touched."""
+    before = written(installed)
+    words = ["install", "--host-root", "/host", "--engine", "docker", "-o", "json"]
+    document = json.loads(gpuhook(unpacked, installed, *words))
+    assert document["changed"] is False
+    assert written(installed) == before
+
+
+def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, installed: Path) -> None:
+    """A container that runs goes on through both, and ends as it should; Docker's file stays."""
+    other = unpacked / "tmp/next"
+    subprocess.run(["cp", "-al", str(unpacked / "opt/gpuhook"), str(other)], check=True)
+    described = json.loads((other / "tree.json").read_text(encoding="utf-8"))
+    (other / "tree.json").unlink()
+    (other / "tree.json").write_text(json.dumps(described | {"version": "9.9"}), encoding="utf-8")
+    bundle(installed / "running", Path("/container/root"), ["/bin/sleep", "1000"])
+    before = (installed / "etc/docker/daemon.json").stat()
+
+    def runtime(*words: str) -> str:
+        program = "/opt/gpuhook/bin/gpuhook-runtime"
+        done = on_host(installed, program, "--root", "/run/state", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = ["install", "--host-root", "/host", "--engine", "docker", "-o", "json"]
+    quiet = 'exec "$@" >/dev/null 2>&1'
+    runs = ["run", "--detach", "--bundle", "/running", "running-test"]
+    tools = "/opt/gpuhook/current/tools/sh"
+    program = "/opt/gpuhook/bin/gpuhook-runtime"
+    started = on_host(
+        installed, tools, "-c", quiet, "sh", program, "--root", "/run/state", *runs
+    )  # fmt: skip
+    assert started.returncode == 0, started
+    try:
+        newer = json.loads(gpuhook(unpacked, installed, *words, "--tree", "/tmp/next"))
+        assert newer["version"].startswith("9.9-")
+        assert len(newer["kept"]) == 1
+        assert "up\n" in runtime("exec", "running-test", "/bin/echo", "up")
+        older = json.loads(gpuhook(unpacked, installed, *words))
+        assert older["version"] == newer["kept"][0]
+        assert json.loads(runtime("state", "running-test"))["status"] == "running"
+    finally:
+        runtime("delete", "--force", "running-test")
+    assert (installed / "etc/docker/daemon.json").stat() == before
+
+
+def test_the_end_of_the_pod_takes_everything_back(unpacked: Path, host: Path) -> None:
+    """SIGTERM undoes what the pod did: the engine's file byte for byte, and the tree."""
+    words = ["install", "--host-root", "/host", "--engine", "docker", "--stay", "--undo-on-exit"]
+    command = in_image(unpacked, host, "/usr/bin/gpuhook", *words)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert b"/opt/gpuhook" in first
+        eventually(lambda: b"nvidia" in (host / "etc/docker/daemon.json").read_bytes())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == DAEMON_JSON
+    assert not (host / "opt/gpuhook").exists()
+    assert not (host / "var/lib/gpuhook").exists()
+
+
+@pytest.fixture
+def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
+    """Start the plugin as the GPU Operator's DaemonSet does; give what finds its pid."""
+    ready = unpacked / "run/nvidia/validations/driver-ready"
+    ready.parent.mkdir(parents=True, exist_ok=True)
+    ready.write_text("NVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n", encoding="utf-8")
+    env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "FAIL_ON_INIT_ERROR": "false"}
+    command = in_image(unpacked, host, "/bin/sh", "-c", "/bin/entrypoint.sh")
+    log = (unpacked / "tmp/plugin.log").open("w")
+    process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+
+    def called() -> bytes:
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0]
+
+    def pid() -> int:
+        eventually(lambda: called() == b"nvidia-device-plugin")
+        return process.pid
+
+    yield pid
+    process.kill()
+    process.wait()
+    log.close()
+
+
+def test_the_operator_finds_its_plugin(
+    unpacked: Path, host: Path, operators_plugin: Callable[[], int]
+) -> None:
+    """Its entry point starts the plugin by a name that config-manager finds, and signals."""
+    pid = operators_plugin()
+    log = unpacked / "tmp/plugin.log"
+    eventually(lambda: "no GPU" in log.read_text() or "driver" in log.read_text())
+    code = (
+        "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook']; "
+        "from gpuhook.kubernetes.config_manager import signalling; "
+        "print(signalling.processes('nvidia-device-plugin'))"
+    )
+    command = in_image(unpacked, host, "/opt/gpuhook/libexec/python3", "-IS", "-c", code)
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert pid in json.loads(found)
+    os.kill(pid, signal.SIGHUP)
+    eventually(lambda: "SIGHUP" in log.read_text())
+
+
+def test_config_manager_is_a_program_of_the_image(unpacked: Path, host: Path) -> None:
+    """Outside a pod it says so, and ends."""
+    command = in_image(unpacked, host, "/bin/config-manager")
+    done = subprocess.run(command, capture_output=True, text=True, env={}, check=False)
+    assert done.returncode == 1
+    assert "GH2110" in done.stderr

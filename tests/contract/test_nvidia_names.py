@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was made for NVIDIA's toolkit works by gpuhook's programs under NVIDIA's names.
+
+The CDI spec is one as `nvidia-ctk cdi generate` 1.18 writes it: a hook for each thing to do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle
+from tests.contract.doors import Doors
+from tests.contract.product import (
+    ALL_CONTROL,
+    DRIVER_LIBRARIES,
+    LIBRARIES,
+    PYTHON,
+    Product,
+    asks,
+    install,
+)
+from tests.contract.runtimes import run
+from tests.contract.views import questions
+
+CDI_HOOK = "nvidia-cdi-hook"
+COMPAT = "/usr/local/cuda/compat"
+PROFILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
+STAMP = "NVIDIA_CTK_DEBUG=false"
+
+
+@pytest.fixture(scope="module")
+def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of an installation that has all of NVIDIA's names."""
+    return install(tmp_path_factory.mktemp("compat") / "prefix", PYTHON, "--nvidia-compat")
+
+
+def hook(bindir: Path, product: Product, name: str, *args: str) -> dict[str, Any]:
+    """Return one hook as NVIDIA's tool writes it, told where this node's parts are."""
+    own = [f"{key}={value}" for key, value in product.env.items()]
+    return {
+        "hookName": "createContainer",
+        "path": str(bindir / CDI_HOOK),
+        "args": [CDI_HOOK, name, *args],
+        "env": [STAMP, *own],
+    }
+
+
+def toolkit_hooks(bindir: Path, product: Product, libraries: list[str]) -> list[dict[str, Any]]:
+    """Return the spec-level hooks of NVIDIA's tool for a driver whose libraries these are."""
+    (cuda,) = [path for path in libraries if "/libcuda.so." in path]
+    version = cuda.partition(".so.")[2]
+    links = [f"libcuda.so.1::{LIBRARIES}/libcuda.so"]
+    links += [f"libnvidia-opticalflow.so.1::{LIBRARIES}/libnvidia-opticalflow.so"]
+    folders = sorted({path.rpartition("/")[0] for path in libraries})
+    each = [word for link in links for word in ("--link", link)]
+    return [
+        hook(bindir, product, "create-symlinks", *each),
+        hook(bindir, product, "enable-cuda-compat", f"--host-driver-version={version}"),
+        hook(bindir, product, "update-ldcache", *(f"--folder={one}" for one in folders)),
+        hook(bindir, product, "update-application-profile"),
+        hook(bindir, product, "disable-device-node-modification"),
+        hook(bindir, product, "of-a-newer-toolkit", "--what", "ever"),
+    ]
+
+
+@pytest.fixture
+def foreign(apart: Product, bindir: Path) -> Product:
+    """Return a node whose only CDI spec is one of NVIDIA's tool."""
+    document = yaml.safe_load(apart.spec.read_text(encoding="utf-8"))
+    edits = document["containerEdits"]
+    mounted = [one["containerPath"] for one in edits["mounts"]]
+    libraries = [path for path in mounted if ".so" in path and path.startswith(LIBRARIES)]
+    edits["hooks"] = toolkit_hooks(bindir, apart, libraries)
+    apart.spec.write_text(json.dumps(document), encoding="utf-8")
+    for more in apart.specs.iterdir():
+        if more != apart.spec:
+            more.unlink()
+    return apart
+
+
+def asked(product: Product) -> list[str]:
+    """Return the probe and what it looks at."""
+    tries = [product.number(1), product.number(2)]
+    runs = [["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]]
+    return ["/probe", *questions(tries=tries, runs=runs)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"), [("debian", "crun"), ("distroless", "runc"), ("musl", "runc")]
+)
+def test_spec_of_nvidias_tool(
+    kind: str, engine: str, foreign: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
+    result = Doors(foreign, tmp_path, pytest.fail).by_podman(
+        root_of(kind),
+        asked(foreign),
+        ["--device", "nvidia.com/gpu=2"],
+        f"/usr/bin/{engine}",
+        engine,
+    )
+    view = result.view
+    assert set(view.gpus()) == {*ALL_CONTROL, foreign.device(2)}
+    assert view.tries[foreign.number(1)] == "EPERM"
+    found = view.runs[0].found()
+    assert [name for name, one in found.items() if "real" not in one] == []
+    for one in found.values():
+        assert {"ro", "nosuid", "nodev"} <= view.mounts[one["real"]].options
+
+
+def describe_other(made: Product, bindir: Path, name: str) -> None:
+    """Write NVIDIA's spec of another device, with a library and a loader's hook of its own."""
+    (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
+    library = made.place / f"{name}.so.1.0"
+    shutil.copy(driver, library)  # its SONAME is libcuda.so.1
+    directory = f"/opt/{name}"
+    mount = {"hostPath": str(library), "containerPath": f"{directory}/lib{name}.so.1.0"}
+    edits = {
+        "mounts": [{**mount, "options": ["ro", "nosuid", "nodev", "bind"]}],
+        "hooks": [hook(bindir, made, "update-ldcache", "--folder", directory)],
+    }
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": f"nvidia.com/{name}",
+        "devices": [{"name": "a", "containerEdits": {"env": ["OTHER=1"]}}],
+        "containerEdits": edits,
+    }
+    (made.specs / f"{name}.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+@pytest.mark.parametrize("way", ["podman", "wrapper"])
+def test_beside_other_specs(
+    way: str,
+    apart: Product,
+    bindir: Path,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
+    for name in ("one", "two"):
+        describe_other(apart, bindir, name)
+    command = ["/probe", *questions(runs=[["/ldconfig", "-p"]])]
+    root = root_of("debian")
+    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    kinds = ("nvidia.com/gpu=0", "nvidia.com/one=a", "nvidia.com/two=a")
+    if way == "podman":
+        devices = [word for kind in kinds for word in ("--device", kind)]
+        doors = Doors(apart, tmp_path, pytest.fail)
+        view = doors.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
+    else:
+        made = bundle_of(root, command, asks(",".join(kinds)))
+        view = run(made, apart.secluded, env=apart.on("runc")).view
+    (ran,) = view.runs
+    for directory in (LIBRARIES, "/opt/one", "/opt/two"):
+        assert f"=> {directory}/libcuda.so.1\n" in ran.output, ran.output
+
+
+def test_newer_cuda_of_the_image(
+    foreign: Product, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
+    """The image's forward compatibility libraries come first, where enable-cuda-compat is."""
+    root = root_of("debian")
+    compat = root / COMPAT[1:]
+    compat.mkdir(parents=True)
+    (driver,) = Path(foreign.node.driver_root).rglob("libcuda.so.*.*")
+    shutil.copy(driver, compat / "libcuda.so.999.10.01")
+    (compat / "libcuda.so.1").symlink_to("libcuda.so.999.10.01")
+    result = Doors(foreign, tmp_path, pytest.fail).by_podman(
+        root, asked(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
+    )
+    found = result.view.runs[0].found()
+    assert found["libcuda.so.1"]["path"] == f"{COMPAT}/libcuda.so.1"
+    assert found["libnvidia-ml.so.1"]["path"].startswith(LIBRARIES)
+
+
+def state_of(made: Bundle) -> str:
+    """Return the OCI state of a bundle's container as a runtime hands it to hooks."""
+    return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
+
+
+def call(bindir: Path, product: Product, made: Bundle, *words: str) -> Any:
+    """Call nvidia-cdi-hook as a runtime does."""
+    return subprocess.run(
+        [str(bindir / CDI_HOOK), *words],
+        input=state_of(made),
+        env={**product.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_each_hook_twice(
+    bindir: Path, apart: Product, bundle_of: Callable[..., Bundle], root_of: Callable[[str], Path]
+) -> None:
+    """A second start changes nothing, a strange flag is refused, a strange hook passed over."""
+    made = bundle_of(root_of("debian"))
+    link = ["create-symlinks", "--link", "libx.so.1::/usr/lib/libx.so"]
+    every = [
+        link,
+        ["--quiet", *link],
+        ["update-ldcache", "--ldconfig-path=/sbin/ldconfig", f"--folder={LIBRARIES}"],
+        ["enable-cuda-compat", "--host-driver-version=550.54.15"],
+        ["update-application-profile"],
+        ["chmod", "--mode", "755", "--path", "/usr/lib"],
+    ]
+    listings = []
+    for _ in range(2):
+        for words in every:
+            done = call(bindir, apart, made, *words)
+            assert (done.returncode, done.stderr) == (0, ""), words
+        listings.append(roots.listing(made.root))
+    assert listings[0] == listings[1]
+    assert (made.root / "usr/lib/libx.so").readlink() == Path("libx.so.1")
+    assert (made.root / PROFILE[1:]).is_file()
+    done = call(bindir, apart, made, "apply-something-new", "--flag")
+    assert done.returncode == 0
+    assert "GH2141" in done.stderr
+    done = call(bindir, apart, made, "create-symlinks", "--unknown=1")
+    assert done.returncode == 1
+    assert "GH2140" in done.stderr
+    told = subprocess.check_output([bindir / CDI_HOOK, "--version"], text=True)
+    assert told.startswith("gpuhook-hook ")
+
+
+def test_hostile_image(
+    bindir: Path,
+    apart: Product,
+    bundle_of: Callable[..., Bundle],
+    root_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """Links of the image lead to nothing outside of it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = root_of("debian")
+    (root / "opt").mkdir(exist_ok=True)
+    (root / "opt/out").symlink_to(outside)
+    (root / "opt/up").symlink_to("../" * 20 + str(outside)[1:])
+    made = bundle_of(root)
+    for name in ("out", "up"):
+        done = call(
+            bindir, apart, made, "create-symlinks", "--link", f"/etc/passwd::/opt/{name}/link"
+        )
+        assert done.returncode == 0, done.stderr
+    assert list(outside.iterdir()) == []
+    assert (root / str(outside)[1:] / "link").is_symlink()
+
+
+def test_runtime_and_hook_by_their_names(
+    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """daemon.json's nvidia-container-runtime, and hooks.d's nvidia-container-toolkit."""
+    command = ["/probe", *questions(tries=[apart.number(0), apart.number(1)])]
+    for name in ("", ".cdi", ".legacy"):
+        made = bundle_of(root_of("distroless"), command, asks("1"))
+        runtime = str(bindir / ("nvidia-container-runtime" + name))
+        view = run(made, [runtime], env=apart.on("runc")).view
+        assert view.tries[apart.number(0)] == "EPERM"
+        assert view.tries[apart.number(1)] != "EPERM"
+    env = [f"{key}={value}" for key, value in apart.env.items()]
+    name = "nvidia-container-toolkit"
+    args = [name, "-config", "/etc/nvidia-container-runtime/config.toml", "prestart"]
+    hooks = {"prestart": [{"path": str(bindir / name), "args": args, "env": env}]}
+    made = bundle_of(root_of("distroless"), command, asks("1"), hooks=hooks)
+    view = run(made, ["runc"]).view
+    assert view.tries[apart.number(0)] == "EPERM"
+    assert view.tries[apart.number(1)] != "EPERM"
+
+
+def test_runtime_is_not_its_own_low_level(
+    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
+    made = bundle_of(root_of("distroless"), ["/probe", *questions()], asks("1"))
+    names = json.loads(apart.config.read_text(encoding="utf-8"))
+    names["lowLevelRuntimes"] = [str(bindir / "nvidia-container-runtime"), "runc"]
+    apart.config.write_text(json.dumps(names), encoding="utf-8")
+    runtime = str(bindir / "nvidia-container-runtime")
+    assert apart.device(1) in run(made, [runtime], env=apart.env).view.gpus()
+
+
+def test_ctk(bindir: Path, apart: Product, tmp_path: Path) -> None:
+    """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
+
+    def ctk(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(bindir / "nvidia-ctk"), *words]
+        return subprocess.run(command, env=apart.env, capture_output=True, text=True, check=False)
+
+    output = tmp_path / "specs/nvidia.yaml"
+    output.parent.mkdir()
+    done = ctk("cdi", "generate", f"--output={output}", *apart.node.options)
+    assert done.returncode == 0, done.stderr
+    listed = ctk("cdi", "list", f"--spec-dir={output.parent}")
+    assert "nvidia.com/gpu=0" in listed.stdout.split("\n")
+    done = ctk("config", "--set", "x=y", "--in-place")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error GH2142: ")
+    assert "gpuhook config import" in done.stderr
+    done = ctk("hook", "of-a-newer-toolkit")
+    assert done.returncode == 0
+    assert "GH2141" in done.stderr
+    done = ctk("--version")
+    assert done.stdout.startswith("gpuhook, version ")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook refresh` within what its unit leaves it: capabilities, directories, system calls."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from tests.contract.kept import CHECKOUT
+from tests.contract.product import Product
+
+UNIT = CHECKOUT / "packaging/systemd/gpuhook-refresh.service"
+
+
+def setting(key: str) -> str:
+    """Return the value of a key of the unit."""
+    found = re.search(rf"^{key}=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, key
+    return found[1]
+
+
+def allowed() -> set[str]:
+    """Return the system calls of the unit's filter, as systemd knows them."""
+    told = ["systemd-analyze", "syscall-filter", "--no-pager"]
+    names: set[str] = set()
+    pending = [setting("SystemCallFilter")]
+    while pending:
+        text = subprocess.check_output([*told, pending.pop()], text=True)
+        words = [line.strip() for line in text.split("\n")[1:] if line.startswith("    ")]
+        words = [word for word in words if not word.startswith("#")]
+        pending += [word for word in words if word.startswith("@")]
+        names |= {word for word in words if not word.startswith("@")}
+    return names
+
+
+def confined(product: Product, trace: Path) -> list[str]:
+    """Return the command of the unit with the unit's capabilities, its system calls recorded."""
+    bounds = "-all," + ",".join(
+        "+" + name.removeprefix("CAP_").lower() for name in setting("CapabilityBoundingSet").split()
+    )
+    command = [str(product.bindir / "gpuhook"), "refresh"]
+    return [
+        *("strace", "-f", "-qq", "-o", str(trace), "-e", "signal=none"),
+        *("setpriv", "--no-new-privs", "--inh-caps=-all", f"--bounding-set={bounds}"),
+        *command,
+    ]
+
+
+def test_refresh_as_the_unit_runs_it(apart: Product, tmp_path: Path) -> None:
+    """It writes a stale spec again with the unit's capabilities and system calls alone."""
+    trace = tmp_path / "trace"
+    before = apart.spec.read_text(encoding="utf-8")
+    document = yaml.safe_load(before)
+    apart.spec.write_text(before.replace("boot=", "boot=x"), encoding="utf-8")
+    done = subprocess.run(
+        [*confined(apart, trace), "--force"],
+        env={**os.environ, **apart.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    assert f"{apart.spec}: written" in done.stdout
+    assert yaml.safe_load(apart.spec.read_text(encoding="utf-8")) == document
+    lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()
+    at = next(i for i, line in enumerate(lines) if "execve" in line and "gpuhook" in line)
+    called = {found[1] for line in lines[at:] if (found := re.match(r"\d+ +(\w+)\(", line))}
+    assert len(called) > 20
+    assert called - allowed() == set()

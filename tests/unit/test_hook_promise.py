@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/compatibility-promise.md says of the hook's arguments, between releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook import __version__
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import jobs
+
+# As release 0.1.0 writes them: each later release reads them, and means the same. Never change
+# these lines; a release that has more arguments adds lines of its own.
+FIRST = [
+    *("--library", "/usr/lib/libcuda.so.550.54.15=libcuda.so.1"),
+    *("--link", "libcuda.so.1::/usr/lib/libcuda.so"),
+    *("--gpus", "0=9.0,nvidia"),
+    *("--needs", "compute,video=/usr/bin/tool"),
+    *("--chmod", "0755:/dev/dri"),
+    *("--skip", "links"),
+    *("--skip", "loader-cache"),
+    *("--skip", "profile"),
+    *("--cuda-compat", "/usr/local/cuda/compat"),
+    *("--cuda-version", "12.4"),
+    *("--driver-version", "550.54.15"),
+    *("--fingerprint", "boot=b,driver=550.54.15,gpus=1,majors=m,mig=,tree=t"),
+    *("--host-root", "/host"),
+    *("--ldconfig", "/sbin/ldconfig"),
+    *("--libcuda", "/usr/lib/libcuda.so.550.54.15"),
+    "--driver-params",
+    "--whole",
+]
+FIRST_FACTS = {
+    "chmod": [(0o755, "/dev/dri")],
+    "cuda_compat": "/usr/local/cuda/compat",
+    "cuda_version": "12.4",
+    "driver_params": True,
+    "driver_version": "550.54.15",
+    "fingerprint": "boot=b,driver=550.54.15,gpus=1,majors=m,mig=,tree=t",
+    "gpus": [("0", "9.0", "nvidia")],
+    "host_root": "/host",
+    "ldconfig": "/sbin/ldconfig",
+    "libcuda": "/usr/lib/libcuda.so.550.54.15",
+    "libraries": [("/usr/lib/libcuda.so.550.54.15", "libcuda.so.1")],
+    "links": [("libcuda.so.1", "/usr/lib/libcuda.so")],
+    "needs": {"/usr/bin/tool": frozenset(("compute", "video"))},
+    "skipped": ["links", "loader-cache", "profile"],
+    "whole": True,
+}
+NEWER = "999.0.1"
+
+
+def test_arguments_of_the_first_release() -> None:
+    """They are read as they were meant, and an upgrade writes the same for the same jobs."""
+    read = jobs.parse(FIRST)
+    assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
+    assert (read.since, read.optional) == ("", [])
+    assert read.arguments() == FIRST
+
+
+def test_optional_arguments_of_a_newer_release() -> None:
+    """An older hook passes over them, hands them on, and does all the rest."""
+    more = ["--optional=--shiny=/x=y", "--optional=", "--optional=--switch"]
+    read = jobs.parse([more[0], *FIRST, *more[1:]])
+    assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
+    assert read.optional == more
+    again = jobs.parse(read.arguments())
+    assert again.arguments() == read.arguments()
+    assert again.optional == more
+
+
+@pytest.mark.parametrize("since", [NEWER, f"{NEWER}+local", "0.1.0.1", "1"])
+def test_what_a_newer_release_needs(since: str) -> None:
+    """The message names the release that is needed, whatever else is not understood."""
+    with pytest.raises(GpuhookError) as raised:
+        jobs.parse(["--brand-new", "x", *FIRST, "--since", since])
+    assert raised.value.code == "GH2143"
+    assert since in raised.value.message
+    assert __version__ in raised.value.message
+
+
+@pytest.mark.parametrize("since", ["0", "0.0.9", "0.1", "0.1.0", __version__])
+def test_what_this_release_has(since: str) -> None:
+    """A spec for this release or an older one is read."""
+    assert jobs.parse([*FIRST, "--since", since]).since == since
+
+
+@pytest.mark.parametrize("since", ["", "x", "1.x", "-1", "1..2", "٣", "9" * 5000])
+def test_what_is_no_release(since: str) -> None:
+    """Nonsense is refused with the argument."""
+    with pytest.raises(GpuhookError) as raised:
+        jobs.parse(["--since", since])
+    assert raised.value.code == "GH1640"
+
+
+def test_an_unknown_argument_names_the_release() -> None:
+    """Without such a word, the message says at least how old the hook is."""
+    with pytest.raises(GpuhookError) as raised:
+        jobs.parse(["--brand-new", "x"])
+    assert raised.value.code == "GH1640"
+    assert __version__ in raised.value.message

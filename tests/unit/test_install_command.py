@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook install` and `gpuhook uninstall` on a host with Docker, with a tree of a few files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import jsonschema
+import pytest
+
+import gpuhook
+from gpuhook.cli import main
+from gpuhook.installing import installation, tree
+from tests.kubelet.waiting import eventually
+
+SCHEMA = json.loads((Path(gpuhook.__file__).parent / "schemas/install.json").read_text("utf-8"))
+DAEMON_JSON = '{\n    "log-level": "info"\n}\n'
+
+
+@pytest.fixture(autouse=True)
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try no program: the tree in here has none that runs (that of the contract tests has)."""
+    monkeypatch.setattr(installation, "_require_running", lambda where: None)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    made = tmp_path / "host"
+    (made / "etc/docker").mkdir(parents=True)
+    (made / "etc/docker/daemon.json").write_text(DAEMON_JSON, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Give a tree whose programs do nothing."""
+    made = tmp_path / "tree"
+    (made / "launchers/bin").mkdir(parents=True)
+    for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):
+        (made / "launchers/bin" / name).write_text("#!/bin/sh\n", encoding="utf-8")
+    described = {"schema": tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
+    (made / "tree.json").write_text(json.dumps(described), encoding="utf-8")
+    return made
+
+
+def called(command: str, host: Path, *words: str) -> dict[str, Any]:
+    """Call the command and return the document that it prints."""
+    words = (command, "--host-root", str(host), *words, "-o", "json")
+    done = click.testing.CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+def refused(host: Path, *words: str) -> str:
+    done = click.testing.CliRunner().invoke(main, ("install", "--host-root", str(host), *words))
+    assert done.exit_code != 0
+    return done.output
+
+
+def test_there_and_back(host: Path, small: Path) -> None:
+    """The engine's runtime is the path that outlives versions; the way back ends at every byte."""
+    words = ("--tree", str(small), "--engine", "docker")
+    assert called("install", host, *words, "--dry-run")["engines"][0]["files"]
+    assert not (host / "opt").exists()
+    document = called("install", host, *words)
+    assert document["changed"]
+    assert document["version"] == "1.0-aaaaaaaaaaaa"
+    config = json.loads((host / "etc/docker/daemon.json").read_text(encoding="utf-8"))
+    assert config["runtimes"]["nvidia"]["path"] == "/opt/gpuhook/bin/gpuhook-runtime"
+    assert config["log-level"] == "info"
+    assert not called("install", host, *words)["changed"]
+    assert called("uninstall", host, "--dry-run")["changed"]
+    assert (host / "opt/gpuhook/bin").is_symlink()
+    assert called("uninstall", host)["changed"]
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == DAEMON_JSON
+    assert not called("uninstall", host)["changed"]
+    assert not (host / "opt/gpuhook").exists()
+
+
+def test_another_directory(host: Path, small: Path) -> None:
+    place = "/home/kubernetes/bin/gpuhook"
+    words = ("--install-dir", place)
+    called("install", host, *words, "--tree", str(small), "--engine", "docker")
+    text = (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+    assert f"{place}/bin/gpuhook-runtime" in text
+    called("uninstall", host, *words)
+    assert not (host / place[1:]).exists()
+
+
+def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> None:
+    """Only an engine that was configured for the programs that go is given back."""
+    called("install", host, "--tree", str(small), "--engine", "none")
+    words = ["configure", "docker", "--host-root", str(host), "--runtime-path"]
+    done = click.testing.CliRunner().invoke(main, [*words, "/usr/bin/gpuhook-runtime"])
+    assert done.exit_code == 0, done.output
+    before = (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+    assert called("uninstall", host)["engines"] == []
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == before != DAEMON_JSON
+
+
+def test_the_route_cdi_copies_nothing(host: Path) -> None:
+    """The engine applies specs by itself; there need not even be a tree."""
+    document = called("install", host, "--route", "cdi", "--engine", "docker")
+    assert document["version"] == ""
+    assert not (host / "opt").exists()
+    assert "cdi" in (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+
+
+def test_no_engine(host: Path, small: Path) -> None:
+    assert called("install", host, "--tree", str(small), "--engine", "none")["engines"] == []
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == DAEMON_JSON
+
+
+def test_what_is_refused(host: Path, small: Path, tmp_path: Path) -> None:
+    assert "GH2106" in refused(host, "--tree", str(small))
+    assert "GH2101" in refused(host, "--tree", str(tmp_path), "--engine", "docker")
+    assert "GH2101" in refused(host, "--engine", "docker")  # this checkout is no tree
+    assert "needs --stay" in refused(host, "--undo-on-exit")
+    assert not (host / "opt").exists()
+
+
+@pytest.mark.parametrize(("options", "is_undone"), [((), False), (("--undo-on-exit",), True)])
+def test_a_pod_that_stays(
+    host: Path, small: Path, options: tuple[str, ...], is_undone: bool
+) -> None:
+    """It ends at SIGTERM, with success, and undoes what it did if it was told to."""
+    words = ["install", "--host-root", str(host), "--tree", str(small), "--engine", "docker"]
+    code = (
+        "from gpuhook.installing import installation; "
+        "installation._require_running = lambda where: None; "
+        "from gpuhook.cli import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words, "--stay", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    config = host / "etc/docker/daemon.json"
+    try:
+        eventually(lambda: config.read_text(encoding="utf-8") != DAEMON_JSON)
+        process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert (config.read_text(encoding="utf-8") == DAEMON_JSON) is is_undone
+    assert (host / "opt/gpuhook").exists() is not is_undone
