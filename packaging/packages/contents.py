@@ -140,6 +140,8 @@ def _runtime(release: Release) -> Files:
         files[f"{release.library}/{path.name}"] = File(path.read_bytes())
     files[f"{release.library}/maintain"] = _program(release, HERE / "scripts/maintain.sh")
     for name, template in install.SHARED.items():
+        if name.startswith(("systemd/", "udev/")):
+            continue  # packages have them where systemd reads them
         files[f"usr/share/gpuhook/{name}"] = _program(release, PACKAGING / template)
     return files
 
