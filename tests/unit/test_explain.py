@@ -348,7 +348,7 @@ def test_a_code_is_explained(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "nearest"), [("GH9999", "GH1953"), ("GH110", "GH1101"), ("GH100800", "GH1953")]
+    ("code", "nearest"), [("GH9999", "GH2143"), ("GH110", "GH1101"), ("GH100800", "GH2143")]
 )
 def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
     known = {one.code for one in codes.all_of_them()}
