@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hooks of NVIDIA's container toolkit by their names, and the jobs of our one hook they are.
 
-WARM. Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unless it is enabled.
+WARM. Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unless enabled.
 """
 
 from __future__ import annotations
