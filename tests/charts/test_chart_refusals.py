@@ -33,6 +33,10 @@ MAP = {"default": "version: v1\n"}
         (GUARD | {"hostPID": False}, "set hostPID=true"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
         (
+            {"metrics": {"enabled": True}, "fullnameOverride": "1gpu"},
+            "begin with a letter",
+        ),
+        (
             {
                 "metrics": {
                     "enabled": True,
@@ -61,6 +65,13 @@ def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
         ({"config": {"fallbackStrategies": ["first"]}}, "fallbackStrategies"),
         ({"compatWithCPUManager": "true"}, "compatWithCPUManager"),
         ({"image": {"digest": "latest"}}, "digest"),
+        ({"image": {"repository": "g\uff50u"}}, "image.repository"),
+        ({"image": {"repository": "gpuhook latest"}}, "image.repository"),
+        ({"image": {"tag": "a b"}}, "image.tag"),
+        ({"devicePlugin": {"image": "a:b"}}, "devicePlugin.image"),
+        ({"nameOverride": "gpu.hook"}, "nameOverride"),
+        ({"fullnameOverride": "Gpu"}, "fullnameOverride"),
+        ({"namespaceOverride": "n" * 64}, "namespaceOverride"),
         ({"installer": {"engine": "rkt"}}, "engine"),
         ({"installer": {"installDir": "opt"}}, "installDir"),
         ({"metrics": {"port": 0}}, "port"),
