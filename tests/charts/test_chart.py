@@ -399,6 +399,32 @@ def assert_missed(schema: dict[str, Any], values: dict[str, Any], where: str) ->
     )
 
 
+def test_configurations_of_any_name_and_indentation_are_the_same_text() -> None:
+    """Names that YAML takes for other things than texts, texts that begin with spaces."""
+    wanted = {
+        "on": "version: v1",
+        "1": "version: v1",
+        "default": "    # indented\nversion: v1\nflags: {}",
+        "b": "\n  version: v1\n  flags: {}",
+    }
+    assert one(rendered({"config": {"map": wanted}}), "ConfigMap")["data"] == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flags: {plugin: a, migStrategy: 3}",
+        "gpuhook: {guard: kill}",
+        "sharing: {timeSlicing: [a]}",
+        "sharing: {timeSlicing: {resources: a}, mps: null}",
+        "sharing: {timeSlicing: {resources: [a]}}",
+    ],
+)
+def test_what_is_wrong_further_down_is_the_plugins_to_say(text: str) -> None:
+    """No template ends with words of Go's."""
+    assert rendered({"config": {"map": {"default": f"version: v1\n{text}\n"}}})
+
+
 def test_lists_that_are_taken_away_are_empty() -> None:
     without = {
         "imagePullSecrets": None,

@@ -27,6 +27,14 @@ MAP = {"default": "version: v1\n"}
         ),
         ({"config": {"default": "a"}}, "there are no configurations"),
         ({"config": {"map": {"default": "a: [b"}}}, 'The configuration "default" is no YAML'),
+        (
+            {"config": {"map": {"default": "version: v1\nsharing: [a]"}}},
+            'sharing of the configuration "default" is no mapping',
+        ),
+        (
+            {"config": {"map": {"default": "version: v1\ngpuhook: 3"}}},
+            'gpuhook of the configuration "default" is no mapping',
+        ),
         ({"devicePlugin": {"config": {"data": MAP}}}, "devicePlugin.config.create=true"),
         ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
         ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
