@@ -198,6 +198,15 @@ def test_both_languages_of_the_guide_have_the_same_commands_and_files() -> None:
     assert [block for block in shown if block not in korean] == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    """Each page of docs is linked, and one of some length has a list of its contents."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f"]({page.relative_to(ROOT)})" in readme, page
+        text = page.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 400 or "\n- [" in text.partition("\n## ")[0], page
+
+
 def headings(text: str) -> set[str]:
     """Return the anchors that a renderer makes of headings."""
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
