@@ -198,7 +198,7 @@ def test_udev_rules(event: dict[str, str], *, is_refreshed: bool) -> None:
     A service that was turned off stays so: the way back is `systemctl disable`.
     """
     unit = "gpuhook-refresh.service"
-    start = f"systemctl --quiet is-enabled {unit} && exec systemctl --no-block start {unit}"
+    start = f"! systemctl --quiet is-enabled {unit} || exec systemctl --no-block start {unit}"
     command = f"/bin/sh -c '{start}'"
     assert goes(event) == ([command] if is_refreshed else [])
     assert goes(event, has_systemd=False) == []
