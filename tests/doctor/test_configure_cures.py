@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli.configure import configure
 from gpuhook.diagnose.doctor.check import FAILED, WARNING
-from tests.doctor.broken import engines, other_engines
+from tests.doctor.broken import configured, engines, other_engines
 from tests.doctor.parts.engines import CONFIG, CRI, DROP_IN, IMPORTS, RUNC, TOOLKIT, install
 from tests.doctor.scene import Broken, Scene, is_root
 
@@ -123,6 +123,24 @@ def test_the_cure_mends(broken: Broken, fresh: Callable[[str], Scene]) -> None:
     assert not any("gpuhook configure" in one for one in after.values())
     run(scene, ["undo", words[2]])
     assert state(scene, broken.check) == before
+
+
+def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    configured.edited(scene)
+    assert state(scene, "installation.configured") == {}
+
+
+def test_what_was_taken_out_comes_back(fresh: Callable[[str], Scene]) -> None:
+    """The cure says the words by which the engine was configured."""
+    scene = fresh("t4")
+    configured.configured(scene, "--runtime-name", "gpus", "--set-as-default")
+    scene.write(other_engines.DAEMON, "{}")
+    [command] = state(scene, "installation.configured").values()
+    words = shlex.split(command.partition(" #")[0])[2:-1]
+    assert words == ["docker", "--runtime-name", "gpus", "--set-as-default"]
+    run(scene, words)
+    assert state(scene, "installation.configured") == {}
 
 
 def run(scene: Scene, words: list[str]) -> None:
