@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -10,9 +11,12 @@ from click.testing import CliRunner
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli.configure import configure
+from gpuhook.diagnose.bundle import contents
+from gpuhook.diagnose.bundle.opening import CONTENTS
 from gpuhook.diagnose.doctor.check import FAILED, WARNING
 from tests.doctor.broken import configured, engines, other_engines
 from tests.doctor.parts.engines import CONFIG, CRI, DROP_IN, IMPORTS, RUNC, TOOLKIT, install
+from tests.doctor.parts.gpuhook import LIBRARY
 from tests.doctor.scene import Broken, Scene, is_root
 
 TYPE_CHECKING = False
@@ -141,6 +145,18 @@ def test_what_was_taken_out_comes_back(fresh: Callable[[str], Scene]) -> None:
     assert words == ["docker", "--runtime-name", "gpus", "--set-as-default"]
     run(scene, words)
     assert state(scene, "installation.configured") == {}
+
+
+def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], Scene]) -> None:
+    """The files as they were before stay on the node: nobody asked for them."""
+    scene = fresh("t4")
+    configured.configured(scene)
+    made = contents.gathered(contents.recorded(scene.examined()), {}, {})
+    kept = "/var/lib/gpuhook/configured/docker"
+    record = made.members[f"{CONTENTS}{kept}/record.json"]
+    assert json.loads(record)["wanted"]["name"] == "nvidia"
+    assert [path for path in made.members if kept in path] == [f"{CONTENTS}{kept}/record.json"]
+    assert b"__version__" in made.members[f"{CONTENTS}{LIBRARY}/gpuhook/__init__.py"]
 
 
 def run(scene: Scene, words: list[str]) -> None:
