@@ -29,7 +29,8 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     return Plan("docker", changes, expected, Service(("docker.service",), ("dockerd-of-no-host",)))
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
+    assert before != content
     if path == BESIDE:
         return None
     document = json.loads(content)

@@ -71,10 +71,16 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     return Plan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(wanted, model)))
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(
+    path: str,
+    content: bytes,
+    wanted: Wanted,
+    before: bytes | None = None,  # noqa: ARG001 # Engine's signature
+) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    Raises a fault of one that cannot be read, or in which nothing is ours.
+    The files are our own: nothing in them was another's, to be put back. Raises a fault of one
+    that cannot be read, or in which nothing is ours.
     """
     if path.endswith(".json"):
         hooks_d.check(path, content)

@@ -66,10 +66,11 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     )
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    CDI stays enabled unless the route was CDI: that is no harm, and may be somebody's own wish.
+    A runtime that ours took the place of is there again, as it was `before`. CDI stays
+    enabled unless the route was CDI: that is no harm, and may be somebody's own wish.
     Raises a fault of a daemon.json that cannot be read.
     """
     if posixpath.basename(path) == docker_hook.NAME:
@@ -78,10 +79,18 @@ def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
     found = docker.read(_One(path, content), path)
     mark, text = _text(found)
     ours = found.configuration.runtimes.get(wanted.name)
+    was = docker.read(_One(path, before or b""), path).configuration
     if wanted.is_default and found.configuration.default == wanted.name:
-        text = json_text.without_member(text, ["default-runtime"])
+        if was.default == docker.BUILT_IN:
+            text = json_text.without_member(text, ["default-runtime"])
+        else:
+            text = json_text.with_member(text, ["default-runtime"], was.default)
     if ours and is_ours(ours, wanted):
-        text = _less(text, ["runtimes", wanted.name])
+        if wanted.name in was.runtimes:
+            keys = ["runtimes", wanted.name]
+            text = json_text.with_member(text, keys, was.runtimes[wanted.name].options)
+        else:
+            text = _less(text, ["runtimes", wanted.name])
     if wanted.route == "cdi" and found.configuration.cdi_enabled:
         text = _less(text, _CDI)
     return (mark + text).encode() if json_text.members(text) else None

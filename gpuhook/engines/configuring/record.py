@@ -200,6 +200,5 @@ def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _original(document: dict[str, Any]) -> Original:
-    kept = document["kept"]
-    known = tuple(document["known"])
-    return Original(document["path"], document["digest"], kept and Kept(**kept), known)
+    kept = document["kept"] and Kept(**_known(Kept, document["kept"]))
+    return Original(document["path"], document["digest"], kept, tuple(document["known"]))

@@ -20,10 +20,13 @@ class Engine(Protocol):
     def plan(self, node: Node, wanted: Wanted) -> Plan:
         """Return what is to change; raises a fault where it cannot be, and OSError."""
 
-    def without(self, path: str, content: bytes, wanted: Wanted) -> bytes | None:
+    def without(
+        self, path: str, content: bytes, wanted: Wanted, before: bytes | None = None
+    ) -> bytes | None:
         """Return a file that somebody has edited since, less what `wanted` had brought into it.
 
-        None where nothing but what was ours is left. Raises a fault where it cannot be told apart.
+        What that took the place of in `before`, the file as it was, is put back. None where
+        nothing but what was ours is left. Raises a fault where it cannot be told apart.
         """
 
 
