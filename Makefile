@@ -16,6 +16,8 @@ CLI_PYTHON ?=
 NVIDIA_HOOK ?=
 # 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
 NVIDIA_COMPAT ?=
+# How many processes the tests run in.
+WORKERS ?= 2
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -28,13 +30,17 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test check bench demo manifests install deb rpm clean packages
+.PHONY: help test test-deep check bench demo manifests install deb rpm clean packages
 
 help: ## Print what can be made
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: packages $(READY) ## Run every test that needs no GPU; contract tests need root
-	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not gpu" $(PYTEST)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not gpu" $(PYTEST)
+
+test-deep: packages $(READY) ## Run them all the way: each step is killed, more rounds and examples
+	GPUHOOK_TESTS=deep $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --timeout 1800 \
+		-m "not gpu" $(PYTEST)
 
 check: $(READY) ## Check style, types, the import rules and the shell scripts
 	@.ci/packages shellcheck

@@ -16,7 +16,7 @@ from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
-from tests.contract.product import Product, product
+from tests.contract.product import Product, install, product
 from tests.contract.runtimes import CGROUPS
 from tests.kubelet.running import real_kubelet, run
 from tests.simulated import stub_limits
@@ -24,7 +24,8 @@ from tests.simulated import stub_limits
 __all__ = ["real_kubelet", "run"]
 
 HERE = Path(__file__).parent
-LOCK = "/run/gpuhook-tests.lock"
+# One is held while a test runs; the other one on the way to it.
+GATES = ("/run/gpuhook-tests.lock", "/run/gpuhook-tests.door")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,10 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def machine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Share the machine with the other workers' tests, but for those that change it as a whole."""
+    """Share the machine with the other workers' tests, but for those that change it as a whole.
+
+    Who waits to be alone holds the door: the others' next tests do not go before.
+    """
     alone = request.node.get_closest_marker("alone") is not None
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock, door = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES)
+    fcntl.flock(door, fcntl.LOCK_EX)
     fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    os.close(door)
     yield
     os.close(lock)
 
@@ -100,9 +106,24 @@ def node(tmp_path: Path) -> Callable[[int, int], Path]:
 
 
 @pytest.fixture(scope="session")
-def node8(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the programs of an installation that all workers share, and no test changes."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    with (place / "installing.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place / "installed"
+        if not done.exists():
+            install(place / "prefix")
+            done.touch()
+    return place / "prefix/bin"
+
+
+@pytest.fixture(scope="session")
+def node8(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     """Give gpuhook as installed on a node with eight GPUs, which no test changes."""
-    return product(tmp_path_factory.mktemp("node8"))
+    return product(tmp_path_factory.mktemp("node8"), bindir=bindir)
 
 
 @pytest.fixture

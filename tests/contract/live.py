@@ -135,19 +135,29 @@ class Live:
         (programs, lines) = told(self.container, PROGRAMS, "described(rules)")
         return list(programs) or sorted(lines)
 
+    def nodes(self) -> dict[str, tuple[object, ...]]:
+        """Return what is in its /dev: names, kinds, owners, numbers."""
+        return devices(Path(f"/proc/{self.pid}/root/dev"))
+
+    def mounts(self) -> tuple[str, ...]:
+        """Return the lines of its mountinfo."""
+        return tuple(Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines())
+
+    def entry(self) -> str:
+        """Return the text of its entry in the ledger, empty where it has none."""
+        entries = Path(self.product.state, "containers")
+        own = [p.read_text(encoding="utf-8") for p in entries.glob("[!.]*")]
+        return "".join(text for text in own if self.id in text)
+
     def seen(self) -> Seen:
         """Return everything about the container that its GPUs are made of."""
         version, lines = told(self.container, "rules.version", "described(rules)")
-        process = Path("/proc", str(self.pid))
-        mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
-        entries = Path(self.product.state, "containers")
-        own = [p.read_text(encoding="utf-8") for p in entries.glob("[!.]*")]
         return Seen(
             roots.listing(self.bundle.root),
-            devices(process / "root/dev"),
-            tuple(mounts),
+            self.nodes(),
+            self.mounts(),
             tuple(sorted(lines) if version == "v1" else lines),
-            "".join(text for text in own if self.id in text),
+            self.entry(),
         )
 
 

@@ -18,6 +18,7 @@ from gpuhook.vendors.nvidia.inventory import Gpu
 from tests.contract.bundles import Bundle
 from tests.contract.kept import CHECKOUT
 from tests.contract.runtimes import SECONDS, Result
+from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
 PYTHON = "/usr/bin/python3"
@@ -125,19 +126,24 @@ class Product:
     def gpuhook(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Call the command line."""
         command = [str(self.bindir / "gpuhook"), *words]
-        env = {**os.environ, **self.env}
+        env = self._environment
         return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.env}
 
     def generate(self, *options: str, output: Path | None = None) -> None:
         """Write the node's CDI spec to `output` (default: `spec`) with generate-cdi."""
         words = [*self.node.options, "--hook-path", str(self.bindir / "gpuhook-hook")]
         words += ["--output", str(output or self.spec), *options]
-        done = self.gpuhook("generate-cdi", *words)
+        done = warm(self.bindir / "gpuhook").call(["generate-cdi", *words], self._environment)
         assert done.returncode == 0, done.stderr
 
     def holders(self) -> list[dict[str, Any]]:
         """Return what `gpuhook ps -o json` lists of the ledger: other tests run containers too."""
-        done = self.gpuhook("ps", "--recorded", "-o", "json")
+        words = ["ps", "--recorded", "-o", "json"]
+        done = warm(self.bindir / "gpuhook").call(words, self._environment)
         assert done.returncode == 0, done.stderr
         return list(json.loads(done.stdout)["containers"])
 

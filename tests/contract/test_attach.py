@@ -33,7 +33,13 @@ def asked(product: Product, *runs: list[str]) -> list[str]:
 
 def assert_as_before(root: Path, before: dict[str, tuple[object, ...]]) -> None:
     """Assert that an image is what it was, its loader's cache but for the order of bytes."""
-    now = roots.listing(root)
+    assert_same_files(roots.listing(root), before)
+
+
+def assert_same_files(
+    now: dict[str, tuple[object, ...]], before: dict[str, tuple[object, ...]]
+) -> None:
+    """Assert the same of two listings."""
     assert now.keys() == before.keys()
     assert {path for path in now if now[path] != before[path]} <= {LOADER}
     if LOADER in now:

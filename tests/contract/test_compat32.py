@@ -12,7 +12,7 @@ from gpuhook.loader import cache
 from gpuhook.vendors.nvidia import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import LIBRARIES, Product, asks, install
+from tests.contract.product import LIBRARIES, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 from tests.simulated.graphics import NARROW, with_32_bit
@@ -29,11 +29,11 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     """Give gpuhook on a node with 32-bit packages of the driver."""
     place = tmp_path_factory.mktemp("compat32")
     node = make_node(place / "node", with_32_bit(dump_file.load("t4")))
-    made = Product(place, install(place / "prefix"), node)
+    made = Product(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()

@@ -11,7 +11,7 @@ import pytest
 from gpuhook.vendors.nvidia import drm, dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks, install
+from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
@@ -22,11 +22,11 @@ TRIES = [f"{MAJOR}:{minor}" for minor in (0, 1, 2, 3, 128, 129, 130)]
 
 
 @pytest.fixture(scope="module")
-def graphics(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     """Give gpuhook on a node with four GPUs, one of them lost, that have nodes for graphics."""
     place = tmp_path_factory.mktemp("graphics")
     node = make_node(place / "node", with_drm(dump_file.load("lost-gpu")))
-    made = Product(place, install(place / "prefix"), node)
+    made = Product(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()

@@ -12,7 +12,7 @@ from gpuhook.loader.narrow import is_narrow
 from gpuhook.vendors.nvidia import drm, dump_file
 from tests.contract.bundles import Bundle
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks, install
+from tests.contract.product import Product, asks
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_compat32 import CACHE, CUDA, narrows
 from tests.contract.test_graphics import TRIES, dri
@@ -25,11 +25,11 @@ ASKED = questions(CACHE, f"{NARROW}/{CUDA}", tries=TRIES)
 
 
 @pytest.fixture(scope="module")
-def graphics(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     """Give gpuhook on a node with four GPUs, one of them lost, that is made for graphics."""
     place = tmp_path_factory.mktemp("graphics")
     node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("lost-gpu"))))
-    made = Product(place, install(place / "prefix"), node)
+    made = Product(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()

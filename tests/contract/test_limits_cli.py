@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,19 @@ def test_all_or_nothing(mine: Product, tmp_path: Path) -> None:
         assert held(live) == {second: (6 * GIB, 0)}
 
 
+def impatient(live: Live, place: Path) -> Live:
+    """Return the container with a command line that waits a second for a driver, not twenty."""
+    text = (live.product.bindir / "gpuhook").read_text(encoding="utf-8")
+    sooner = "from gpuhook.programs.memory import handover; handover.PATIENCE = 1.0; "
+    starts = "from gpuhook.cli import main"
+    assert starts in text
+    launcher = place / "impatient/gpuhook"
+    launcher.parent.mkdir()
+    launcher.write_text(text.replace(starts, sooner + starts), encoding="utf-8")
+    launcher.chmod(0o755)
+    return replace(live, product=replace(live.product, bindir=launcher.parent))
+
+
 def test_a_driver_that_hangs(mine: Product, tmp_path: Path) -> None:
     """Nobody waits for ever, nothing is noted that was not done, and the next call is not kept."""
     gpu = uuid(mine, 2)
@@ -262,7 +276,7 @@ def test_a_driver_that_hangs(mine: Product, tmp_path: Path) -> None:
         changed(live, "set", "--limit", "4Gi")
         noted = records(live)
         stub_limits.take_long(mine.node, gpu, 900_000)
-        refused(live, "GH1256", "set", "--limit", "6Gi")
+        refused(impatient(live, tmp_path), "GH1256", "set", "--limit", "6Gi")
         assert records(live) == noted
         stub_limits.mend(mine.node, gpu)
         assert held(live) == {gpu: (4 * GIB, 0)}

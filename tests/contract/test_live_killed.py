@@ -12,53 +12,58 @@ import pytest
 
 from tests.contract.live import Live, Seen, sleeping, started
 from tests.contract.product import CONTROL, LIBRARIES, Product, asks
-from tests.contract.test_attach import assert_as_before
+from tests.contract.test_attach import assert_same_files
 from tests.contract.test_doors import assert_nodes
+from tests.depth import depth
 
-# What an attach does in steps: every time that it calls it, or every so many.
+# What an attach does in steps, and every how many of them the everyday run kills it.
 STEPS = [
-    ("mkdirat", 1),
-    ("mknodat", 1),
-    ("move_mount", 3),
+    ("mkdirat", 3),
+    ("mknodat", 2),
+    ("move_mount", 11),
     ("rename", 1),
     ("renameat", 1),
-    ("symlinkat", 2),
+    ("symlinkat", 7),
     ("wait4", 1),
 ]
-ALL = ("--driver-capabilities", "all")
+MANY = 1000  # more than any of them is called
 
 
-@pytest.mark.parametrize("kind", ["debian", "musl"])
+# The one image's calls lie between the other one's.
+@pytest.mark.parametrize(("kind", "shift"), [("debian", 0), ("musl", 1)])
 @pytest.mark.parametrize(("call", "stride"), STEPS)
-def test_attach(call: str, stride: int, kind: str, node8: Product, tmp_path: Path) -> None:
+def test_attach(
+    call: str, stride: int, kind: str, shift: int, node8: Product, tmp_path: Path
+) -> None:
     """A second attach completes it, and a detach takes all of it away, after that or without."""
+    stride = depth(stride, 1)
     with started(sleeping(tmp_path, kind), node8) as live:
-        kill_at_each(live, node8, call, stride, tmp_path / "trace")
+        kill_at_each(live, node8, call, range(1 + shift * stride // 2, MANY, stride), tmp_path)
 
 
 def test_attach_v2(node8: Product, tmp_path: Path) -> None:
     """Killed while the device program is read, made and replaced."""
     with started(sleeping(tmp_path), node8, "crun", "v2") as live:
-        kill_at_each(live, node8, "bpf", 9, tmp_path / "trace")
+        kill_at_each(live, node8, "bpf", range(1, MANY, depth(16, 1)), tmp_path)
 
 
-def kill_at_each(live: Live, node: Product, call: str, stride: int, place: Path) -> None:
+def kill_at_each(live: Live, node: Product, call: str, calls: range, place: Path) -> None:
     """Kill attaches at calls further and further on; complete every other, and take each away."""
     before, rules = live.seen(), live.rules()
-    when = 1
-    while killed(live, "attach", call, when, place):
-        if when % 2:
+    turns = 0
+    while killed(live, "attach", call, calls[turns], place / "trace"):
+        if turns % 2 == 0:
             live.attach("2")
             assert_nodes(live.view(), node, CONTROL, 2)
         live.detach("2")
-        assert_without(live, before, rules, f"{call} {when}")
-        when += stride
-    assert when > 1
+        assert_without(live, before, rules, f"{call} {calls[turns]}")
+        turns += 1
+    assert turns > 0
 
 
 @pytest.mark.parametrize(
     ("call", "stride"),
-    [("rename", 1), ("renameat", 1), ("umount2", 7), ("unlinkat", 9), ("wait4", 1)],
+    [("rename", 1), ("renameat", 1), ("umount2", 11), ("unlinkat", 24), ("wait4", 1)],
 )
 def test_detach(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
     """A second detach completes it, and a repair gives nothing back."""
@@ -73,7 +78,7 @@ def test_detach(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
             live.detach("2")
             assert_without(live, before, rules, f"{call} {when}")
             live.attach("2")
-            when += stride
+            when += depth(stride, 1)
         assert when > 1
 
 
@@ -177,12 +182,11 @@ def killed(live: Live, verb: str, call: str, when: int, place: Path, *, device: 
     inject = f"inject={call}:signal=KILL:when={when}"
     strace = ["strace", "-f", "-qq", "-o", str(place)]
     strace += ["-e", f"trace={call}", "-e", inject]
-    before = live.seen()
+    nodes, known, mounts = live.nodes(), live.entry(), live.mounts()
     done = live.gpuhook(verb, "--device", device, via=strace)
     if done.rc == 1:  # a child that makes mounts was killed alone: all of it is undone
-        after = live.seen()
-        assert (after.nodes, after.entry) == (before.nodes, before.entry), done
-        assert len(after.mounts) == len(before.mounts), done
+        assert (live.nodes(), live.entry()) == (nodes, known), done
+        assert len(live.mounts()) == len(mounts), done
         return True
     assert done.rc in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done
     return done.rc != 0
@@ -194,12 +198,12 @@ def assert_without(live: Live, before: Seen, rules: list[str], where: str) -> No
     assert after.nodes == before.nodes, where
     assert after.mounts == before.mounts, where
     assert live.rules() == rules, where
-    assert_as_before(live.bundle.root, before.files)
-    known = entry(live)
+    assert_same_files(after.files, before.files)
+    known = json.loads(after.entry)
     assert (known["devices"], known["replicas"], known["nodes"]) == ([], [], []), where
     assert "live" not in known, where
 
 
 def entry(live: Live) -> dict[str, Any]:
     """Return what the ledger says of the container."""
-    return dict(json.loads(live.seen().entry))
+    return dict(json.loads(live.entry()))

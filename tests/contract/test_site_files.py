@@ -12,7 +12,7 @@ import pytest
 from gpuhook.vendors.nvidia import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import LIBRARIES, Product, asks, install
+from tests.contract.product import LIBRARIES, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 from tests.simulated import elf_maker
@@ -45,7 +45,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     """Give gpuhook on a node whose site has files of its own, and an MPS daemon."""
     place = tmp_path_factory.mktemp("site")
     node = make_node(place / "node", dump_file.load("t4"))
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Product:
     os.mkfifo(root / f"{MPS[1:]}/control", 0o666)
     (place / "files.d").mkdir()
     (place / "files.d/site.yaml").write_text(RULES)
-    made = Product(place, install(place / "prefix"), node)
+    made = Product(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate("--files-dir", str(place / "files.d"))

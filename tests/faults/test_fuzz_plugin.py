@@ -13,6 +13,7 @@ import pytest
 
 from gpuhook.kubernetes.api import deviceplugin_pb2 as api
 from gpuhook.kubernetes.api import services
+from tests.depth import depth
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
@@ -27,7 +28,7 @@ EXPECTED = {
     grpc.StatusCode.INVALID_ARGUMENT,  # not a message
     grpc.StatusCode.UNKNOWN,  # a message that asks for what cannot be
 }
-CALLS = 1500
+CALLS = depth(500, 5000)
 SEEDS = (1, 2)
 
 

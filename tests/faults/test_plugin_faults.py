@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia import dump_file
+from tests.depth import depth
 from tests.faults.bounds import GPU, Allowed, bounded, hears_of, of_health, serves
 from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas
 from tests.kubelet.config_map import ConfigMap
@@ -30,11 +31,13 @@ from tests.simulated import changes, stub_events
 pytestmark = pytest.mark.contract
 
 MIG = "nvidia.com/mig-1g.5gb"
-KUBELET_RESTARTS = 200
+KUBELET_RESTARTS = depth(60, 200)
+REMOVALS = depth(9, 30)
+ROUNDS = depth(1, 4)
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 
 
-def test_kubelet_restarts_two_hundred_times(run: Run, real_kubelet: Kubelet) -> None:
+def test_kubelet_restarts_again_and_again(run: Run, real_kubelet: Kubelet) -> None:
     running = run()
     for _ in range(20):
         real_kubelet.wait_for_devices(GPU, 4)
@@ -75,8 +78,8 @@ def test_our_sockets_are_removed(run: Run, real_kubelet: Kubelet) -> None:
     running = run()
     real_kubelet.wait_for_devices(GPU, 4)
     path = real_kubelet.directory / "nvidia-gpu.sock"
-    with bounded(running, Allowed(lists=30, lines=90, registrations=60)):
-        for _ in range(30):
+    with bounded(running, Allowed(lists=REMOVALS, lines=3 * REMOVALS, registrations=2 * REMOVALS)):
+        for _ in range(REMOVALS):
             known = real_kubelet.endpoint(GPU)
             path.unlink()
             real_kubelet.wait_for(
@@ -297,8 +300,10 @@ def test_everything_at_once(run: Run, real_kubelet: Kubelet, seed: int) -> None:
     real_kubelet.wait_for_devices(GPU, 32)
     chance = random.Random(seed)
     chaos = Chaos(running)
-    with bounded(running, Allowed(lists=300, lines=1000, registrations=150)):
-        for _ in range(2):
+    with bounded(
+        running, Allowed(lists=150 * ROUNDS, lines=500 * ROUNDS, registrations=75 * ROUNDS)
+    ):
+        for _ in range(ROUNDS):
             for _ in range(25):
                 chance.choice(chaos.faults)(chance)
                 time.sleep(chance.choice([0, 0, 0.01, 0.1]))

@@ -21,6 +21,7 @@ from gpuhook.kubernetes.config.configuration import (
 from gpuhook.kubernetes.guard import pace
 from gpuhook.kubernetes.guard.judgement import SETTLED
 from gpuhook.kubernetes.guard.watch import Question, Watch
+from tests.depth import depth
 from tests.simulated.guarded_world import (
     ALONE,
     AMBIGUOUS,
@@ -37,7 +38,7 @@ from tests.simulated.guarded_world import (
     World,
 )
 
-SCENARIOS, ROUNDS = 1000, 24
+SCENARIOS, ROUNDS = depth(300, 3000), 24
 ABOVE, BETWEEN, BELOW, UNSEEN, OFF = "above", "between", "below", "unseen", "off"
 Key = tuple[str, str]
 
@@ -328,7 +329,7 @@ class Scenario:
         return found
 
 
-def test_only_offenders_are_ended_in_1000_scenarios(
+def test_only_offenders_are_ended_in_hundreds_of_scenarios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forks, pids used again, processes that come back, of the host, of MIG, of unknown memory.

@@ -729,11 +729,11 @@ static void files_wait(int fd, long long milliseconds)
 }
 
 /* A wait that has nothing to tell costs next to nothing, as with a driver. */
-static int event_wait_on(int fd, struct event_set *set, struct event *event, long long end)
+static int event_wait_on(int *fd, struct event_set *set, struct event *event, long long end)
 {
 	char line[256];
+	int said, is_watched = 0;
 	long long now;
-	int said;
 
 	for (;;) {
 		if (!started)
@@ -753,15 +753,21 @@ static int event_wait_on(int fd, struct event_set *set, struct event *event, lon
 		now = clock_ms();
 		if (now >= end)
 			return TIMEOUT;
-		files_wait(fd, end - now);
+		if (is_watched) {
+			files_wait(*fd, end - now);
+			continue;
+		}
+		*fd = files_watched(); /* what came before that is looked for once more */
+		is_watched = 1;
 	}
 }
 
 static int event_wait(struct event_set *set, struct event *event, unsigned milliseconds)
 {
 	long long end = clock_ms() + milliseconds;
-	int fd = files_watched(), result = event_wait_on(fd, set, event, end);
+	int fd = -1, result = event_wait_on(&fd, set, event, end);
 
+	/* Closing an inotify takes milliseconds: in a storm of events none is opened. */
 	if (fd >= 0)
 		close(fd);
 	return result;

@@ -67,9 +67,10 @@ def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
     _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys] + [*lines])
 
 
-def unsay(node: SimulatedNode, uuid: str, key: str) -> None:
-    """Take the lines of the GPU or MIG instance away that begin with `key`: "used", "fail uuid"."""
-    _edit(node, uuid, lambda own: [line for line in own if _key(line) != key])
+def unsay(node: SimulatedNode, uuid: str, *keys: str) -> None:
+    """Take the lines of the GPU or MIG instance away that begin so: "used", "fail uuid"."""
+    if any(_key(line) in keys for line in said(node, uuid)):
+        _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys])
 
 
 def said(node: SimulatedNode, uuid: str) -> list[str]:

@@ -81,8 +81,7 @@ def take_long(node: SimulatedNode, uuid: str, milliseconds: int) -> None:
 def mend(node: SimulatedNode, uuid: str) -> None:
     """End what the functions above let happen."""
     keys = ("limits_reading", "limits_wait", "fail set_limits", "fail get_limits", "backend")
-    for key in keys:
-        stub_events.unsay(node, uuid, key)
+    stub_events.unsay(node, uuid, *keys)
 
 
 def take_for_cgroups(node: SimulatedNode, uuid: str, directory: str | Path) -> None:
