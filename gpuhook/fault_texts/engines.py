@@ -79,6 +79,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "there is no {name} on the host at {root}, which the engine would have to run",
         "install gpuhook-runtime there, or name the program with {option}",
     ),
+    "GH2011": (
+        RequestError,
+        "{path} {said} on the host at {root}: each container of the engine would fail",
+        "install the program there and give its path there, or leave {option} out: it is looked for",
+    ),
     "GH2012": (
         HostError,
         "somebody else has changed {path} meanwhile; everything else is as it was before",

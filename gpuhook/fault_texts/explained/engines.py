@@ -151,9 +151,23 @@ $ rm -r /var/lib/gpuhook/configured/docker
         ),
         (
             "Install the package gpuhook-runtime on the host, or give the path at which you "
-            "have put it. A path that you give may be one that is still to come."
+            "have put it."
         ),
         """
+$ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
+""",
+    ),
+    "GH2011": (
+        (
+            "The program that was named is not on the host, is a directory, or lacks the mode of "
+            "a program. With --host-root, paths are those of that host, not of the container."
+        ),
+        (
+            "Copy the program first, with its mode (0755), then configure the engine. Without the "
+            "option gpuhook's own programs are found where packages and installers put them."
+        ),
+        """
+$ ls -l /opt/gpuhook/bin/gpuhook-runtime
 $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
 """,
     ),
