@@ -82,7 +82,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH2011": (
         RequestError,
         "{path} {said} on the host at {root}: each container of the engine would fail",
-        "install the program there and give its path there, or leave {option} out: it is looked for",
+        "install it there, give its path as the host has it, or leave {option} out: it is found",
     ),
     "GH2012": (
         HostError,
@@ -192,11 +192,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{where} is there, and is not gpuhook's: dockerd calls it for --gpus",
         "let gpuhook come before it with --take-over, or choose --route wrapper",
-    ),
-    "GH2049": (
-        FileError,
-        "{where} was written anew by somebody since, and nothing in it is gpuhook's",
-        "look at it, and remove it by hand if it is not needed",
     ),
     "GH2050": (
         RefusedError,

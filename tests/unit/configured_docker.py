@@ -29,7 +29,7 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     return Plan("docker", changes, expected, Service(("docker.service",), ("dockerd-of-no-host",)))
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
     if path == BESIDE:
         return None
     document = json.loads(content)

@@ -194,7 +194,6 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is no TOML"),
     "a drop-in that is no TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is no TOML"),
     "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),
-    "our name is another's file": ({OURS: "# mine\n"}, {}, "GH2050", OURS),
     "later than all": (
         {f"{D}/zzz": THEIRS},
         {"takes_over": True},

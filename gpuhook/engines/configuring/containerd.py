@@ -71,7 +71,12 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes), config)
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(
+    path: str,
+    content: bytes,
+    wanted: Wanted,
+    before: bytes | None = None,  # noqa: ARG001 # marks in the file say it
+) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
     Raises GH2027 where that leaves something that is no TOML.
@@ -86,9 +91,11 @@ def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
     except toml.UnreadableError as error:
         said = f"it is no TOML without what is gpuhook's: {error.reason}"
         raise fault("GH2027", where=path, said=said) from error
-    if HEADING.encode() in content and not set(document) - {"version"}:
+    left = left.replace(f"{HEADING}\n".encode(), b"")
+    # A comment that somebody has added stays, in a file of ours too.
+    if HEADING.encode() in content and not set(document) - {"version"} and b"#" not in left:
         return None
-    return left.replace(f"{HEADING}\n".encode(), b"")
+    return left
 
 
 def _less_handler(path: str, content: bytes, wanted: Wanted) -> bytes:

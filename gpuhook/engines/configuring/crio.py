@@ -64,21 +64,24 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             possible,
             _document(wanted, model, program),
             _against(wanted, program),
-            takes_over=wanted.takes_over,
         )
     default = wanted.name if wanted.is_default else ""
     expected = Expected({wanted.name: program}, default, has_cdi=True)
     return Plan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(wanted, model)))
 
 
-def without(path: str, content: bytes, wanted: Wanted) -> bytes | None:
+def without(
+    path: str,
+    content: bytes,
+    wanted: Wanted,
+    before: bytes | None = None,  # noqa: ARG001 # marks in the file say it
+) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    Raises a fault of one that cannot be read, or in which nothing is ours.
+    Raises a fault of one that cannot be read.
     """
     if path.endswith(".json"):
-        hooks_d.check(path, content)
-        return None
+        return None if hooks_d.is_ours(path, content) else content
     keys: list[tuple[str, ...]] = [(*crio.RUNTIMES, wanted.name)]
     said = crio.read(Replaced(_Nothing(), {f"{crio.DROP_INS}/edited": content}))
     if wanted.is_default and said.configuration.default == wanted.name:

@@ -20,10 +20,14 @@ class Engine(Protocol):
     def plan(self, node: Node, wanted: Wanted) -> Plan:
         """Return what is to change; raises a fault where it cannot be, and OSError."""
 
-    def without(self, path: str, content: bytes, wanted: Wanted) -> bytes | None:
+    def without(
+        self, path: str, content: bytes, wanted: Wanted, before: bytes | None = None
+    ) -> bytes | None:
         """Return a file that somebody has edited since, less what `wanted` had brought into it.
 
-        None where nothing but what was ours is left. Raises a fault where it cannot be told apart.
+        What ours took the place of comes back: `before` is the file before it was configured,
+        None where there was none. None where nothing but what was ours is left. Raises a fault
+        where it cannot be told apart.
         """
 
 

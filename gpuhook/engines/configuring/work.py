@@ -155,12 +155,18 @@ def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list
             found.append(_Found(original, now, store.backup(original), is_edited=False))
             continue
         base = now
-        if now is not None and old is not None:
-            base = engine.without(original.path, now, old.wanted)
+        if now is not None and old is not None and not _is_anew(original):
+            before = store.backup(original)
+            base = engine.without(original.path, now, old.wanted, before)
             if base is None and original.digest:
                 base = b""  # the file was there before: it stays, with nothing in it
         found.append(_Found(original, now, base, is_edited=True))
     return found
+
+
+def _is_anew(original: Original) -> bool:
+    """Return whether a file that is there now had been taken away by us: nothing in it is ours."""
+    return bool(original.digest) and digest(None) in original.known
 
 
 def _original(host: Host, path: str, base: bytes | None, known: Original | None) -> Original:
@@ -178,6 +184,8 @@ def _knowing(original: Original, *contents: bytes | None) -> Original:
 def _edited(path: str, one: _Found) -> str:
     if one.now is None:
         return f"{path} is gone: somebody has removed it since, and it stays so"
+    if _is_anew(one.original):
+        return f"{path}, which gpuhook had removed, was made anew by somebody since, and stays so"
     return f"{path} was edited since: only what gpuhook had brought into it is taken out"
 
 

@@ -423,19 +423,8 @@ $ systemctl restart docker
 $ docker run --rm --gpus all debian nvidia-smi -L
 """,
     ),
-    "GH2049": (
-        (
-            "The file was written when the engine was configured; since then somebody has put "
-            "something else in its place."
-        ),
-        "Look at the file: nothing in it is gpuhook's, so that undo leaves it alone.",
-        """
-$ gpuhook configure undo docker
-Error GH2049: /usr/local/bin/nvidia-container-runtime-hook was written anew ...
-""",
-    ),
     "GH2050": (
-        "A file of that name is there already, and does not mention gpuhook.",
+        "A hook of another tool gives containers GPUs already: with ours they have them twice.",
         "Look whose it is; move it away, or have it replaced and given back by undo.",
         """
 $ gpuhook configure podman --take-over
