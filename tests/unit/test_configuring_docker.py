@@ -224,6 +224,12 @@ def test_a_runtime_that_somebody_put_in_its_place_stays() -> None:
 
 REFUSED = {
     "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the runtime nvidia of docker is"),
+    "no runtime": (
+        '{"runtimes": {\n"nvidia": []}}',
+        {"takes_over": True},
+        "GH2040",
+        'json:2 has the runtime "nvidia" that is not an object',
+    ),
     "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2040", 'json:2 has "runtimes" that is'),
     "no object of features": ('{"features": 1}', {}, "GH2040", "json:1 "),
     "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2040", "json:3 "),
