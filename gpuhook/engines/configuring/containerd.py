@@ -75,7 +75,7 @@ def without(
     path: str,
     content: bytes,
     wanted: Wanted,
-    before: bytes | None = None,  # noqa: ARG001 # marks in the file say it
+    before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
@@ -84,7 +84,7 @@ def without(
     if path == BASE_SPEC:
         return containerd_base_spec.without(content, wanted.hook)
     if containerd_templates.is_template(path):
-        return containerd_templates.without(content)
+        return containerd_templates.without(content, is_new=before is None)
     try:
         left = _less_handler(path, toml_marks.without(content), wanted)
         document = toml.parsed(left)
