@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.engines.configuring.record import Original, Record, digest
 from gpuhook.engines.configuring.replaced import Replaced
+from gpuhook.engines.configuring.unwritable import unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,7 +191,15 @@ def _edited(path: str, one: _Found) -> str:
 
 
 def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
-    """Return the directories that have to be made for files, the outer before the inner."""
+    """Return the directories that have to be made for files, the outer before the inner.
+
+    Raises GH2001 where a file cannot be: a dry run says so, too.
+    """
+    for one in writes:
+        try:
+            host.require_place(one.path)
+        except OSError as error:
+            raise unwritable(error) from error
     found = [made for one in writes if one.after is not None for made in host.missing(one.path)]
     return tuple(dict.fromkeys(found))
 
