@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuhook.engines import podman as reading
-from gpuhook.engines.configuring import podman
+from gpuhook.engines.configuring import podman, toml_marks
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -125,13 +125,29 @@ def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "theirs", ["# mine\n", '[engine] # mine\nevents_logger = "file"\n\n[engine.runtimes]\n']
+    "theirs",
+    [
+        "# mine\n",
+        '[engine] # mine\nevents_logger = "file"\n\n[engine.runtimes]\n',
+        '[engine]\nruntime = "crun" # mine\n\n[engine.runtimes]\nnvidia = ["/mine"]\n',
+    ],
 )
 def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
-    done = configured("podman", {OURS: theirs.encode()}, is_default=True)[OURS].decode()
-    assert [one for one in theirs.splitlines() if one not in done.splitlines()] == []
+    fields = {"is_default": True, "takes_over": True}
+    done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
+    kept = done.replace(toml_marks.WAS, "").splitlines()
+    assert [one for one in theirs.splitlines() if one not in kept] == []
     left = podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
     assert left == theirs.encode()
+
+
+def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None:
+    """Its one table takes a key on a line, and the other by tomlkit."""
+    theirs = b'engine.events_logger = "file"\n'
+    done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
+    left = podman.without(OURS, done, wanted(is_default=True), theirs)
+    assert left is not None
+    assert left.strip() == theirs.strip()
 
 
 def test_a_comment_in_our_file_stays() -> None:

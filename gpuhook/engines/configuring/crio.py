@@ -74,7 +74,7 @@ def without(
     path: str,
     content: bytes,
     wanted: Wanted,
-    before: bytes | None = None,  # noqa: ARG001 # marks in the file say it
+    before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
@@ -86,7 +86,7 @@ def without(
     said = crio.read(Replaced(_Nothing(), {f"{crio.DROP_INS}/edited": content}))
     if wanted.is_default and said.configuration.default == wanted.name:
         keys.append(("crio", "runtime", "default_runtime"))
-    return drop_ins.without(path, content, keys)
+    return drop_ins.without(path, content, keys, before)
 
 
 class _Nothing:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The second comes after names such as 99-nvidia.conf, which the first does not.
 NAMES = ("99-gpuhook.conf", "zz-gpuhook.conf")
-_MARK = b"# gpuhook: "
+_MARK = b"# gpuhook: `gpuhook configure undo "
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -106,30 +106,35 @@ def text(engine: str, document: Mapping[str, Any]) -> bytes:
     """Return the bytes of a drop-in."""
     import tomlkit
 
-    return (
-        _MARK
-        + f"`gpuhook configure undo {engine}` removes it\n".encode()
-        + (tomlkit.dumps(document).encode())
-    )
+    return _MARK + f"{engine}` removes it\n".encode() + (tomlkit.dumps(document).encode())
 
 
-def without(path: str, content: bytes, keys: Iterable[Sequence[str]]) -> bytes | None:
+def without(
+    path: str, content: bytes, keys: Iterable[Sequence[str]], before: bytes | None
+) -> bytes | None:
     """Return a drop-in less these keys and the tables that they leave empty; None: nothing left.
 
-    Comments stay with what is left. Raises a fault of one that is no TOML.
+    Comments stay with what is left, and keys that were there before. Raises a fault of one that
+    is no TOML.
     """
+    own = b"".join(one for one in content.splitlines(keepends=True) if not is_ours(one))
     try:
         toml.parsed(content)
+        was = toml.parsed(before or b"")
+        left = toml_marks.without(own)
+        now = toml.parsed(left)
+        gone = [one for one in keys if _has(now, one) and not _has(was, one)]
+        left = _less(left, gone) if gone else left
     except toml.UnreadableError as error:
         where = f"{path}:{error.line}"
         raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
             error
         )
-    own = b"".join(one for one in content.splitlines(keepends=True) if not is_ours(one))
-    left = toml_marks.without(own)
-    if left == own:  # it was made whole by us, or somebody removed the marks
-        left = _less(own, list(keys))
     return left if left.strip() else None
+
+
+def _has(document: Mapping[str, Any], key: Sequence[str]) -> bool:
+    return key[-1] in toml.table(document, *key[:-1])
 
 
 def _less(content: bytes, keys: Sequence[Sequence[str]]) -> bytes:

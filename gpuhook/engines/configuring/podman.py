@@ -70,7 +70,7 @@ def without(
     path: str,
     content: bytes,
     wanted: Wanted,
-    before: bytes | None = None,  # noqa: ARG001 # marks in the file say it
+    before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
@@ -79,11 +79,11 @@ def without(
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content
     if wanted.route == "hook":
-        return drop_ins.without(path, content, [("engine", "hooks_dir")])
+        return drop_ins.without(path, content, [("engine", "hooks_dir")], before)
     keys: list[tuple[str, ...]] = [(*podman.RUNTIMES, wanted.name)]
     if wanted.is_default:
         keys.append(("engine", "runtime"))
-    return drop_ins.without(path, content, keys)
+    return drop_ins.without(path, content, keys, before)
 
 
 def _cdi(node: Node) -> Plan:
