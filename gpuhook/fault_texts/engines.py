@@ -89,6 +89,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "somebody else has changed {path} meanwhile; everything else is as it was before",
         "see what they have done, and configure the engine again",
     ),
+    "GH2013": (
+        HostError,
+        "{path} may be read by root alone: it says how gpuhook has configured {engine}",
+        "run this as root; `gpuhook configure show` tells anybody what {engine} does now",
+    ),
     "GH2020": (
         RefusedError,
         "{where} disables the plugin cri: this containerd serves Docker, and no kubelet",

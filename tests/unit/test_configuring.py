@@ -29,6 +29,7 @@ from gpuhook.engines.configuring.carrying_out import Where
 from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
+from gpuhook.engines.configuring.record import Store
 from gpuhook.engines.configuring.wanted import Node, Wanted
 from gpuhook.engines.configuring.work import Write
 from gpuhook.errors import GpuhookError
@@ -734,3 +735,18 @@ def test_a_read_only_file_system_fails_a_dry_run_too(
         _configure(root, is_dry=True)
     assert caught.value.code == "GH2001"
     assert "Read-only" in caught.value.message
+
+
+@pytest.mark.parametrize("call", [_configure, _undo])
+def test_a_record_of_root_is_not_for_others(
+    root: Path, call: Callable[..., carrying_out.Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _configure(root)
+
+    def load(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/var/record.json")
+
+    monkeypatch.setattr(Store, "load", load)
+    with pytest.raises(GpuhookError) as caught:
+        call(root, is_dry=True)
+    assert caught.value.code == "GH2013"

@@ -181,6 +181,16 @@ $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
 $ gpuhook configure docker
 """,
     ),
+    "GH2013": (
+        (
+            "The engine is configured already, and what is to be done depends on how. The record "
+            "and the backups are root's, since configurations can hold passwords."
+        ),
+        "Run the same command as root, a dry run too.",
+        """
+$ sudo gpuhook configure docker --dry-run
+""",
+    ),
     "GH2020": (
         (
             'The packages of Docker bring a config.toml with disabled_plugins = ["cri"]. A '
