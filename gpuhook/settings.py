@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook import fastjson, files, state
+from gpuhook import __version__, fastjson, files, state
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
@@ -158,7 +158,10 @@ def compiled_path(source: str) -> str:
 
 
 def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
-    """Return the compiled document of `source` if it is there and made from this very version."""
+    """Return the compiled document of `source` if it is there and made from this very version.
+
+    What another release of gpuhook found wrong with it does not count: this one may know better.
+    """
     kept = compiled_path(source)
     try:
         if not state.usable(os.lstat(kept)):
@@ -173,11 +176,15 @@ def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
         document = fastjson.loads(rest)
     except ValueError:
         return None
-    return document if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return None
+    return document if document.get("by") == __version__ or "error" not in document else None
 
 
 def store(source: str, found: os.stat_result, document: dict[str, object]) -> None:
     """Write the compiled form of `source`; {"error": text} stands for a broken file."""
+    if "error" in document:
+        document = {**document, "by": __version__}
     kept = compiled_path(source)
     os.makedirs(os.path.dirname(kept), 0o755, exist_ok=True)
     files.replace(kept, _key(source, found) + b"\n" + fastjson.dumps(document), mode=0o644)

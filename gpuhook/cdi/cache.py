@@ -5,11 +5,13 @@ HOT. A compiled file lies below the state directory and is keyed by the source's
 and inode. Its lines are
 
     gpuhook-compiled 1 <size>-<mtime_ns>-<inode> <source path>
-    {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}   or {"error": [code, message, hint]}
+    {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}
+        or {"error": [code, message, hint], "by": the release that found it}
     <device name> TAB <its containerEdits as JSON>
     ...
 
-A broken source is compiled too, into its error, so that it is looked at once per version.
+A broken source is compiled too, into its error, so that it is looked at once per version: of the
+source, and of gpuhook, as another release may know what this one does not.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from gpuhook import fastjson, files, state
+from gpuhook import __version__, fastjson, files, state
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -47,6 +49,8 @@ class Compiled:
         self.edits: ContainerEdits = head.get("containerEdits") or {}
         self.error: GpuhookError | None = None
         if "error" in head:
+            if head.get("by") != __version__:
+                raise ValueError("found by another release")
             self.error = GpuhookError(*head["error"])
         self._data = data
         self._lines_by_name: dict[bytes, bytes] | None = None
@@ -124,7 +128,8 @@ def _lines(key: bytes, spec: Spec | GpuhookError) -> bytes:
 
 
 def _head_of(error: GpuhookError) -> bytes:
-    return fastjson.dumps({"error": [error.code, error.message, error.hint]})
+    said = [error.code, error.message, error.hint]
+    return fastjson.dumps({"error": said, "by": __version__})
 
 
 def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Compiled:

@@ -91,7 +91,12 @@ def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, out
     """Give ENGINE its files back as they were before it was configured first.
 
     Of a file that somebody has edited since, only what gpuhook had brought into it is taken out.
-    """
+
+    \b
+    Examples:
+      gpuhook configure undo docker --dry-run
+      gpuhook configure undo containerd --restart
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     from gpuhook.engines.configuring import carrying_out
     from gpuhook.engines.configuring.host import Host
 
@@ -109,7 +114,12 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
     """Show the runtimes that give containers GPUs, and CDI, of ENGINE or of all that are there.
 
     CONFIGURED says whose hand it was: gpuhook's, as its record has it, or another's.
-    """
+
+    \b
+    Examples:
+      gpuhook configure show
+      gpuhook configure show containerd -o json
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
     from gpuhook.engines.configuring import shown
     from gpuhook.engines.configuring.host import Host
 

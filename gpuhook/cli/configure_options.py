@@ -142,6 +142,24 @@ _OPTIONS = (
     parameters.output("text", "json", "yaml"),
 )
 
+_OF_THE_RUNTIME = 4  # so many of the options say which runtime it is to be
+
+_EXAMPLES = {
+    "containerd": (
+        "containerd --dry-run",
+        "containerd --runtime-name gpuhook --restart",
+        "containerd --config /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+        "undo containerd --restart",
+    ),
+    "crio": ("crio --dry-run", "crio --set-as-default --restart", "undo crio --restart"),
+    "docker": (
+        "docker --dry-run",
+        "docker --take-over --restart",
+        "docker --route cdi",
+        "undo docker --restart",
+    ),
+    "podman": ("podman --dry-run", "podman --route wrapper", "undo podman"),
+}
 _ENABLE_CRI = click.option(
     "--enable-cri",
     "enables_cri",
@@ -156,9 +174,10 @@ def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
 
     def decorated(function: Callable[..., None]) -> click.Command:
         more = (_ENABLE_CRI,) if name == "containerd" else ()
-        for option in reversed((*more, *_OPTIONS)):
+        for option in reversed((*_OPTIONS[:_OF_THE_RUNTIME], *more, *_OPTIONS[_OF_THE_RUNTIME:])):
             function = option(function)
-        return click.command(name=name, cls=Command)(function)
+        lines = "".join(f"\n  gpuhook configure {words}" for words in _EXAMPLES[name])
+        return click.command(name=name, cls=Command, epilog=f"\b\nExamples:{lines}")(function)
 
     return decorated
 

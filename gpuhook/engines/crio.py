@@ -30,6 +30,9 @@ class Crio:
     has_selinux: bool
 
 
+_OWN = ("crun", "runc")
+
+
 def read(files: Files) -> Crio:
     """Return the configuration; raises OSError.
 
@@ -57,8 +60,10 @@ def read(files: Files) -> Crio:
                 place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
                 runtimes[name] = _runtime(name, value, place)
     default = toml.text(merged.get("default_runtime")) or _built_in(runtimes)
-    # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig).
-    runtimes.setdefault(default, Runtime(default, "", Place(PATH), "oci"))
+    # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig); no other
+    # is there because it is called the default.
+    own = default if default in _OWN else _built_in(runtimes)
+    runtimes.setdefault(own, Runtime(own, "", Place(PATH), "oci"))
     configuration = Configuration(
         engine="crio",
         files=tuple(read_files),

@@ -12,14 +12,15 @@ import posixpath
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines import crio, docker, libpod, podman, toml
-from gpuhook.engines.configuration import GPUHOOK_RUNTIME, Configuration
+from gpuhook.engines import crio, docker, fronts, libpod, podman, toml
+from gpuhook.engines.configuration import GPUHOOK_RUNTIME
 from gpuhook.engines.oci_hooks import OciHook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from gpuhook.engines.configuration import Configuration
     from gpuhook.engines.files import Files
 
 _TASKS = "/run/containerd/io.containerd.runtime.v2.task"
@@ -30,7 +31,6 @@ _STORAGE = "/var/lib/containers/storage"
 _RUN = "/run/containers/storage"
 _OF_A_USER = ".local/share/containers/storage"  # below a home
 _CRIO = "io.kubernetes.cri-o."
-_NAMES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _NVIDIA_HOOK = "nvidia-container-runtime-hook"
 
 
@@ -38,8 +38,9 @@ _NVIDIA_HOOK = "nvidia-container-runtime-hook"
 class Stored:
     """A container that needs gpuhook.
 
-    `path` is the file that says so, and `why` what it says, in words. One that runs goes on
-    without, but may not be stopped, or not be started again.
+    `path` is the file that says so, and `why` what it says, in words; `program` is that of
+    gpuhook's which it needs, "" where no path is written. One that runs goes on without, but may
+    not be stopped, or not be started again.
     """
 
     engine: str
@@ -48,6 +49,40 @@ class Stored:
     path: str
     why: str
     is_running: bool
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Why a container needs gpuhook, in words, and which program of it."""
+
+    why: str
+    program: str
+    is_hook: bool = False
+
+
+class _Ours:
+    """Which programs of a node are gpuhook's, under its own names or under NVIDIA's."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._fronts: dict[str, bool] = {}
+
+    def runtimes(self, configuration: Configuration) -> dict[str, str]:
+        """Return the names that the configuration has for our runtime, with its programs."""
+        found = configuration.gpu_runtimes
+        return {one.name: one.path for one in found if self.is_runtime(one.path)}
+
+    def is_runtime(self, path: str) -> bool:
+        return posixpath.basename(path) == GPUHOOK_RUNTIME or self._is_front(path)
+
+    def is_hook(self, path: str) -> bool:
+        return OciHook("", path).is_gpuhooks or self._is_front(path)
+
+    def _is_front(self, path: str) -> bool:
+        if path not in self._fronts:
+            self._fronts[path] = fronts.is_front(self._files, path)
+        return self._fronts[path]
 
 
 def found(files: Files, home: str | None = None) -> tuple[Stored, ...]:
@@ -55,72 +90,75 @@ def found(files: Files, home: str | None = None) -> tuple[Stored, ...]:
 
     The names of runtimes mean what the engines' configurations say now: ask before they change.
     """
-    ours = [*_docker(files, home), *_podman(files, home)]
+    ours = _Ours(files)
+    every = [*_docker(files, ours, home), *_podman(files, ours, home)]
     if home is None:
-        ours += [*_containerd(files), *_crio(files)]
-    return tuple(sorted(ours, key=lambda one: (one.engine, one.name, one.id)))
+        every += [*_containerd(files, ours), *_crio(files, ours)]
+    return tuple(sorted(every, key=lambda one: (one.engine, one.name, one.id)))
 
 
-def _docker(files: Files, home: str | None) -> Iterator[Stored]:
+def _docker(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
     if home is None:
         places = [(docker.PATH, _DOCKER_ROOT), (docker.SNAP_PATH, _SNAP_ROOT)]
     else:
         places = [(f"{home}/{docker.OF_A_USER}", f"{home}/.local/share/docker")]
-    has_hook = any(b"gpuhook" in (files.read(f"{place}/{_NVIDIA_HOOK}") or b"") for place in _NAMES)
     for path, usual in places:
         said = docker.read(files, path)
         root = toml.text(_document(said.content).get("data-root")) or usual
-        names = _runtimes(said.configuration)
+        names = ours.runtimes(said.configuration)
         for one in files.names(f"{root}/containers"):
             place = f"{root}/containers/{one}"
             host = _document(files.read(f"{place}/hostconfig.json"))
-            why = _why_docker(host, names, has_hook=has_hook)
-            if why:
+            need = _need_of_docker(host, names, ours)
+            if need:
                 about = _document(files.read(f"{place}/config.v2.json"))
                 name = toml.text(about.get("Name")).lstrip("/")
                 running = toml.table(about, "State").get("Running") is True
-                yield Stored("docker", one, name, f"{place}/hostconfig.json", why, running)
+                path = f"{place}/hostconfig.json"
+                yield Stored("docker", one, name, path, need.why, running, need.program)
 
 
-def _why_docker(host: Mapping[str, Any], names: Collection[str], *, has_hook: bool) -> str:
+def _need_of_docker(host: Mapping[str, Any], names: Mapping[str, str], ours: _Ours) -> _Need | None:
     runtime = toml.text(host.get("Runtime"))
     if runtime in names:
-        return f"its runtime is {runtime}"
+        return _Need(f"its runtime is {runtime}", names[runtime])
     requests = host.get("DeviceRequests")
     for one in requests if isinstance(requests, list) else []:
-        if has_hook and isinstance(one, dict) and "gpu" in str(one.get("Capabilities")):
-            return "it was made with --gpus, for which Docker calls our hook"
-    return ""
+        is_of_gpus = isinstance(one, dict) and "gpu" in str(one.get("Capabilities"))
+        if is_of_gpus and ours.is_hook(_NVIDIA_HOOK):
+            return _Need("it was made with --gpus, for which Docker calls our hook", _NVIDIA_HOOK)
+    return None
 
 
-def _podman(files: Files, home: str | None) -> Iterator[Stored]:
+def _podman(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
     storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
-    names = _runtimes(podman.read(files, home).configuration)
+    names = ours.runtimes(podman.read(files, home).configuration)
     for one in libpod.containers(files, storage):
         place = f"{storage}/{one.driver}-containers/{one.id}/userdata"
         config = f"{place}/config.json"
-        why = _why(one.runtime, names, _document(files.read(config)))
-        if why:
+        need = _need(one.runtime, names, _document(files.read(config)), ours)
+        if need:
             running = "pidfile" in files.names(f"{_RUN}/{one.driver}-containers/{one.id}/userdata")
-            path = config if why.startswith("its hook") else one.database
-            yield Stored("podman", one.id, one.name, path, why, running)
+            path = config if need.is_hook else one.database
+            yield Stored("podman", one.id, one.name, path, need.why, running, need.program)
 
 
-def _containerd(files: Files) -> Iterator[Stored]:
+def _containerd(files: Files, ours: _Ours) -> Iterator[Stored]:
     for namespace in files.names(_TASKS):
         for one in files.names(f"{_TASKS}/{namespace}"):
             place = f"{_TASKS}/{namespace}/{one}"
             config = _document(files.read(f"{place}/config.json"))
             program = (files.read(f"{place}/runtime") or b"").decode("utf-8", "replace").strip()
-            why = _why(program, (), config)
-            if why and namespace != _OF_DOCKER:
+            need = _need(program, {}, config, ours)
+            if need and namespace != _OF_DOCKER:
                 annotations = toml.table(config, "annotations")
                 name = toml.text(annotations.get("io.kubernetes.cri.container-name"))
-                yield Stored("containerd", one, name, f"{place}/config.json", why, is_running=True)
+                path = f"{place}/config.json"
+                yield Stored("containerd", one, name, path, need.why, True, need.program)
 
 
-def _crio(files: Files) -> Iterator[Stored]:
-    names = _runtimes(crio.read(files).configuration)
+def _crio(files: Files, ours: _Ours) -> Iterator[Stored]:
+    names = ours.runtimes(crio.read(files).configuration)
     for driver in libpod.drivers(files, _STORAGE):
         for one in files.names(f"{_STORAGE}/{driver}-containers"):
             inner = f"{driver}-containers/{one}/userdata"
@@ -129,31 +167,26 @@ def _crio(files: Files) -> Iterator[Stored]:
             annotations = toml.table(config, "annotations")
             if any(key.startswith(_CRIO) for key in annotations):
                 handler = toml.text(annotations.get(f"{_CRIO}RuntimeHandler"))
-                why = _why(handler, names, config)
-                if why:
+                need = _need(handler, names, config, ours)
+                if need:
                     name = toml.text(annotations.get(f"{_CRIO}Name"))
                     running = "pidfile" in files.names(f"{_RUN}/{inner}")
-                    yield Stored("crio", one, name, path, why, running)
+                    yield Stored("crio", one, name, path, need.why, running, need.program)
 
 
-def _runtimes(configuration: Configuration) -> frozenset[str]:
-    """Return the names that the configuration has for our runtime."""
-    return frozenset(
-        one.name
-        for one in configuration.gpu_runtimes
-        if posixpath.basename(one.path) == GPUHOOK_RUNTIME
-    )
-
-
-def _why(runtime: str, names: Collection[str], config: Mapping[str, Any]) -> str:
-    if runtime in names or posixpath.basename(runtime) == GPUHOOK_RUNTIME:
-        return f"its runtime is {runtime}"
+def _need(
+    runtime: str, names: Mapping[str, str], config: Mapping[str, Any], ours: _Ours
+) -> _Need | None:
+    if runtime in names:
+        return _Need(f"its runtime is {runtime}", names[runtime])
+    if ours.is_runtime(runtime):
+        return _Need(f"its runtime is {runtime}", runtime)
     for stage in toml.table(config, "hooks").values():
         for one in stage if isinstance(stage, list) else []:
             path = toml.text(one.get("path")) if isinstance(one, dict) else ""
-            if OciHook("", path).is_gpuhooks:
-                return f"its hook is {path}"
-    return ""
+            if ours.is_hook(path):
+                return _Need(f"its hook is {path}", path, is_hook=True)
+    return None
 
 
 def _document(content: bytes | None) -> dict[str, Any]:

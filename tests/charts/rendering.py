@@ -20,17 +20,21 @@ _SPEEDY = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
-def _ran(values: str, namespace: str, options: tuple[str, ...]) -> tuple[int, str, str]:
-    command = [HELM, "template", "gpuhook", str(CHART), "--namespace", namespace, *options]
+def _ran(
+    values: str, namespace: str, options: tuple[str, ...], release: str = "gpuhook"
+) -> tuple[int, str, str]:
+    command = [HELM, "template", release, str(CHART), "--namespace", namespace, *options]
     done = subprocess.run(
         [*command, "--values", "-"], input=values, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout, done.stderr
 
 
-def rendered(values: dict[str, Any], *options: str, namespace: str = "gpu") -> list[dict[str, Any]]:
+def rendered(
+    values: dict[str, Any], *options: str, namespace: str = "gpu", release: str = "gpuhook"
+) -> list[dict[str, Any]]:
     """Return the objects that these values come to."""
-    status, out, err = _ran(json.dumps(values), namespace, options)
+    status, out, err = _ran(json.dumps(values), namespace, options, release)
     assert status == 0, err
     return [one for one in yaml.load_all(out, Loader=_SPEEDY) if one]
 

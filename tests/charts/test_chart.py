@@ -27,6 +27,7 @@ from tests.charts.rendering import (
     container,
     one,
     pod,
+    refused,
     rendered,
     variables,
 )
@@ -228,6 +229,7 @@ def test_capabilities_are_those_that_the_configurations_need(
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"], **({"add": added} if added else {})},
+        "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
@@ -369,6 +371,115 @@ def assert_alike(schema: dict[str, Any], values: dict[str, Any], where: str) -> 
         if "properties" in below and name in values and name != "updateStrategy":
             assert set(below["properties"]) == set(values[name]), f"{where}.{name}"
             assert_alike(below, values[name], f"{where}.{name}")
+
+
+def test_a_value_that_is_taken_away_is_missed() -> None:
+    """`--set features=null` takes the default away: the schema says so, and no template fails."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert_missed(schema, values, "")
+    assert "features is required" in refused({"features": None})
+    assert "metrics: service is required" in refused({"metrics": {"service": None}})
+
+
+def assert_missed(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
+    """Fail unless all is required that a template reads below, or writes as it is."""
+    needed = set()
+    for name, value in values.items():
+        below = schema["properties"][name]
+        if isinstance(value, dict) and "properties" in below:
+            needed.add(name)
+            assert_missed(below, value, f"{where}.{name}")
+        elif (isinstance(value, bool | int) and "null" not in below["type"]) or (
+            isinstance(value, str) and value
+        ):
+            needed.add(name)
+    assert set(schema.get("required", [])) == needed - {"priorityClassName", "updateStrategy"}, (
+        where
+    )
+
+
+def test_configurations_of_any_name_and_indentation_are_the_same_text() -> None:
+    """Names that YAML takes for other things than texts, texts that begin with spaces."""
+    wanted = {
+        "on": "version: v1",
+        "1": "version: v1",
+        "default": "    # indented\nversion: v1\nflags: {}",
+        "b": "\n  version: v1\n  flags: {}",
+    }
+    assert one(rendered({"config": {"map": wanted}}), "ConfigMap")["data"] == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flags: {plugin: a, migStrategy: 3}",
+        "gpuhook: {guard: kill}",
+        "sharing: {timeSlicing: [a]}",
+        "sharing: {timeSlicing: {resources: a}, mps: null}",
+        "sharing: {timeSlicing: {resources: [a]}}",
+    ],
+)
+def test_what_is_wrong_further_down_is_the_plugins_to_say(text: str) -> None:
+    """No template ends with words of Go's."""
+    assert rendered({"config": {"map": {"default": f"version: v1\n{text}\n"}}})
+
+
+def test_lists_that_are_taken_away_are_empty() -> None:
+    without = {
+        "imagePullSecrets": None,
+        "devicePlugin": {"env": None, "args": None, "imagePullSecrets": None},
+        "config": {"map": {"default": "version: v1\n"}, "fallbackStrategies": None},
+        "installer": {"enabled": True, "args": None},
+        "updateStrategy": None,
+        "tolerations": None,
+    }
+    objects = rendered(without)
+    assert container(objects)["args"] == ["device-plugin"]
+    assert "FALLBACK_STRATEGIES" not in variables(objects)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"nameOverride": "b" * 63}, f"gpuhook-{'b' * 40}"),
+        ({"fullnameOverride": "a" * 47 + "-b"}, "a" * 47),
+        ({"fullnameOverride": "a" * 46 + "--b"}, "a" * 46),
+    ],
+)
+def test_long_names_are_cut_to_names(values: dict[str, Any], name: str) -> None:
+    objects = rendered({**values, "installer": {"enabled": True}})
+    assert one(objects, "DaemonSet", "installer")["metadata"]["name"] == f"{name}-installer"
+    for found in objects:
+        assert NAME.fullmatch(found["metadata"]["name"])
+
+
+def test_a_releases_name_may_have_dots() -> None:
+    """A Service's may not; nor may a label's value be longer than 63."""
+    objects = rendered({"metrics": {"enabled": True}}, release="gpu.hook")
+    assert one(objects, "Service")["metadata"]["name"] == "gpu-hook-gpuhook-device-plugin"
+
+
+def test_two_releases_of_one_name_are_two_in_a_cluster() -> None:
+    """What has no namespace is named after it: a release takes no other's permissions away."""
+    values = {"gfd": {"labelNode": True}, "runtimeClass": {"create": False}}
+    both = [rendered(values, namespace=name) for name in ("team-a", "team-b")]
+    names = [
+        {(o["kind"], o["metadata"]["name"]) for o in objects if o["kind"] in CLUSTER_WIDE}
+        for objects in both
+    ]
+    assert len(names[0]) == 2
+    assert not names[0] & names[1]
+
+
+def test_the_plugin_charts_places_count_more() -> None:
+    """NVIDIA's chart has resources and securityContext at the top, empty where nothing is said."""
+    plain = container(rendered({}))
+    values = {"resources": {"limits": {"cpu": "2"}}, "securityContext": {"privileged": True}}
+    said = container(rendered(values))
+    assert container(rendered({key: {} for key in values})) == plain
+    assert said["resources"]["limits"] == {"cpu": "2", "memory": "128Mi"}
+    assert said["securityContext"] == {"privileged": True}
 
 
 def test_every_value_is_used() -> None:

@@ -27,11 +27,23 @@ MAP = {"default": "version: v1\n"}
         ),
         ({"config": {"default": "a"}}, "there are no configurations"),
         ({"config": {"map": {"default": "a: [b"}}}, 'The configuration "default" is no YAML'),
+        (
+            {"config": {"map": {"default": "version: v1\nsharing: [a]"}}},
+            'sharing of the configuration "default" is no mapping',
+        ),
+        (
+            {"config": {"map": {"default": "version: v1\ngpuhook: 3"}}},
+            'gpuhook of the configuration "default" is no mapping',
+        ),
         ({"devicePlugin": {"config": {"data": MAP}}}, "devicePlugin.config.create=true"),
         ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
         ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
         (GUARD | {"hostPID": False}, "set hostPID=true"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
+        (
+            {"metrics": {"enabled": True}, "fullnameOverride": "1gpu"},
+            "begin with a letter",
+        ),
         (
             {
                 "metrics": {
@@ -61,6 +73,13 @@ def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
         ({"config": {"fallbackStrategies": ["first"]}}, "fallbackStrategies"),
         ({"compatWithCPUManager": "true"}, "compatWithCPUManager"),
         ({"image": {"digest": "latest"}}, "digest"),
+        ({"image": {"repository": "g\uff50u"}}, "image.repository"),
+        ({"image": {"repository": "gpuhook latest"}}, "image.repository"),
+        ({"image": {"tag": "a b"}}, "image.tag"),
+        ({"devicePlugin": {"image": "a:b"}}, "devicePlugin.image"),
+        ({"nameOverride": "gpu.hook"}, "nameOverride"),
+        ({"fullnameOverride": "Gpu"}, "fullnameOverride"),
+        ({"namespaceOverride": "n" * 64}, "namespaceOverride"),
         ({"installer": {"engine": "rkt"}}, "engine"),
         ({"installer": {"installDir": "opt"}}, "installDir"),
         ({"metrics": {"port": 0}}, "port"),

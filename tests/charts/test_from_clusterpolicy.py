@@ -18,13 +18,31 @@ from hypothesis import strategies as st
 from gpuhook.cli import main
 from gpuhook.diagnose.cluster_policy import mapping
 from gpuhook.diagnose.cluster_policy.documents import Policy
-from gpuhook.diagnose.cluster_policy.left_out import ANYWAY, WHERE_ENABLED
+from gpuhook.diagnose.cluster_policy.left_out import ANYWAY, PLUGINS_CHART, WHERE_ENABLED
 from gpuhook.diagnose.cluster_policy.variables import TOOLKIT, TOOLKIT_REMARKS
 from tests.charts.rendering import CHART, container, one, pod, rendered, variables
 from tests.charts.values import OPERATORS
 from tests.kubelet import config_map
 
 SCHEMA = jsonschema.Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def problems(values: dict[str, Any]) -> list[str]:
+    """Return what the schema says of values on top of the chart's own, as Helm asks it."""
+    return [error.message for error in SCHEMA.iter_errors(on_top(values, DEFAULTS))]
+
+
+def on_top(values: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: on_top(value, below[key])
+        if isinstance(value, dict) and isinstance(below.get(key), dict)
+        else value
+        for key, value in values.items()
+    }
+    return {**below, **both}
+
+
 # As the operator 25.3 makes it of its chart's defaults, on a cluster with time slicing.
 POLICY = """\
 apiVersion: nvidia.com/v1
@@ -184,7 +202,7 @@ def test_standard_input_and_a_file_for_the_values(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert f"wrote {target}, with 7 remarks" in done.stderr + done.stdout
     text = target.read_text()
-    assert SCHEMA.is_valid(yaml.safe_load(text))
+    assert problems(yaml.safe_load(text)) == []
     assert "#   migManager: " in text
 
 
@@ -253,7 +271,7 @@ def test_a_variable_of_the_toolkit_is_a_value_that_there_is(name: str) -> None:
         for text in texts
     ]
     assert any(found)
-    assert all(SCHEMA.is_valid(values) for values in found)
+    assert [problems(values) for values in found] == [[]] * len(found)
 
 
 SCALARS = st.sampled_from(
@@ -300,9 +318,25 @@ POLICIES = st.dictionaries(
 @example(sections={"devicePlugin": {"config": {"name": "A b"}}})
 @example(sections={"daemonsets": {"labels": {"app.kubernetes.io/name": "x", "a": "b"}}})
 @example(sections={"daemonsets": {"updateStrategy": "RollingUpdate", "rollingUpdate": 1}})
+@example(sections={"devicePlugin": {"repository": "r", "image": "a b", "version": "1"}})
+@example(sections={"devicePlugin": {"repository": "r e", "image": "a", "version": "1:2"}})
 @examples(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_policy_becomes_values_that_the_schema_takes(sections: dict[str, Any]) -> None:
     found = mapping.converted(Policy(sections))
-    problems = [error.message for error in SCHEMA.iter_errors(found.values)]
-    assert problems == []
+    assert problems(found.values) == []
     assert all(isinstance(remark, str) for remark in found.remarks)
+
+
+def test_values_of_the_plugins_chart_are_told_to_be_such() -> None:
+    """They have the same names in gpuhook's chart: nobody is told that it has no such value."""
+    sections = {"config": {"map": {"default": "version: v1"}}, "resources": {"limits": {"cpu": 1}}}
+    remarks = mapping.converted(Policy({**sections, "other": 1})).remarks
+    assert "other: gpuhook has no such value" in remarks
+    for path in ("config.map", "resources.limits"):
+        assert [
+            one for one in remarks if one.startswith(f"{path}: is a value of the device plugin")
+        ]
+
+
+def test_sections_of_the_plugins_chart_are_values_of_this_one() -> None:
+    assert set(DEFAULTS) >= PLUGINS_CHART

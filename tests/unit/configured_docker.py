@@ -30,6 +30,7 @@ def plan(node: Node, wanted: Wanted) -> Plan:
 
 
 def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
+    assert before != content
     if path == BESIDE:
         return None
     document = json.loads(content)

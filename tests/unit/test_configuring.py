@@ -369,7 +369,12 @@ def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
     _configure(root)
     file = root / "var/lib/gpuhook/configured/docker/record.json"
     document = json.loads(file.read_text()) | {"later": 1}
-    document["wanted"]["later"] = True
+    for part in (document["wanted"], document["service"], *document["files"]):
+        part["later"] = True
+    kept = [one["kept"] for one in document["files"] if one["kept"]]
+    assert kept
+    for part in kept:
+        part["later"] = 1
     file.write_text(json.dumps(document))
     _undo(root)
     assert _tree(root) == before

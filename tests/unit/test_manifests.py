@@ -185,6 +185,7 @@ def test_the_container_may_do_nothing_special(
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert "hostNetwork" not in pod
     assert "hostIPC" not in pod

@@ -193,7 +193,12 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
     ],
 )
 def test_udev_rules(event: dict[str, str], *, is_refreshed: bool) -> None:
-    """A driver and a GPU that come and go are told to systemd, other devices are not."""
-    command = "/usr/bin/env systemctl --no-block start gpuhook-refresh.service"
+    """A driver and a GPU that come and go are told to systemd, other devices are not.
+
+    A service that was turned off stays so: the way back is `systemctl disable`.
+    """
+    unit = "gpuhook-refresh.service"
+    start = f"! systemctl --quiet is-enabled {unit} || exec systemctl --no-block start {unit}"
+    command = f"/bin/sh -c '{start}'"
     assert goes(event) == ([command] if is_refreshed else [])
     assert goes(event, has_systemd=False) == []

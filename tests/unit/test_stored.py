@@ -68,6 +68,23 @@ def test_docker_by_the_runtimes_name() -> None:
     assert told(files) == []
 
 
+def test_names_of_nvidias_that_are_ours() -> None:
+    """Where gpuhook has the names of NVIDIA's toolkit, containers by those names need it."""
+    config = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}}
+    files = {
+        "/etc/docker/daemon.json": DAEMON.replace(RUNTIME, "nvidia-container-runtime"),
+        **docker("a", {"Runtime": "nvidia"}),
+        f"{TASKS}/k8s.io/b/config.json": config,
+    }
+    for path in ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-cdi-hook"):
+        files[path] = b"\x7fELF gpuhook"
+    assert told(files) == []
+    for path in ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-cdi-hook"):
+        files[path] = b"#!/bin/sh\n# gpuhook-runtime: a front\n"
+    programs = [one.program for one in stored.found(tree(files))]
+    assert programs == ["/usr/bin/nvidia-cdi-hook", "nvidia-container-runtime"]
+
+
 def test_docker_elsewhere() -> None:
     files = {
         "/etc/docker/daemon.json": DAEMON.replace("{", '{"data-root": "/data",', 1),

@@ -30,6 +30,7 @@ _ALL = (
     readings.CONTAINERS,
     readings.PROGRAMS,
     readings.CONTAINERD,
+    readings.STORED,
     readings.API,
     readings.SELF,
 )
@@ -56,6 +57,12 @@ _WORTH_HAVING = (
     "/etc/crio/crio.conf.d/*.conf",
     "/etc/containers/containers.conf",
     "/etc/modprobe.d/*nvidia*",
+    # How gpuhook was configured, without the files as they were before; and its versions.
+    "/var/lib/gpuhook/configured/*/record.json",
+    "/usr/lib/gpuhook/gpuhook/__init__.py",
+    "/usr/lib/gpuhook/*/gpuhook/__init__.py",
+    "/usr/local/lib/gpuhook/gpuhook/__init__.py",
+    "/opt/gpuhook/versions/*/tree.json",
 )
 _LARGEST = 4 << 20  # bytes of a file that are kept
 _NEVER = ("environ", "auxv", "mem")  # of /proc/PID

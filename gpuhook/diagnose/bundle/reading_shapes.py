@@ -40,6 +40,9 @@ _SHAPES: dict[str, Any] = {
     },
     readings.PROGRAMS: {"": {"path": str, "version": str, "trouble": str}},
     readings.CONTAINERD: {"config": str, "command": str},
+    readings.STORED: [
+        {**dict.fromkeys(("engine", "id", "name", "why", "program"), str), "running": bool}
+    ],
     readings.API: {"": object},
     readings.SELF: _TEXTS,
 }

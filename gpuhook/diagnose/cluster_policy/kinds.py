@@ -8,6 +8,10 @@ from typing import Any
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
+# A repository or an image's name, and a tag or a digest, as values.schema.json has them.
+_IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._/:]*")
+_VERSION = re.compile(r"sha256:[0-9a-f]{64}|[A-Za-z0-9_][-A-Za-z0-9._]{0,127}")
+
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
@@ -19,6 +23,21 @@ def boolean(value: Any) -> bool:
 def text(value: Any) -> bool:
     """Return whether it is text."""
     return isinstance(value, str)
+
+
+def repository(value: Any) -> bool:
+    """Return whether it is a registry's host with a path, or a part of that."""
+    return isinstance(value, str) and _IMAGE.fullmatch(value) is not None
+
+
+def image(value: Any) -> bool:
+    """Return whether it is an image's name without a version."""
+    return repository(value) and ":" not in value
+
+
+def version(value: Any) -> bool:
+    """Return whether it is an image's tag or digest."""
+    return isinstance(value, str) and _VERSION.fullmatch(value) is not None
 
 
 def path(value: Any) -> bool:

@@ -21,6 +21,18 @@ WHERE_ENABLED = {
     "vgpuDeviceManager": _MACHINES,
     "vgpuManager": _MACHINES,
 }
+NOT_HERE = "gpuhook has no such value"
+# Sections of the values of NVIDIA's other chart, the device plugin's: gpuhook's has their names.
+OF_THE_PLUGINS_CHART = "is a value of the device plugin's chart: copy it, gpuhook's has it, too"
+PLUGINS_CHART = frozenset(
+    (
+        "affinity", "compatWithCPUManager", "config", "deviceDiscoveryStrategy", "deviceIDStrategy",
+        "deviceListStrategy", "failOnInitError", "gdrcopyEnabled", "gdsEnabled", "image",
+        "imagePullSecrets", "migStrategy", "mofedEnabled", "nodeSelector", "nvidiaDriverRoot",
+        "podAnnotations", "podSecurityContext", "priorityClassName", "resources",
+        "runtimeClassName", "securityContext", "tolerations", "updateStrategy",
+    )
+)  # fmt: skip
 # Sections and keys of which there is something to say anyhow.
 ANYWAY = {
     "cdi.nriPluginEnabled": "gpuhook has no NRI plugin: its runtime applies the specs",

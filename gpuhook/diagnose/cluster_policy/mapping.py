@@ -12,6 +12,9 @@ from typing import Any
 from gpuhook.diagnose.cluster_policy import kinds
 from gpuhook.diagnose.cluster_policy.left_out import (
     ANYWAY,
+    NOT_HERE,
+    OF_THE_PLUGINS_CHART,
+    PLUGINS_CHART,
     WHERE_ENABLED,
     WORDLESS,
     WORDLESS_VALUES,
@@ -105,7 +108,8 @@ class _Work:
             for name, below in (value if isinstance(value, dict) else {}).items():
                 self.take(path, str(name), below)
         elif path not in WORDLESS and value not in ("", None, [], {}, WORDLESS_VALUES.get(path)):
-            self.remarks.append(f"{path}: {ANYWAY.get(path, 'gpuhook has no such value')}")
+            otherwise = OF_THE_PLUGINS_CHART if section in PLUGINS_CHART else NOT_HERE
+            self.remarks.append(f"{path}: {ANYWAY.get(path, otherwise)}")
 
     def leave(self, section: str, value: Any) -> None:
         """Say what becomes of a section of which nothing is taken."""
@@ -116,7 +120,8 @@ class _Work:
         elif section in ANYWAY:
             self.remarks.append(f"{section}: {ANYWAY[section]}")
         elif value not in ("", None, [], {}):
-            self.remarks.append(f"{section}: gpuhook has no such value")
+            otherwise = OF_THE_PLUGINS_CHART if section in PLUGINS_CHART else NOT_HERE
+            self.remarks.append(f"{section}: {otherwise}")
 
     def conclude(self) -> None:
         """Put in what several keys come to."""
@@ -173,8 +178,12 @@ class _Work:
         image = said.get("image") if isinstance(said, dict) else None
         if not isinstance(said, dict) or not kinds.text(image) or not image or _NVIDIAS in image:
             return
-        for key in ("repository", "image", "version"):
-            self._put(f"devicePlugin.{key}", f"devicePlugin.{key}", kinds.text, said.get(key))
+        fits = {"repository": kinds.repository, "image": kinds.image, "version": kinds.version}
+        if not kinds.image(image):
+            # The others count with the name alone.
+            fits = {"image": kinds.image}
+        for key, fit in fits.items():
+            self._put(f"devicePlugin.{key}", f"devicePlugin.{key}", fit, said.get(key))
 
     def _update(self, path: str, value: Any) -> None:
         if value not in ("RollingUpdate", "OnDelete"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor.checks import (
     cgroups,
     cluster_node,
+    configured,
     containerd,
     containerd_runtimes,
     containers,
@@ -13,6 +14,7 @@ from gpuhook.diagnose.doctor.checks import (
     device_links,
     devices,
     docker,
+    docker_flags,
     driver,
     driver_files,
     fabric,
@@ -33,6 +35,7 @@ from gpuhook.diagnose.doctor.checks import (
     spec_files,
     specs,
     state,
+    upkeep,
 )
 
 TYPE_CHECKING = False
@@ -52,6 +55,7 @@ def checks() -> tuple[Check, ...]:
         *spec_files.CHECKS,
         *specs.CHECKS,
         *spec_devices.CHECKS,
+        *upkeep.CHECKS,
         *graphics.CHECKS,
         *cgroups.CHECKS,
         *security.CHECKS,
@@ -61,6 +65,7 @@ def checks() -> tuple[Check, ...]:
         *containerd_runtimes.CHECKS,
         *gpu_access.CHECKS,
         *docker.CHECKS,
+        *docker_flags.CHECKS,
         *crio.CHECKS,
         *podman.CHECKS,
         *kubelet.CHECKS,
@@ -70,6 +75,7 @@ def checks() -> tuple[Check, ...]:
         *cluster_node.CHECKS,
         *launchers.CHECKS,
         *installation.CHECKS,
+        *configured.CHECKS,
         *state.CHECKS,
         *containers.CHECKS,
     )

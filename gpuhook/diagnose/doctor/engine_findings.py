@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from gpuhook.diagnose.doctor import packages
 from gpuhook.diagnose.doctor.check import FAILED, WARNING, Finding, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, gives_gpus, program
+from gpuhook.engines.configuration import GPUHOOK_RUNTIME
+from gpuhook.engines.configuring.record import OF_THE_HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +44,19 @@ def refused(configuration: Configuration, meaning: str, verify: str) -> list[Fin
 
 
 def without_program(
-    tree: Tree, runtimes: Iterable[Runtime], meaning: str, command: str
+    tree: Tree, runtimes: Iterable[Runtime], meaning: str, command: str, engine: str
 ) -> list[Finding]:
-    """Return a finding for every runtime whose program is not there, or may not be run."""
+    """Return a finding for every runtime whose program is not there, or may not be run.
+
+    `command` installs the program again, unless it is gpuhook's.
+    """
     return [
         Finding(
             FAILED,
             f'{one.where} has runtime "{one.name}" be {one.path}, {_lacks(tree, one.path)}',
             subject=one.name,
             meaning=meaning.format(path=one.path, name=one.name),
-            command=_cure(tree, one.path, command),
+            command=_cure(tree, one, command, engine),
             looked_at=(one.where.path, one.path),
         )
         for one in runtimes
@@ -67,9 +74,21 @@ def _lacks(tree: Tree, path: str) -> str:
     return f"which may not be run: its mode is {status.permissions:04o}"
 
 
-def _cure(tree: Tree, path: str, command: str) -> str:
-    status = tree.status(path) if "/" in path else None
-    return f"chmod 0755 {path}" if status and status.is_file else command
+def _cure(tree: Tree, one: Runtime, command: str, engine: str) -> str:
+    status = tree.status(one.path) if "/" in one.path else None
+    if status and status.is_file:
+        return f"chmod 0755 {one.path}"
+    if posixpath.basename(one.path) == GPUHOOK_RUNTIME:
+        return _ours_again(tree, one.path, engine)
+    return command
+
+
+def _ours_again(tree: Tree, path: str, engine: str) -> str:
+    """Return the command for gpuhook's own program: it was removed, and its engine not told."""
+    again = packages.gpuhook_again(tree, posixpath.dirname(path))
+    if tree.status(f"{OF_THE_HOST}/{engine}/record.json") is None:
+        return again
+    return f"{again.partition(' #')[0]} # or, without gpuhook: gpuhook configure undo {engine}"
 
 
 def gpu_runtimes(tree: Tree, configuration: Configuration) -> list[Runtime]:

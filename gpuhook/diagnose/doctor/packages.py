@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.node.tree import Tree
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
 _NIXOS = "/etc/NIXOS"
 _NIX = "nixos-rebuild switch # with {what} in /etc/nixos/configuration.nix"
 _DRIVER = "hardware.nvidia"
+_LIBRARY = "/usr/lib/gpuhook"
+_OF_THE_IMAGE = "/opt/gpuhook"
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin")
 
 
@@ -30,6 +34,42 @@ def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -
     if not _has(tree, "dnf") and _has(tree, "apt-get"):
         return f"apt-get install {'--reinstall ' if again else ''}-y {debian}"
     return f"dnf {'reinstall' if again else 'install'} -y {others}"
+
+
+def gpuhook(tree: Tree, *, again: bool = False) -> str:
+    """Return the command that installs gpuhook's packages, over what is there if `again`."""
+    names = ("gpuhook-runtime", "gpuhook")
+    if tree.status("/etc/debian_version") is not None:
+        option = "--reinstall " if again else ""
+        return f"apt-get install {option}-y {' '.join(f'./{name}_*.deb' for name in names)}"
+    if _has(tree, "dnf"):
+        verb = "reinstall" if again else "install"
+        return f"dnf {verb} -y {' '.join(f'./{name}-[0-9]*.rpm' for name in names)}"
+    return "make install # in gpuhook's source directory"
+
+
+def gpuhook_again(tree: Tree, directory: str, options: str = "") -> str:
+    """Return the command that puts gpuhook anew into a directory of programs, by who put it there.
+
+    `options` are those of a checkout's installer.
+    """
+    place = posixpath.dirname(directory)
+    if directory == "/usr/bin" and _is_packaged(tree):
+        return gpuhook(tree, again=True)
+    if tree.status(f"{place}/versions") is not None or place == _OF_THE_IMAGE:
+        return f"gpuhook install --host-root /host --install-dir {place} # in gpuhook's image"
+    command = f"python3 packaging/install.py --prefix {place} {options}".rstrip()
+    return f"{command} # in gpuhook's source directory"
+
+
+def _is_packaged(tree: Tree) -> bool:
+    """Return whether /usr has gpuhook out of a package: these have a directory for each version.
+
+    Nothing at all is there where a package was removed.
+    """
+    here = [name for name in tree.names(_LIBRARY) if name != "__pycache__"]
+    modules = [f"{_LIBRARY}/{name}/gpuhook/__init__.py" for name in here]
+    return not here or any(tree.status(path) is not None for path in modules)
 
 
 def reinstall_driver(tree: Tree) -> str:

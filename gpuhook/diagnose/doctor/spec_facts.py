@@ -7,6 +7,7 @@ import posixpath
 from dataclasses import dataclass
 
 from gpuhook.cdi import rules, spec
+from gpuhook.engines import fronts
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import jobs, seen, words
 
@@ -193,8 +194,9 @@ def has_refresh(node: Node) -> bool:
 
 
 def has_toolkit(node: Node) -> bool:
-    """Return whether the node has nvidia-ctk."""
-    return any(node.tree.status(path) is not None for path in _TOOLKIT)
+    """Return whether the node has nvidia-ctk, and that is no front of gpuhook's."""
+    here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
+    return any(not fronts.is_text_of_ours(node.tree.read(path, 4096) or b"") for path in here)
 
 
 def rewrite(node: Node, one: SpecFile) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.diagnose.doctor import driver_facts
-from gpuhook.diagnose.doctor.engine_facts import version
-from gpuhook.engines import toml
+from gpuhook.diagnose.doctor.engine_facts import program, version
+from gpuhook.engines import fronts, toml
 from gpuhook.engines.configuration import Place
 
 TYPE_CHECKING = False
@@ -150,6 +150,8 @@ def files(node: Node) -> tuple[Settings, ...]:
 def _files(node: Node) -> tuple[Settings, ...]:
     found = []
     for path in PATHS:
+        if path == PATHS[0] and is_of_fronts(node):
+            continue
         content = node.tree.read(path)
         if content is None:
             continue
@@ -158,6 +160,20 @@ def _files(node: Node) -> tuple[Settings, ...]:
         except toml.UnreadableError as error:
             found.append(Settings(path, {}, content, error))
     return tuple(found)
+
+
+def is_of_fronts(node: Node) -> bool:
+    """Return whether the toolkit's names are gpuhook's here: nobody reads the toolkit's settings.
+
+    Packages of the toolkit that were removed leave their config.toml behind.
+    """
+    found: bool = node.once(_is_of_fronts)
+    return found
+
+
+def _is_of_fronts(node: Node) -> bool:
+    paths = [path for name in (_RUNTIME, _HOOK) if (path := program(node.tree, name))]
+    return bool(paths) and all(fronts.is_front(node.tree, path) for path in paths)
 
 
 def is_legacy(node: Node, settings: Settings) -> bool | None:

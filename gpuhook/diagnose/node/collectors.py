@@ -23,6 +23,7 @@ from gpuhook.diagnose.node import (
     readings,
     versions,
 )
+from gpuhook.engines import stored
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
@@ -63,6 +64,7 @@ def live(
         readings.PROGRAMS: partial(versions.programs, tree),
         readings.CONTAINERD: lambda: versions.containerd(tree, taken.document(readings.PROCESSES)),
         readings.CONTAINERS: partial(_containers, tree, state_roots),
+        readings.STORED: partial(_stored, tree),
         readings.API: kubernetes_reading.collect,
         readings.SELF: itself,
         **(more or {}),
@@ -148,6 +150,21 @@ def _containers(tree: Tree, state_roots: Sequence[str]) -> dict[str, Any]:
             told = "the containers of the node are seen with its /run in /run and its pids alone"
             raise OSError(errno.EOPNOTSUPP, f"{told}: mount it, and set hostPID")
     return containers.looked_at(state_roots)
+
+
+def _stored(tree: Tree) -> list[dict[str, Any]]:
+    """Return the containers that engines keep and that need gpuhook; raises OSError."""
+    return [
+        {
+            "engine": one.engine,
+            "id": one.id,
+            "name": one.name,
+            "why": one.why,
+            "program": one.program,
+            "running": one.is_running,
+        }
+        for one in stored.found(tree)
+    ]
 
 
 def itself() -> dict[str, str]:

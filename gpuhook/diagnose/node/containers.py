@@ -186,11 +186,11 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     """Return who gives a container its GPUs, as far as config.json and the ledger tell.
 
     The hooks of NVIDIA's toolkit show in config.json; what its runtime changes there itself does
-    not. A prestart hook by NVIDIA's name may be gpuhook's: its file says so.
+    not. A hook by NVIDIA's name may be gpuhook's: its file says so.
     """
     prestart = [os.path.basename(path) for path in _paths(spec, "prestart")]
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
-    later = [os.path.basename(path) for stage in stages for path in _paths(spec, stage)]
+    later = [path for stage in stages for path in _paths(spec, stage)]
     foreign = [p for p in _paths(spec, "prestart") if os.path.basename(p) in words.FOREIGN_HOOKS]
     found = []
     if (
@@ -198,12 +198,12 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
         or record.ANNOTATION in (spec.get("annotations") or {})
         or jobs.hooks_in(spec)
         or any(name in _OURS for name in prestart)
-        or any(map(is_ours, foreign))
+        or any(map(is_ours, (*foreign, *(p for p in later if os.path.basename(p) in _CDI_HOOKS))))
     ):
         found.append(GPUHOOK)
     if any(not is_ours(path) for path in foreign):
         found.append(LEGACY)
-    if any(name in _CDI_HOOKS for name in later):
+    if any(os.path.basename(path) in _CDI_HOOKS and not is_ours(path) for path in later):
         found.append(CDI)
     return found
 

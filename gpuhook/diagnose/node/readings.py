@@ -38,6 +38,9 @@ PROGRAMS = "programs"
 CONTAINERD = "containerd"
 # What the API server tells, as far as it does: kubernetes_reading.collect() has the shape.
 API = "kubernetes"
+# [{"engine", "id", "name", "why", "program", "running"}]: containers that engines keep and that
+# need gpuhook; `program` is that of gpuhook's which they need, "" where no path is written.
+STORED = "stored"
 # {"version", "python", "executable", "package"} of the gpuhook that looks
 SELF = "gpuhook"
 

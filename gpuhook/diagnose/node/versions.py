@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from gpuhook.diagnose.node import asking
+from gpuhook.engines import fronts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,13 +57,10 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
 
 def _is_front(tree: Tree, name: str, path: str) -> bool:
     """Return whether a program of NVIDIA's name is a script of gpuhook's (packaging/compat)."""
-    if not name.startswith("nvidia-"):
-        return False
     try:
-        head = tree.read(path, _HEAD) or b""
+        return name.startswith("nvidia-") and fronts.is_text_of_ours(tree.read(path, _HEAD) or b"")
     except OSError:
         return False
-    return head.startswith(b"#!") and b"gpuhook" in head
 
 
 def where(tree: Tree, name: str) -> str:

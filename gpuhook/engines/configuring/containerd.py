@@ -79,14 +79,15 @@ def without(
 ) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
-    Raises GH2027 where that leaves something that is no TOML.
+    A handler that ours took the place of is there again, as it was `before`. Raises GH2027 where
+    that leaves something that is no TOML.
     """
     if path == BASE_SPEC:
         return containerd_base_spec.without(content, wanted.hook)
     if containerd_templates.is_template(path):
         return containerd_templates.without(content, is_new=before is None)
     try:
-        left = _less_handler(path, toml_marks.without(content), wanted)
+        left = _less_handler(path, toml_marks.without(content), wanted, before or b"")
         document = toml.parsed(left)
     except toml.UnreadableError as error:
         said = f"it is no TOML without what is gpuhook's: {error.reason}"
@@ -98,24 +99,30 @@ def without(
     return left
 
 
-def _less_handler(path: str, content: bytes, wanted: Wanted) -> bytes:
+def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> bytes:
     """Return a file less the handler that calls our program, where no mark says that it is ours.
 
-    tomlkit wrote it then, or somebody removed the marks.
+    tomlkit wrote it then, or somebody removed the marks: the handler is as it was `before`.
     """
-    document = toml.parsed(content)
+    document, was = toml.parsed(content), toml.parsed(before)
     gone: list[Setting] = []
     for key in CRI_KEYS:
         names = ("plugins", key, "containerd")
         engine = toml.table(document, *names)
-        options = toml.table(engine, "runtimes", wanted.name, "options")
-        if wanted.program not in options.values():
+        there = toml.table(engine, "runtimes", wanted.name)
+        if wanted.program not in toml.table(there, "options").values():
             continue
-        gone.append(Setting((*names, "runtimes", wanted.name), None))
+        table = toml.table(was, *names, "runtimes").get(wanted.name)
+        handler = (*names, "runtimes", wanted.name)
+        if isinstance(table, dict):
+            gone += _handler_settings(handler, there, table)
+        else:
+            gone.append(Setting(handler, None))
         if engine.get("default_runtime_name") == wanted.name:
-            gone.append(Setting((*names, "default_runtime_name"), None))
+            default = toml.table(was, *names).get("default_runtime_name")
+            gone.append(Setting((*names, "default_runtime_name"), default))
     try:
-        return edited(content, gone)
+        return toml_marks.settled(edited(content, gone))
     except CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/configured/v1"
 OF_THE_HOST = "/var/lib/gpuhook/configured"
 OF_A_USER = ".local/state"  # below a home, where XDG_STATE_HOME names nothing
-_RECORD = "record.json"
+NAME = "record.json"
 _PATIENCE = 30.0  # seconds to wait for another that configures the same engine
 
 
@@ -77,6 +77,14 @@ def directory(engine: str, home: str | None) -> str:
     return f"{state}/gpuhook/configured/{engine}"
 
 
+def parsed(content: bytes, path: str) -> Record:
+    """Return the record that a file holds; raises GH2009 where it cannot be understood."""
+    try:
+        return _record(json.loads(content))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise fault("GH2009", path=path, reason=error) from error
+
+
 class Store:
     """The record of one engine and its backups, in a directory of the host.
 
@@ -91,14 +99,11 @@ class Store:
 
     def load(self) -> Record | None:
         """Return the record, None where there is none."""
-        path = f"{self.place}/{_RECORD}"
+        path = f"{self.place}/{NAME}"
         content = self._host.read(path)
         if content is None:
             return None
-        try:
-            return _record(json.loads(content))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise fault("GH2009", path=path, reason=error) from error
+        return parsed(content, path)
 
     def backup(self, original: Original) -> bytes | None:
         """Return the content that a file had, None where there was none."""
@@ -120,18 +125,18 @@ class Store:
         for content in contents:
             self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
         text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
-        self._host.put(f"{self.place}/{_RECORD}", text.encode(), mode=0o600)
+        self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
 
     def clear(self, record: Record) -> None:
         """Remove backups that a record does not name."""
-        named = {_RECORD, *(one.digest for one in record.files)}
+        named = {NAME, *(one.digest for one in record.files)}
         for name in self._host.names(self.place):
             if name not in named:
                 self._host.remove(f"{self.place}/{name}")
 
     def forget(self) -> None:
         """Remove the record, then the backups."""
-        self._host.remove(f"{self.place}/{_RECORD}")
+        self._host.remove(f"{self.place}/{NAME}")
         for name in self._host.names(self.place):
             self._host.remove(f"{self.place}/{name}")
 
@@ -200,6 +205,5 @@ def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _original(document: dict[str, Any]) -> Original:
-    kept = document["kept"]
-    known = tuple(document["known"])
-    return Original(document["path"], document["digest"], kept and Kept(**kept), known)
+    kept = document["kept"] and Kept(**_known(Kept, document["kept"]))
+    return Original(document["path"], document["digest"], kept, tuple(document["known"]))

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configuring.carrying_out import Where
     from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.files import Files
 
 # What has become of a file since it was written: it is as we left it, as it was before that, ...
 AS_WRITTEN, AS_BEFORE, EDITED, GONE = "as written", "as before", "edited since", "gone"
@@ -56,13 +57,14 @@ def of(host: Host, where: Where) -> Shown:
         with suppress(GpuhookError):  # of several, the usual one is shown
             node = replace(node, config=containerd_places.found(node).root)
     said = reading.read(where.engine, node)
-    return Shown(where.engine, said, record, _files(host, record), is_readable)
+    return Shown(where.engine, said, record, files_since(host, record), is_readable)
 
 
-def _files(host: Host, record: Record | None) -> tuple[tuple[str, str], ...]:
+def files_since(files: Files, record: Record | None) -> tuple[tuple[str, str], ...]:
+    """Return the files of a record, each with what has become of it; raises OSError."""
     found = []
     for one in record.files if record else ():
-        now = host.read(one.path)
+        now = files.read(one.path)
         state = GONE if now is None else EDITED
         if digest(now) in one.known:
             state = AS_BEFORE if digest(now) == one.digest else AS_WRITTEN

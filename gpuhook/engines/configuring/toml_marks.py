@@ -33,6 +33,18 @@ def has_any(content: bytes) -> bool:
     return OURS.encode() in content
 
 
+def settled(content: bytes) -> bytes:
+    """Return a file in which what is marked as ours is the file's own, and no mark is left."""
+    kept: list[bytes] = []
+    for each in content.splitlines(keepends=True):
+        text = each.rstrip()
+        if text.strip() in (BEGIN.encode(), END.encode()) or text.startswith(WAS.encode()):
+            continue
+        mark = b" " + OURS.encode()
+        kept.append(each.replace(mark, b"") if text.endswith(mark) else each)
+    return b"".join(kept)
+
+
 def without(content: bytes) -> bytes:
     """Return a file less all that is marked as ours, and with what that took the place of."""
     kept: list[bytes] = []

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configuring.record import Original, Record, digest
 from gpuhook.engines.configuring.replaced import Replaced
 from gpuhook.engines.configuring.unwritable import unwritable
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,8 +159,10 @@ def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list
             continue
         base = now
         if now is not None and old is not None and not _is_anew(original):
-            before = store.backup(original)
-            base = engine.without(original.path, now, old.wanted, before)
+            was = None
+            with suppress(GpuhookError, OSError):  # without it, ours is taken out all the same
+                was = store.backup(original)
+            base = engine.without(original.path, now, old.wanted, was)
             if base is None and original.digest:
                 base = b""  # the file was there before: it stays, with nothing in it
         found.append(_Found(original, now, base, is_edited=True))

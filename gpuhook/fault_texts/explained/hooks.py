@@ -123,7 +123,7 @@ $ cat /usr/share/containers/oci/hooks.d/*.json
         ),
         "Reinstall, so that runtime and hook are of one release, and create the container anew.",
         """
-$ make install
+$ apt-get install ./gpuhook-runtime_*.deb      # or, from a checkout: make install
 """,
     ),
     "GH1646": (

@@ -51,7 +51,8 @@ ModuleNotFoundError: No module named 'yaml'
         "Install gpuhook-runtime again, for an interpreter that is there.",
         """
 $ head -12 /usr/local/bin/gpuhook-runtime | grep python
-$ make install PYTHON=/usr/bin/python3
+$ apt-get install --reinstall ./gpuhook-runtime_*.deb
+$ make install PYTHON=/usr/bin/python3      # from a checkout
 """,
     ),
     "GH1410": (

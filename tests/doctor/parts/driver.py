@@ -152,7 +152,12 @@ def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
         ["disable-device-node-modification"],
     ]
     document["containerEdits"]["hooks"] = [
-        {"hookName": "createContainer", "path": hook, "args": ["nvidia-cdi-hook", *words]}
+        {
+            "hookName": "createContainer",
+            "path": hook,
+            "args": ["nvidia-cdi-hook", *words],
+            "env": ["NVIDIA_CTK_DEBUG=false"],
+        }
         for words in asked
     ]
     return document

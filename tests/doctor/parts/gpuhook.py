@@ -55,7 +55,7 @@ def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
 
 def filled(name: str, **values: str) -> str:
     """Return the text of a launcher, its words filled in as by the installer."""
-    text = (PACKAGING / LAUNCHERS[name]).read_text("utf-8")
+    text = (PACKAGING / LAUNCHERS.get(name, f"compat/{name}")).read_text("utf-8")
     for word, value in {**VALUES, **values}.items():
         text = text.replace(f"@{word}@", value)
     return text

@@ -160,6 +160,7 @@ def wsl(directory: Path) -> Scene:
                 "hookName": "createContainer",
                 "path": "/usr/bin/nvidia-cdi-hook",
                 "args": ["nvidia-cdi-hook", "update-ldcache", "--folder", windows],
+                "env": ["NVIDIA_CTK_DEBUG=false"],
             }],
         },
     }  # fmt: skip
@@ -201,7 +202,12 @@ def nixos(directory: Path) -> Scene:
                 for path in (f"{store}/libcuda.so.{machines.VERSION}",)
             ],
             "hooks": [
-                {"hookName": "createContainer", "path": hook, "args": ["nvidia-cdi-hook", name]}
+                {
+                    "hookName": "createContainer",
+                    "path": hook,
+                    "args": ["nvidia-cdi-hook", name],
+                    "env": ["NVIDIA_CTK_DEBUG=false"],
+                }
                 for name in ("update-ldcache", "disable-device-node-modification")
             ],
         },

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor import registering
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import (
     containerds,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.doctor.check import Node
     from gpuhook.diagnose.doctor.engine_facts import ContainerdHere
+    from gpuhook.engines.configuration import Runtime
 
 NOT_HERE = "containerd is not installed"
 NO_RUNTIME = (
@@ -65,12 +67,19 @@ def cri(node: Node) -> Iterable[Finding]:
                 subject=one.distribution.name,
                 meaning="the kubelet does not start: container runtime is not running: unknown"
                 " service runtime.v1.RuntimeService",
-                command=f"sed -i 's/^disabled_plugins/#disabled_plugins/' {one.root}"
-                f" && {one.distribution.restart}",
+                command=_cure_of_cri(node, one),
                 looked_at=(one.root,),
             )
     if not containerds(node):
         yield absent(NOT_HERE)
+
+
+def _cure_of_cri(node: Node, one: ContainerdHere) -> str:
+    found = gpu_runtimes(node.tree, one.read.configuration)
+    if registering.has_gpuhook(node) and all(registering.is_gpuhooks(node, run) for run in found):
+        return registering.with_containerd(node, one, options=" --enable-cri")
+    edit = f"sed -i 's/^disabled_plugins/#disabled_plugins/' {one.root}"
+    return f"{edit} && {one.distribution.restart}"
 
 
 def plugin_key(node: Node) -> Iterable[Finding]:
@@ -88,7 +97,7 @@ def plugin_key(node: Node) -> Iterable[Finding]:
                 f' "{ignored.key}", and this containerd reads "{one.read.key}"',
                 subject=ignored.runtime.name,
                 meaning=NO_RUNTIME,
-                command=f"{one.distribution.configure} && {one.distribution.restart}",
+                command=registering.with_containerd(node, one, ignored.runtime),
                 looked_at=one.read.configuration.files,
             )
         if not wrong:
@@ -113,9 +122,7 @@ def replaced(node: Node) -> Iterable[Finding]:
                 f" {ignored.by}, which is read later, replaces all of that plugin's table",
                 subject=ignored.runtime.name,
                 meaning=NO_RUNTIME,
-                command=f"{one.distribution.configure} --config-source=command"
-                f" --drop-in-config={ignored.by.rpartition('/')[0]}/zz-nvidia.toml"
-                f" && {one.distribution.restart}",
+                command=_cure_of_replaced(node, one, ignored),
                 looked_at=one.read.configuration.files,
             )
         if not lost:
@@ -123,6 +130,16 @@ def replaced(node: Node) -> Iterable[Finding]:
             yield ok(said, *one.read.configuration.files, subject=one.distribution.name)
     if not containerds(node):
         yield absent(NOT_HERE)
+
+
+def _cure_of_replaced(node: Node, one: ContainerdHere, ignored: reader.Ignored) -> str:
+    if registering.is_gpuhooks(node, ignored.runtime):
+        return registering.with_containerd(node, one, ignored.runtime)
+    return (
+        f"{one.distribution.configure} --config-source=command"
+        f" --drop-in-config={ignored.by.rpartition('/')[0]}/zz-nvidia.toml"
+        f" && {one.distribution.restart}"
+    )
 
 
 def drop_in(node: Node) -> Iterable[Finding]:
@@ -143,10 +160,9 @@ def drop_in(node: Node) -> Iterable[Finding]:
                 f" {', '.join(one.read.imports) or 'nothing'}",
                 subject=path,
                 meaning=NO_RUNTIME,
-                command=f"sed -i '1i imports = [\"{path.rpartition('/')[0]}/*.toml\"]' {one.root}"
-                f" && {one.distribution.restart}"
-                if not one.read.imports
-                else f"{one.distribution.configure} && {one.distribution.restart}",
+                command=f"rm {path} # {one.root} registers a GPU runtime itself"
+                if has_another
+                else _cure_of_drop_in(node, one, path),
                 looked_at=(one.root, path),
             )
         if not unread:
@@ -156,9 +172,21 @@ def drop_in(node: Node) -> Iterable[Finding]:
 
 
 def _has_gpu_runtime(node: Node, path: str) -> bool:
+    return bool(_gpu_runtimes_of(node, path))
+
+
+def _gpu_runtimes_of(node: Node, path: str) -> list[Runtime]:
     read = reader.read(node.tree, path)
     runtimes = [*read.configuration.runtimes.values(), *(one.runtime for one in read.ignored)]
-    return any(gives_gpus(node.tree, one) for one in runtimes)
+    return [one for one in runtimes if gives_gpus(node.tree, one)]
+
+
+def _cure_of_drop_in(node: Node, one: ContainerdHere, path: str) -> str:
+    runtime = _gpu_runtimes_of(node, path)[0]
+    if one.read.imports or registering.is_gpuhooks(node, runtime):
+        return registering.with_containerd(node, one, runtime)
+    edit = f"sed -i '1i imports = [\"{path.rpartition('/')[0]}/*.toml\"]' {one.root}"
+    return f"{edit} && {one.distribution.restart}"
 
 
 def wrong_file(node: Node) -> Iterable[Finding]:
@@ -177,7 +205,7 @@ def wrong_file(node: Node) -> Iterable[Finding]:
                 f" {one.distribution.name} reads {one.root}, which has no GPU runtime",
                 subject=one.distribution.name,
                 meaning=NO_RUNTIME,
-                command=f"{one.distribution.configure} && {one.distribution.restart}",
+                command=registering.with_containerd(node, one, written[0]),
                 looked_at=(reader.PATH, one.root),
             )
     else:
@@ -239,7 +267,7 @@ def runtime(node: Node) -> Iterable[Finding]:
                 " alone), and CDI is off",
                 subject=name,
                 meaning=NO_RUNTIME,
-                command=f"{one.distribution.configure} && {one.distribution.restart}",
+                command=registering.with_containerd(node, one),
                 looked_at=files or (one.root,),
             )
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from gpuhook.diagnose.doctor import registering
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.containerd import NOT_HERE
 from gpuhook.diagnose.doctor.engine_facts import containerds, kubelet, program
@@ -19,6 +20,7 @@ from gpuhook.diagnose.doctor.engine_findings import (
 )
 from gpuhook.diagnose.node.tree import text
 from gpuhook.engines import containerd as reader
+from gpuhook.engines.configuring.wanted import NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def runtime_type(node: Node) -> Iterable[Finding]:
                 subject=run.name,
                 meaning="no pod of this runtime starts: create container failed validation:"
                 " container.Runtime.Name must be set: invalid argument",
-                command=f"{one.distribution.configure} && {one.distribution.restart}",
+                command=registering.with_containerd(node, one, run),
                 looked_at=one.read.configuration.files,
             )
             for run in runtimes
@@ -71,6 +73,7 @@ def binary(node: Node) -> Iterable[Finding]:
             " no such file or directory (or permission denied)",
             f"{installing(node.tree, 'nvidia-container-toolkit', again=True)}"
             f" && {one.distribution.restart}",
+            "containerd",
         )
         yield from all_is_well(found, f"the programs of {one.root}'s runtimes are there", one.root)
     if not here:
@@ -93,7 +96,7 @@ def default(node: Node) -> Iterable[Finding]:
                 meaning="containerd's plugin cri does not start, and with it no pod: invalid"
                 " plugin config: no corresponding runtime configured in `containerd.runtimes` for"
                 f' `containerd` `default_runtime_name = "{configuration.default}"`',
-                command=f"{_cure_of_default(one)} && {one.distribution.restart}",
+                command=_cure_of_default(node, one),
                 looked_at=files,
             )
         else:
@@ -105,7 +108,15 @@ def default(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _cure_of_default(one: ContainerdHere) -> str:
+def _cure_of_default(node: Node, one: ContainerdHere) -> str:
+    configuration = one.read.configuration
+    found = gpu_runtimes(node.tree, configuration)
+    if not found and registering.has_gpuhook(node) and configuration.default == NAME:
+        return registering.with_containerd(node, one, options=registering.as_default(NAME))
+    return f"{_edit_of_default(one)} && {one.distribution.restart}"
+
+
+def _edit_of_default(one: ContainerdHere) -> str:
     configuration = one.read.configuration
     if configuration.default == "runc":
         path = next(iter(configuration.runtimes.values())).where.path

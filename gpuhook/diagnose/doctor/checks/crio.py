@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.diagnose.doctor import registering
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import crio_here, processes, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.engines.configuration import Configuration
 
 NOT_HERE = "CRI-O is not installed"
 _RESTART = "systemctl restart crio"
-_CONFIGURE = f"nvidia-ctk runtime configure --runtime=crio && {_RESTART}"
 
 
 def config(node: Node) -> Iterable[Finding]:
@@ -58,9 +59,15 @@ def default(node: Node) -> Iterable[Finding]:
         f" ({', '.join(configuration.runtimes)})",
         meaning="CRI-O does not start: default_runtime set to"
         f' "{configuration.default}", but no runtime entry was found for it',
-        command=_CONFIGURE,
+        command=_cure_of_default(node, configuration),
         looked_at=configuration.files,
     )
+
+
+def _cure_of_default(node: Node, configuration: Configuration) -> str:
+    found = gpu_runtimes(node.tree, configuration)
+    options = registering.as_default(configuration.default)
+    return registering.with_crio(node, _RESTART, found[0] if found else None, options)
 
 
 def runtime(node: Node) -> Iterable[Finding]:
@@ -84,7 +91,7 @@ def runtime(node: Node) -> Iterable[Finding]:
             f"CRI-O registers no GPU runtime ({', '.join(here.configuration.runtimes)} alone)",
             meaning="pods with runtimeClassName: nvidia do not start: failed to find runtime"
             " handler nvidia from runtime list",
-            command=_CONFIGURE,
+            command=registering.with_crio(node, _RESTART),
             looked_at=files or (reader.PATH, reader.DROP_INS),
         )
     else:
@@ -103,6 +110,7 @@ def binary(node: Node) -> Iterable[Finding]:
         here.configuration.runtimes.values(),
         f"{meaning} '{{name}}'",
         f"{installing(node.tree, 'nvidia-container-toolkit', again=True)} && {_RESTART}",
+        "crio",
     )
     yield from all_is_well(found, "the programs of CRI-O's runtimes are there")
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gpuhook.diagnose.doctor import registering, spec_facts
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import dockers, program, why_no_gpus
 from gpuhook.diagnose.doctor.engine_findings import (
@@ -31,12 +34,6 @@ HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
 UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
 NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'
 _TOOLKIT = "nvidia-container-toolkit"
-
-
-def configure(one: DockerHere) -> str:
-    """Return the commands that register NVIDIA's runtime with a daemon."""
-    more = "" if one.kind == "docker" else f" --config={one.read.path}"
-    return f"nvidia-ctk runtime configure --runtime=docker{more} && {one.restart}"
 
 
 def config(node: Node) -> Iterable[Finding]:
@@ -70,11 +67,17 @@ def default(node: Node) -> Iterable[Finding]:
                 subject=one.kind,
                 meaning="dockerd does not start: unable to configure the Docker daemon: specified"
                 f" default runtime '{chosen}' does not exist",
-                command=configure(one),
+                command=_cure_of_default(node, one),
                 looked_at=(one.read.path,),
             )
     if not dockers(node):
         yield absent(NOT_HERE)
+
+
+def _cure_of_default(node: Node, one: DockerHere) -> str:
+    found = gpu_runtimes(node.tree, one.read.configuration)
+    options = registering.as_default(one.read.configuration.default)
+    return registering.with_docker(node, one, found[0] if found else None, options)
 
 
 def snap(node: Node) -> Iterable[Finding]:
@@ -92,8 +95,8 @@ def snap(node: Node) -> Iterable[Finding]:
                 subject="snap",
                 meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so that NVIDIA's"
                 " runtime does not work in it either",
-                command="snap remove docker && apt-get install docker.io && nvidia-ctk runtime"
-                " configure --runtime=docker && systemctl restart docker",
+                command="snap remove docker && apt-get install docker.io && "
+                + registering.with_docker(node, replace(one, kind="docker"), there[0]),
                 looked_at=(reader.PATH, one.read.path),
             )
         elif here or why_no_gpus(node, "docker"):
@@ -129,7 +132,7 @@ def runtime(node: Node) -> Iterable[Finding]:
                 f" ({', '.join(one.read.configuration.runtimes)} alone)",
                 subject=one.kind,
                 meaning=UNKNOWN_RUNTIME,
-                command=configure(one),
+                command=registering.with_docker(node, one),
                 looked_at=(one.read.path,),
             )
         else:
@@ -149,6 +152,7 @@ def binary(node: Node) -> Iterable[Finding]:
             one.read.configuration.runtimes.values(),
             'docker run --runtime {name} fails: exec: "{path}": executable file not found in $PATH',
             f"{installing(node.tree, _TOOLKIT)} && {one.restart}",
+            "docker",
         )
         yield from all_is_well(found, f"the programs of {one.read.path}'s runtimes are there")
     if not dockers(node):
@@ -228,8 +232,7 @@ def cdi(node: Node) -> Iterable[Finding]:
                 subject=one.kind,
                 meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
                 ' driver "cdi" with capabilities: []',
-                command=f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled"
-                f" && {one.restart}",
+                command=_with_cdi(node, one),
                 looked_at=(one.read.path,),
             )
             continue
@@ -239,6 +242,13 @@ def cdi(node: Node) -> Iterable[Finding]:
         yield from all_is_well(found, "Docker does CDI", one.read.path)
     if not dockers(node):
         yield absent(NOT_HERE)
+
+
+def _with_cdi(node: Node, one: DockerHere) -> str:
+    """Return the command that switches CDI on, where no GPU runtime is registered."""
+    if spec_facts.has_toolkit(node):
+        return f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled && {one.restart}"
+    return registering.with_docker(node, one, options=" --route cdi")
 
 
 _READ = ("docker.config",)

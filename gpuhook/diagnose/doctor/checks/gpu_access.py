@@ -12,6 +12,7 @@ from gpuhook.diagnose.doctor.engine_facts import containerds, crio_here, kubelet
 from gpuhook.diagnose.doctor.engine_findings import all_is_well
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, files
 from gpuhook.diagnose.node.driver_places import OPERATOR_TOOLKIT
+from gpuhook.engines import fronts
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
 
 TYPE_CHECKING = False
@@ -148,6 +149,7 @@ def _with_default(node: Node) -> list[tuple[Configuration, bool]]:
         for configuration, has_cdi in found
         if (chosen := configuration.runtimes.get(configuration.default))
         and NVIDIA_RUNTIME in posixpath.basename(chosen.path)
+        and not fronts.is_front(node.tree, chosen.path)
     ]
 
 

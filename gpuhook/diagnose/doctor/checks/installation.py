@@ -12,7 +12,7 @@ from gpuhook.cdi import cache
 from gpuhook.diagnose import settings_file
 from gpuhook.diagnose.doctor.check import FAILED, GPUHOOK, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks import installed
-from gpuhook.diagnose.doctor.checks.launchers import reinstall
+from gpuhook.diagnose.doctor.packages import gpuhook_again
 from gpuhook.diagnose.node import readings, tree
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ def _compiler(node: Node) -> Iterable[Finding]:
                 subject=one.directory,
                 meaning="containers with GPUs do not start: error GH1402"
                 + ("" if missing else ", as soon as this file changes or the node is booted"),
-                command=reinstall(one.directory),
+                command=gpuhook_again(node.tree, one.directory),
                 looked_at=(one.directory, *texts),
             )
         ]
@@ -134,7 +134,7 @@ def _hooks_d(node: Node) -> Iterable[Finding]:
                     subject=path,
                     meaning="no container of podman's or CRI-O's starts, with or without a GPU:"
                     ' "error executing hook"',
-                    command=f"rm {path}  # or: {reinstall(dirname(hook))}",
+                    command=f"rm {path}  # or: {gpuhook_again(node.tree, dirname(hook))}",
                     looked_at=(path, hook),
                 )
             )
@@ -174,7 +174,7 @@ def _versions(node: Node) -> Iterable[Finding]:
             f"there are several versions of gpuhook: {told}",
             meaning="what one of them writes the other may not understand, and what one command"
             " tells need not be true of the wrapper",
-            command=reinstall(installed.installations(node)[0].directory),
+            command=gpuhook_again(node.tree, installed.installations(node)[0].directory),
             looked_at=tuple(found),
             subject=library,
         )

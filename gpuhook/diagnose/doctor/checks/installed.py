@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from posixpath import dirname
 
 from gpuhook.diagnose.node import asking, tree
+from gpuhook.engines import fronts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
 
 RUNTIME, HOOK, PRESTART, CLI = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"
 NEEDED = (RUNTIME, HOOK, PRESTART)
+# The names of NVIDIA's toolkit, where they are gpuhook's: what `nvidia-ctk` is run by is the CLI's.
+CTK = "nvidia-ctk"
+FRONTS = (
+    "nvidia-cdi-hook",
+    "nvidia-container-runtime",
+    "nvidia-container-runtime.cdi",
+    "nvidia-container-runtime.legacy",
+    "nvidia-container-runtime-hook",
+    "nvidia-container-toolkit",
+    CTK,
+)
+OF_THE_CLI = (CLI, CTK)
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 _DIRECTORIES = (*asking.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
 # Where engines name the runtime that they call.
@@ -35,7 +48,7 @@ _HOOKS = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-hook)\b")
 _CALLS = re.compile(
     r"^#!(/\S+python\S*)[ \t]*(-\S+)?|\"(/[^\"\n]+)\"(?: (-\S+))? -c ", re.MULTILINE
 )
-_LIBRARY = re.compile(r"sys\.path\[:0\] = \[\"([^\"]+)\"\]")
+_LIBRARY = re.compile(r"sys\.path\[:0\] = \[\"([^\"]+)\"[,\]]")
 _VERSION = re.compile(r"^__version__ = \"([^\"]+)\"", re.MULTILINE)
 _MAX = 1 << 20
 
@@ -120,10 +133,12 @@ def _installations(node: Node) -> list[Installation]:
 
 def _launchers(files: Tree, directory: str) -> dict[str, Launcher]:
     found = {}
-    for name in (*NEEDED, CLI):
+    for name in (*NEEDED, *FRONTS, CLI):
         path = f"{directory}/{name}"
         status = files.status(path)
         if status is not None and status.is_file:
+            if name in FRONTS and not fronts.is_front(files, path):
+                continue
             found[name] = _launcher(path, status, tree.text(files, path, _MAX) or "")
     return found
 

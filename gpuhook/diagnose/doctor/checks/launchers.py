@@ -20,13 +20,14 @@ from gpuhook.diagnose.doctor.check import (
 )
 from gpuhook.diagnose.doctor.checks import installed
 from gpuhook.diagnose.doctor.checks.installed import (
-    CLI,
     HOOK,
     NEEDED,
+    OF_THE_CLI,
     RUNTIME,
     Installation,
     Launcher,
 )
+from gpuhook.diagnose.doctor.packages import gpuhook_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.doctor.check import Node
 
-_OLDEST = {CLI: (3, 10)}
+_OLDEST = dict.fromkeys(OF_THE_CLI, (3, 10))
 _OLDEST_HOT = (3, 9)
 _NAME = re.compile(r"python(3)\.([0-9]+)")
 _TAG = re.compile(r"\.cpython-3([0-9]+)\.")
@@ -59,7 +60,7 @@ def _incomplete(node: Node, one: Installation) -> Iterator[Finding]:
             continue  # that the hook of a spec can be run is looked at with the specs
         launcher = one.launchers.get(name)
         if launcher is None:
-            yield _wrong(path, f"{path} is not there, beside {RUNTIME}", _FAILS, _again(one))
+            yield _wrong(path, f"{path} is not there, beside {RUNTIME}", _FAILS, _again(node, one))
         elif not launcher.status.is_executable:
             mend = _mode(node, path, 0o755, f"make {path} executable")
             said = f"{path} may not be executed: its mode is {launcher.status.permissions:04o}"
@@ -104,8 +105,9 @@ def _interpreter(node: Node) -> Iterable[Finding]:
     for python, launcher in _pythons(node).items():
         status = node.tree.status(python)
         name = launcher.path.rpartition("/")[2]
-        option = "--cli-python" if name == CLI else "--python"
-        command = reinstall(dirname(launcher.path), f"{option} /usr/bin/python3")
+        option = "--cli-python" if name in OF_THE_CLI else "--python"
+        options = f"{option} /usr/bin/python3"
+        command = gpuhook_again(node.tree, dirname(launcher.path), options)
         if status is None or not status.is_executable:
             state = "not there" if status is None else "not executable"
             yield _wrong(
@@ -125,7 +127,7 @@ def _isolation(node: Node) -> Iterable[Finding]:
     """Find launchers whose Python would heed the environment of who calls them."""
     for one in installed.installations(node):
         for launcher in one.launchers.values():
-            needed = "I" if launcher.path.endswith("/" + CLI) else "IS"
+            needed = "I" if launcher.path.rpartition("/")[2] in OF_THE_CLI else "IS"
             missing = [flag for flag in needed if flag not in launcher.options]
             if not launcher.python or not missing:
                 continue
@@ -134,7 +136,7 @@ def _isolation(node: Node) -> Iterable[Finding]:
                 f"{launcher.path} runs {launcher.python} without -{''.join(missing)}",
                 "Python then loads what PYTHONPATH and PYTHONSTARTUP name: the environment of an"
                 " image becomes a program that root runs on this node",
-                _again(one),
+                _again(node, one),
             )
             return
     for one in installed.installations(node):
@@ -149,7 +151,7 @@ def _library(node: Node) -> Iterable[Finding]:
             missing = [name for name in names if node.tree.status(f"{library}/{name}") is None]
             if missing:
                 said = f"{library} lacks {', '.join(missing)}, and is what {one.directory} runs"
-                yield _wrong(library, said, _FAILS, _again(one))
+                yield _wrong(library, said, _FAILS, _again(node, one))
             else:
                 yield ok(f"{library} has the package", library, subject=library)
 
@@ -175,7 +177,7 @@ def _byte_code(node: Node) -> Iterable[Finding]:
                 subject=place,
                 meaning="all of gpuhook is compiled anew for each container: starts take many"
                 " times as long",
-                command=_again(one),
+                command=_again(node, one),
                 looked_at=(place, runtime.python),
             )
 
@@ -201,14 +203,8 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def reinstall(directory: str, options: str = "") -> str:
-    """Return the command that puts gpuhook anew into a directory of programs."""
-    command = f"python3 packaging/install.py --prefix {dirname(directory)} {options}".rstrip()
-    return f"{command}  # in gpuhook's source directory"
-
-
-def _again(one: Installation) -> str:
-    return reinstall(one.directory)
+def _again(node: Node, one: Installation) -> str:
+    return gpuhook_again(node.tree, one.directory)
 
 
 def _mode(node: Node, path: str, mode: int, says: str) -> Mend:

@@ -6,7 +6,13 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program, version
 from gpuhook.diagnose.doctor.engine_findings import all_is_well, installing
-from gpuhook.diagnose.doctor.toolkit_settings import PATHS, Settings, files, is_legacy
+from gpuhook.diagnose.doctor.toolkit_settings import (
+    PATHS,
+    Settings,
+    files,
+    is_legacy,
+    is_of_fronts,
+)
 from gpuhook.engines import toml
 from gpuhook.engines.docker import GPUS_BY_CDI
 
@@ -88,6 +94,9 @@ def _corrected(one: Settings, key: str, near: str) -> str:
 
 def low_level(node: Node) -> Iterable[Finding]:
     """Say whether a low-level runtime is there for the toolkit's runtime to become."""
+    if is_of_fronts(node):
+        yield absent("NVIDIA's runtime is gpuhook's here, by its name alone")
+        return
     if not files(node) and not program(node.tree, "nvidia-container-runtime"):
         yield absent("NVIDIA's runtime is not installed")
         return

@@ -79,6 +79,7 @@ def binary(node: Node) -> Iterable[Finding]:
         [chosen] if chosen else [],
         'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
         f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
+        "podman",
     )
     yield from all_is_well(found, f'the default runtime is "{here.configuration.default}"')
 

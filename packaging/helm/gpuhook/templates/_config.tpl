@@ -32,16 +32,24 @@ makes it, the default's name. From `config` or from `devicePlugin.config`.
 {{- if and (hasKey $read "Error") (not (hasKey $read "version")) -}}
 {{- fail (printf "The configuration %q is no YAML: %s\n`gpuhook device-plugin --validate FILE` says where." $name $read.Error) -}}
 {{- end -}}
+{{- range $key := list "sharing" "flags" "gpuhook" -}}
+{{- if not (has (kindOf (index $read $key)) (list "map" "invalid")) -}}
+{{- fail (printf "%s of the configuration %q is no mapping.\n`gpuhook device-plugin --validate FILE` says where." $key $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $sharing := default dict $read.sharing -}}
 {{- $flags := default dict $read.flags -}}
-{{- $plugin := default dict $flags.plugin -}}
+{{- $plugin := kindIs "map" $flags.plugin | ternary $flags.plugin dict -}}
+{{- $guarding := (default dict $read.gpuhook).guard -}}
 {{- if $sharing.mps -}}{{- $mps = true -}}{{- end -}}
-{{- if ne (default "none" $flags.migStrategy) "none" -}}{{- $mig = true -}}{{- end -}}
+{{- if ne (default "none" $flags.migStrategy | toString) "none" -}}{{- $mig = true -}}{{- end -}}
 {{- if contains "host-files" (toString (default "" $plugin.deviceListStrategy)) -}}{{- $hostFiles = true -}}{{- end -}}
-{{- $action := (default dict (default dict $read.gpuhook).guard).action -}}
+{{- $action := get (kindIs "map" $guarding | ternary $guarding dict) "action" -}}
 {{- if has $action (list "terminate" "kill") -}}{{- $guard = true -}}{{- end -}}
 {{- range $way := $sharing -}}
-{{- range $resource := (default dict $way).resources -}}
+{{- $entries := get (kindIs "map" $way | ternary $way dict) "resources" -}}
+{{- range $entry := kindIs "slice" $entries | ternary $entries list -}}
+{{- $resource := kindIs "map" $entry | ternary $entry dict -}}
 {{- if or $resource.timeSlice $resource.computeMode -}}{{- $timeSlices = true -}}{{- end -}}
 {{- end -}}
 {{- end -}}

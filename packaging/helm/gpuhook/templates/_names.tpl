@@ -1,18 +1,19 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
+{{- /* The name of a release may have dots, which that of a Service may not. */ -}}
 {{- define "gpuhook.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 48 | trimSuffix "-" -}}
-{{- end -}}
+{{- $own := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- default $own .Values.fullnameOverride | replace "." "-" | trunc 48 | trimAll "-" -}}
 {{- end -}}
 
 {{- define "gpuhook.plugin" -}}
 {{- include "gpuhook.fullname" . }}-device-plugin
+{{- end -}}
+
+{{- /* What has no namespace of its own: two releases of one name are two. */ -}}
+{{- define "gpuhook.clusterWide" -}}
+{{- include "gpuhook.namespace" . }}-{{ include "gpuhook.plugin" . }}
 {{- end -}}
 
 {{- define "gpuhook.installer" -}}

@@ -11,7 +11,7 @@
 {{- if $config.name -}}
 {{- $own = append $own (list "CONFIG_FILE_SRCDIR" "/available-configs") -}}
 {{- $own = append $own (list "DEFAULT_CONFIG" $config.default) -}}
-{{- $fallback := join "," .Values.config.fallbackStrategies -}}
+{{- $fallback := default (list "named" "single") .Values.config.fallbackStrategies | join "," -}}
 {{- if ne $fallback "named,single" -}}
 {{- $own = append $own (list "FALLBACK_STRATEGIES" $fallback) -}}
 {{- end -}}
@@ -59,7 +59,7 @@
 {{- if not (hasKey $given "NODE_NAME") -}}
 {{- $found = append $found (dict "name" "NODE_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "spec.nodeName"))) -}}
 {{- end -}}
-{{- toYaml (concat $found .Values.devicePlugin.env) -}}
+{{- toYaml (concat $found (default list .Values.devicePlugin.env)) -}}
 {{- end -}}
 
 {{- define "gpuhook.securityContext" -}}
@@ -69,9 +69,10 @@
 {{- if $features.mig -}}{{- $add = append $add "MKNOD" -}}{{- end -}}
 {{- if $features.timeSlices -}}{{- $add = append $add "SYS_ADMIN" -}}{{- end -}}
 {{- if .Values.features.foreignCgroups -}}{{- $add = append $add "SYS_PTRACE" -}}{{- end -}}
-{{- if .Values.devicePlugin.securityContext -}}
-{{- toYaml .Values.devicePlugin.securityContext -}}
-{{- else if or $features.mps $features.hostFiles $features.privileged -}}
+{{- with default .Values.devicePlugin.securityContext .Values.securityContext -}}
+{{- toYaml . -}}
+{{- else -}}
+{{- if or $features.mps $features.hostFiles $features.privileged -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false
@@ -81,5 +82,8 @@ capabilities:
 {{- if $add }}
   add: [{{ join ", " $add }}]
 {{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -31,7 +31,7 @@
 {{- if and $config.default (not (has $config.default $names)) -}}
 {{- fail (printf "\nThe default configuration %q is not among those there are: %s." $config.default (join ", " $names)) -}}
 {{- end -}}
-{{- $fallbacks := .Values.config.fallbackStrategies -}}
+{{- $fallbacks := default (list "named" "single") .Values.config.fallbackStrategies -}}
 {{- $named := and (has "named" $fallbacks) (has "default" $names) -}}
 {{- $single := and (has "single" $fallbacks) (eq (len $names) 1) -}}
 {{- if not (or $config.default $named $single (has "empty" $fallbacks)) -}}
@@ -46,6 +46,9 @@
 {{- fail "\nThe guard ends processes by their pids on the host: set hostPID=true, or gpuhook.guard.action of the configuration to report." -}}
 {{- end -}}
 {{- $metrics := .Values.metrics -}}
+{{- if and $metrics.enabled (regexMatch "^[0-9]" (include "gpuhook.fullname" .)) -}}
+{{- fail "\nmetrics.enabled makes a Service, whose name has to begin with a letter: set fullnameOverride." -}}
+{{- end -}}
 {{- if and (or $metrics.serviceMonitor.enabled $metrics.podMonitor.enabled) (not $metrics.enabled) -}}
 {{- fail "\nA monitor asks for metrics: set metrics.enabled=true." -}}
 {{- end -}}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's whole life where openat2 is refused: made, given more, less, and gone.
+
+ENOSYS is a kernel of before 5.6, EPERM a seccomp filter that does not know the call. The filter
+holds for all that is started below it: the wrapper, the runtime, its hooks, the command line.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.live import sleeping, started
+from tests.contract.product import CONTROL, Product, asks
+from tests.contract.test_attach import asked, assert_as_before
+from tests.contract.test_doors import assert_nodes, with_ldconfig
+from tests.simulated import older_kernel
+from tests.simulated.older_kernel import OPENAT2
+
+
+@pytest.mark.parametrize(("engine", "error"), [("runc", errno.ENOSYS), ("crun", errno.EPERM)])
+def test_a_whole_life_without_openat2(
+    engine: str, error: int, node8: Product, tmp_path: Path
+) -> None:
+    via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]
+    made = sleeping(tmp_path, env=asks("1"))
+    with_ldconfig(made.root)
+    with started(made, node8, engine, "host", *via, *node8.secluded) as live:
+        files = roots.listing(made.root)
+        assert "Seccomp_filters:\t1" in Path(f"/proc/{live.pid}/status").read_text()
+        assert_nodes(live.view(asked(node8)), node8, CONTROL, 1)
+        assert (made.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1").is_symlink()
+        for verb, given in (("attach", (1, 2)), ("detach", (1,))):
+            done = live.gpuhook(verb, "--device", "2", via=via)
+            assert done.rc == 0, done
+            assert_nodes(live.view(asked(node8)), node8, CONTROL, *given)
+        assert_as_before(made.root, files)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines that gpuhook configured, changed since; its units and programs, gone or broken."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from click.testing import CliRunner
+
+from gpuhook.cli.configure import configure
+from gpuhook.diagnose.node import readings
+from tests.doctor.broken import specs
+from tests.doctor.broken.other_engines import DAEMON, docker
+from tests.doctor.parts.driver import unit
+from tests.doctor.scene import Broken, Scene
+
+UNIT = "/etc/systemd/system/docker.service.d/gpu.conf"
+REFRESH = "/usr/lib/systemd/system/gpuhook-refresh.service"
+
+
+def configured(scene: Scene, *words: str) -> None:
+    """Have Docker be configured by gpuhook, by a program of its own that cannot be asked here."""
+    docker(scene, runtimes={})
+    scene.remove("/usr/bin/dockerd")
+    done = CliRunner().invoke(configure, ["docker", *words, "--host-root", str(scene.root)])
+    assert done.exit_code == 0, done.output
+    scene.write("/usr/bin/dockerd", "#!/bin/sh\n", 0o755)
+
+
+def _file_gone(scene: Scene) -> None:
+    configured(scene)
+    scene.remove(DAEMON)
+
+
+def _taken_out(scene: Scene) -> None:
+    configured(scene)
+    scene.write(DAEMON, '{"log-level": "warn"}\n')
+
+
+def _record_cut_short(scene: Scene) -> None:
+    configured(scene)
+    scene.write("/var/lib/gpuhook/configured/docker/record.json", '{"schema": ')
+
+
+def kept(scene: Scene, *, running: bool) -> None:
+    """Have Docker keep a container whose runtime was removed with gpuhook."""
+    found: list[dict[str, Any]] = scene.readings.setdefault(readings.STORED, [])
+    found.append(
+        {
+            "engine": "docker",
+            "id": "0a1b2c3d4e5f60718293",
+            "name": "trainer",
+            "why": "its runtime is nvidia",
+            "program": "/opt/gpuhook/bin/gpuhook-runtime",
+            "running": running,
+        }
+    )
+
+
+def _flag(scene: Scene) -> None:
+    docker(scene)
+    command = "ExecStart=\nExecStart=/usr/bin/dockerd --add-runtime nvidia=/usr/bin/nvidia-runtime"
+    scene.write(UNIT, f"[Service]\n{command}\n")
+    scene.write("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/usr/bin/dockerd\n")
+
+
+def _units(scene: Scene, **state: str) -> None:
+    scene.write(REFRESH, "[Service]\nExecStart=/usr/bin/gpuhook refresh\n")
+    for name in ("gpuhook-refresh.service", "gpuhook-refresh.path"):
+        scene.readings[readings.UNITS][name] = unit(**state)
+
+
+def _no_environment(document: Any) -> None:
+    edits = [document["containerEdits"], *(one["containerEdits"] for one in document["devices"])]
+    for hook in [hook for one in edits for hook in one.get("hooks", ())]:
+        hook.pop("env", None)
+
+
+def edited(scene: Scene) -> None:
+    """Let somebody write another key into a file that gpuhook has configured: that is no fault."""
+    configured(scene)
+    document = json.loads(scene.path(DAEMON).read_text("utf-8"))
+    scene.write(DAEMON, json.dumps({**document, "log-level": "warn"}))
+
+
+BROKEN = [
+    Broken("configured-file-gone", "installation.configured", _file_gone, is_warning=True),
+    Broken("configured-and-taken-out", "installation.configured", _taken_out, is_warning=True),
+    Broken("record-cut-short", "installation.configured", _record_cut_short, is_warning=True),
+    Broken("program-of-containers-gone", "installation.users", partial(kept, running=False)),
+    Broken(
+        "program-of-running-containers-gone",
+        "installation.users",
+        partial(kept, running=True),
+        is_warning=True,
+    ),
+    Broken("docker-flag-beside-the-file", "docker.flags", _flag),
+    Broken("refresh-failed", "specs.upkeep", partial(_units, active="failed"), is_warning=True),
+    Broken(
+        "refresh-disabled", "specs.upkeep", partial(_units, enabled="disabled"), is_warning=True
+    ),
+    Broken(
+        "spec-of-nvidia-ctk-1.17.7",
+        "specs.hook-environment",
+        specs._toolkit(_no_environment),
+        is_warning=True,
+    ),
+]

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cures that are `gpuhook configure ENGINE` are run on the broken node, which is well then."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.cli.configure import configure
+from gpuhook.diagnose.bundle import contents
+from gpuhook.diagnose.bundle.opening import CONTENTS
+from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from tests.doctor.broken import configured, engines, other_engines
+from tests.doctor.parts.engines import CONFIG, CRI, DROP_IN, IMPORTS, RUNC, TOOLKIT, install
+from tests.doctor.parts.gpuhook import LIBRARY
+from tests.doctor.scene import Broken, Scene, is_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+OURS = f"""
+[{CRI}.containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+  [{CRI}.containerd.runtimes.nvidia.options]
+    BinaryName = "/usr/bin/gpuhook-runtime"
+    SystemdCgroup = true
+"""
+NEW_CRI = engines.NEW_CRI
+ENGINES = ("containerd", "crio", "dockerd")
+NVIDIAS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+
+
+def no_toolkit(scene: Scene) -> None:
+    """Leave NVIDIA's toolkit out of the node, and its drop-in."""
+    for name in NVIDIAS:
+        scene.remove(f"/usr/bin/{name}")
+    scene.remove(TOOLKIT)
+    scene.write(DROP_IN, f"version = 2\n{RUNC}")
+
+
+def _replaced(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
+    scene.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
+
+
+def _not_imported(scene: Scene) -> None:
+    scene.write(CONFIG, f"version = 2\n{RUNC}")
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
+
+
+def _wrong_key(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{OURS.replace(CRI, NEW_CRI)}")
+
+
+def _no_type(scene: Scene) -> None:
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS.replace('runtime_type', '#runtime_type')}")
+
+
+def _default(scene: Scene) -> None:
+    table = f'[{CRI}]\nenable_cdi = true\n[{CRI}.containerd]\ndefault_runtime_name = "nvidia"\n'
+    scene.write(CONFIG, f"version = 2\n{IMPORTS}{table}{RUNC}")
+    scene.remove(DROP_IN)
+
+
+def _no_cri(scene: Scene) -> None:
+    engines._no_cri(scene)
+    scene.remove(DROP_IN)
+
+
+def _docker_default(scene: Scene) -> None:
+    other_engines.docker(scene, runtimes={}, **{"default-runtime": "nvidia"})
+
+
+def _docker_cdi(scene: Scene) -> None:
+    no_toolkit(scene)
+    other_engines.docker(scene, runtimes={}, features={"cdi": False})
+
+
+def _crio_default(scene: Scene) -> None:
+    runc = '[crio.runtime.runtimes.runc]\n  runtime_path = "/usr/bin/runc"\n'
+    other_engines.crio(scene, f'[crio.runtime]\n  default_runtime = "nvidia"\n{runc}')
+
+
+CASES = [
+    Broken("containerd-not-registered", "containerd.runtime", engines._not_registered),
+    Broken("containerd-replaced", "containerd.replaced", _replaced),
+    Broken("containerd-not-imported", "containerd.drop-in", _not_imported),
+    Broken("containerd-wrong-key", "containerd.plugin-key", _wrong_key),
+    Broken("containerd-no-type", "containerd.runtime-type", _no_type),
+    Broken("containerd-default", "containerd.default", _default),
+    Broken("containerd-no-cri", "containerd.cri", _no_cri),
+    Broken("docker-default", "docker.default", _docker_default),
+    Broken("docker-cdi", "docker.cdi", _docker_cdi, is_warning=True),
+    Broken("crio-default", "crio.default", _crio_default),
+]
+
+
+def state(scene: Scene, check: str) -> dict[str, str]:
+    """Return the commands of a check that is not well, by what it says."""
+    found = scene.examine([check]).results
+    wrong = [one for one in found if one.check.id == check]
+    return {
+        one.finding.said: one.finding.command
+        for one in wrong
+        if one.finding.status in {FAILED, WARNING}
+    }
+
+
+@pytest.mark.parametrize("broken", CASES, ids=lambda broken: broken.name)
+def test_the_cure_mends(broken: Broken, fresh: Callable[[str], Scene]) -> None:
+    """The way back gives the broken node again."""
+    scene = fresh(broken.profile)
+    broken.do(scene)
+    before = state(scene, broken.check)
+    [command] = before.values()
+    words = shlex.split(command)
+    assert words[:2] == ["gpuhook", "configure"], command
+    assert words[-1] == "--restart"
+    run(scene, words[2:-1])
+    after = state(scene, broken.check)
+    assert not any("gpuhook configure" in one for one in after.values())
+    run(scene, ["undo", words[2]])
+    assert state(scene, broken.check) == before
+
+
+def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], Scene]) -> None:
+    scene = fresh("t4")
+    configured.edited(scene)
+    assert state(scene, "installation.configured") == {}
+
+
+def test_what_was_taken_out_comes_back(fresh: Callable[[str], Scene]) -> None:
+    """The cure says the words by which the engine was configured."""
+    scene = fresh("t4")
+    configured.configured(scene, "--runtime-name", "gpus", "--set-as-default")
+    scene.write(other_engines.DAEMON, "{}")
+    [command] = state(scene, "installation.configured").values()
+    words = shlex.split(command.partition(" #")[0])[2:-1]
+    assert words == ["docker", "--runtime-name", "gpus", "--set-as-default"]
+    run(scene, words)
+    assert state(scene, "installation.configured") == {}
+
+
+def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], Scene]) -> None:
+    """The files as they were before stay on the node: nobody asked for them."""
+    scene = fresh("t4")
+    configured.configured(scene)
+    made = contents.gathered(contents.recorded(scene.examined()), {}, {})
+    kept = "/var/lib/gpuhook/configured/docker"
+    record = made.members[f"{CONTENTS}{kept}/record.json"]
+    assert json.loads(record)["wanted"]["name"] == "nvidia"
+    assert [path for path in made.members if kept in path] == [f"{CONTENTS}{kept}/record.json"]
+    assert b"__version__" in made.members[f"{CONTENTS}{LIBRARY}/gpuhook/__init__.py"]
+
+
+def run(scene: Scene, words: list[str]) -> None:
+    """Run `gpuhook configure` for the node, whose engines are no real ones that could be asked."""
+    programs = [one for one in ENGINES if scene.path(f"/usr/bin/{one}").exists()]
+    for name in programs:
+        scene.remove(f"/usr/bin/{name}")
+    done = CliRunner().invoke(configure, [*words, "--host-root", str(scene.root)])
+    assert done.exit_code == 0, done.output or done.exception
+    install(scene, *programs)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where gpuhook has the names of NVIDIA's toolkit, doctor tells nothing of such a toolkit."""
+
+from __future__ import annotations
+
+import pytest
+
+import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
+from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from gpuhook.diagnose.doctor.checks.installed import FRONTS
+from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, programs
+from tests.doctor.parts.gpuhook import BIN, filled
+from tests.doctor.scene import Scene, is_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+
+
+@pytest.fixture
+def scene(fresh: Callable[[str], Scene]) -> Scene:
+    """Return a node whose packages of NVIDIA's toolkit were replaced, their settings left."""
+    made = fresh("t4")
+    made.remove(f"{BIN}/nvidia-container-cli")
+    for name in FRONTS:
+        made.write(f"{BIN}/{name}", filled(name), 0o755)
+    programs(made).pop("nvidia-ctk")  # versions of fronts are not asked for
+    made.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "wrong"'))
+    return made
+
+
+def wrong(scene: Scene) -> list[tuple[str, str]]:
+    found = scene.examine()
+    return [(r.check.id, r.finding.subject) for r in (*found.of(FAILED), *found.of(WARNING))]
+
+
+def test_all_is_well(scene: Scene) -> None:
+    assert wrong(scene) == []
+
+
+def test_settings_count_where_the_toolkit_is_nvidias(scene: Scene) -> None:
+    scene.write(f"{BIN}/nvidia-container-runtime", "\x7fELF", 0o755)
+    assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in wrong(scene)
+
+
+def test_a_front_is_looked_at_as_a_program_of_ours(scene: Scene) -> None:
+    scene.path(f"{BIN}/nvidia-cdi-hook").chmod(0o777)
+    assert wrong(scene) == [("installation.owner", f"{BIN}/nvidia-cdi-hook")]
+
+
+def test_a_front_of_another_version_is_told(scene: Scene) -> None:
+    library = "/usr/lib/gpuhook-old"
+    for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
+        scene.write(f"{library}/{name}", "")
+    scene.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
+    name = "nvidia-container-runtime"
+    scene.write(f"{BIN}/{name}", filled(name, LIB=library), 0o755)
+    assert [check for check, _ in wrong(scene)] == ["installation.versions"]

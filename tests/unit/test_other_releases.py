@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State that another release left on the node, newer or older: N, N+1 and N again.
+
+The record of `gpuhook configure` is in test_configuring.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook import fastjson, settings, state
+from gpuhook.cdi import cache
+from gpuhook.cdi.compile import compile_json
+from gpuhook.container import ledger
+from gpuhook.diagnose import settings_file
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import generated, known_node
+
+SPEC = {
+    "cdiVersion": "0.6.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": ["A=1"]}}],
+}
+NEWER = {**SPEC, "cdiVersion": "99.0.0"}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(state.DIRECTORY_ENV, str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
+    (tmp_path / "state").mkdir()
+    return tmp_path
+
+
+def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this is another release."""
+    for module in (cache, settings):
+        monkeypatch.setattr(module, "__version__", "99.0.0")
+
+
+def test_a_spec_that_another_release_could_not_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compiled anew, once: what this release can do with it is another question."""
+    source = here / "x.json"
+    source.write_text(json.dumps(NEWER))
+    found = source.stat()
+    assert compile_json(str(source), found).error is not None
+    assert cache.load(str(source), found) is not None
+    other_release(monkeypatch)
+    assert cache.load(str(source), found) is None
+    assert compile_json(str(source), found).error is not None
+    assert cache.load(str(source), found) is not None
+
+
+def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as it is: a plugin and a host of two releases do not undo each other's work."""
+    source = here / "x.json"
+    source.write_text(json.dumps(SPEC))
+    found = source.stat()
+    compile_json(str(source), found)
+    other_release(monkeypatch)
+    compiled = cache.load(str(source), found)
+    assert compiled is not None
+    assert compiled.device("0") == {"env": ["A=1"]}
+
+
+def test_settings_that_another_release_did_not_know(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that is new is an error of the older one, and none of the newer."""
+    file = here / "config.yaml"
+    file.write_text("cdi: {onStale: later}\n")
+    reason = settings_file.problem(str(file))
+    assert reason
+    settings.store(str(file), file.stat(), {"error": reason})
+    with pytest.raises(GpuhookError) as caught:
+        settings.load(_unneeded)
+    assert caught.value.code == "GH1530"
+    other_release(monkeypatch)
+    document: dict[str, object] = {"cdi": {"onStale": "later"}}
+    read = settings.load(lambda path: settings.store(path, os.stat(path), document))
+    assert read.on_stale == "later"
+
+
+def test_a_setting_that_another_release_does_not_know(here: Path) -> None:
+    """After the way back a key that is new is passed over."""
+    file = here / "config.yaml"
+    file.write_text("cdi: {later: 1, onStale: refuse}\n")
+    assert settings_file.problem(str(file)) == ""
+    settings.store(str(file), file.stat(), settings_file.load(str(file)))
+    assert settings.load(_unneeded).on_stale == "refuse"
+
+
+def _unneeded(path: str) -> None:
+    raise AssertionError(path)
+
+
+def _ledger(place: Path, more: dict[str, Any]) -> None:
+    pid = os.getpid()
+    own = {"pid": pid, "started": ledger.start_time(pid), "devices": ["nvidia.com/gpu=0"]}
+    ledger.record(str(place / "runc"), "one", {**own, **more})
+
+
+def test_the_ledger(here: Path) -> None:
+    """An entry with more in it is read, and kept whole."""
+    _ledger(here, {"later": {"a": [1]}})
+    (entry,) = ledger.living()
+    assert entry["devices"] == ["nvidia.com/gpu=0"]
+    assert entry["later"] == {"a": [1]}
+
+
+def _with_more(document: dict[str, Any]) -> None:
+    document["later"] = 1
+    for gpu in document["gpus"]:
+        gpu["later"] = {"a": 1}
+
+
+@pytest.mark.parametrize("change", [lambda _: None, _with_more])
+def test_what_was_noted_of_the_node(here: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    gpu: dict[str, Any] = {"uuid": "GPU-1", "minor": 0, "memory_bytes": 7}
+    document: dict[str, Any] = {"schema": "gpuhook/inventory/v1", "gpus": [gpu], "aliases": {}}
+    change(document)
+    (here / "state/node.json").write_bytes(fastjson.dumps(document))
+    assert known_node.memory() == {"GPU-1": 7}
+    assert known_node.uuids() == {"/dev/nvidia0": "GPU-1"}
+
+
+def test_what_was_noted_of_generated_specs(here: Path) -> None:
+    """With a field more, whose checksum is the other release's: still how the spec was made."""
+    generated.remember(generated.Generated("/etc/cdi/x.yaml", ["--output", "/etc/cdi/x.yaml"]))
+    (file,) = (here / "state/generated").iterdir()
+    document = json.loads(file.read_text())
+    del document["checksum"]
+    document["later"] = "x"
+    document["checksum"] = generated._checksum(document)
+    file.write_bytes(fastjson.dumps(document))
+    (made,) = generated.all_of_node()
+    assert made.words == ["--output", "/etc/cdi/x.yaml"]
