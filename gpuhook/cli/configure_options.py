@@ -7,6 +7,7 @@ The spellings of `nvidia-ctk runtime configure` work too, and are in no help tex
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Any
 
@@ -40,6 +41,8 @@ ALIASES = {
     "--cdi.enabled": "--enable-cdi",
 }
 _PLACES = ("/usr/bin", "/usr/local/bin", "/opt/gpuhook/bin")
+# What every engine takes, and none takes for an option or a path.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WITH_HOMES = ("docker", "podman")  # engines that users run on their own
 
 host_root = click.option(
@@ -201,9 +204,9 @@ def wanted(
     has_cdi: bool | None,
     **flags: bool,
 ) -> tuple[Wanted, list[str]]:
-    """Return what the engine is to have, and warnings; raises GH2010."""
+    """Return what the engine is to have, and warnings; raises GH2010, GH2011 and OSError."""
     chosen = route or ("hook" if engine == "podman" else "wrapper")
-    if not runtime_name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+    if not _NAME.fullmatch(runtime_name):
         raise click.BadParameter("it is no runtime's name", param_hint="'--runtime-name'")
     warnings = []
     if has_cdi is False:
@@ -219,8 +222,8 @@ def wanted(
             raise click.BadParameter("it is no absolute path", param_hint=f"'{option}'")
         if needed == name and not path:
             raise fault("GH2010", name=name, root=host.root, option=option)
-        if needed == name and given and not _is_program(host, given):
-            warnings.append(f"{given} is not there yet: containers fail until it is")
+        if needed == name and given:
+            _require_program(host, given, option)
         programs.append(path or f"{_PLACES[0]}/{name}")
     return Wanted(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
 
@@ -228,6 +231,20 @@ def wanted(
 def _found(host: Host, name: str) -> str:
     paths = (f"{place}/{name}" for place in _PLACES)
     return next((path for path in paths if _is_program(host, path)), "")
+
+
+def _require_program(host: Host, path: str, option: str) -> None:
+    """Raise GH2011 unless a path that was given is a program of the host."""
+    if _is_program(host, path):
+        return
+    found = host.status(path)
+    if found is None:
+        said = "is not there"
+    elif stat.S_ISREG(found.st_mode):
+        said = "may not be executed"
+    else:
+        said = "is no file"
+    raise fault("GH2011", path=path, root=host.root, said=said, option=option)
 
 
 def _is_program(host: Host, path: str) -> bool:

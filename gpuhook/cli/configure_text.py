@@ -90,7 +90,10 @@ def lines(shown: Shown) -> Iterator[tuple[str, ...]]:
     runtimes = found.gpu_runtimes
     for one in runtimes:
         is_default = "yes" if found.default == one.name else "no"
-        ours = by if shown.record and one.name == shown.record.wanted.name else _BY_OTHERS
+        is_others = shown.is_readable and not (
+            shown.record and one.name == shown.record.wanted.name
+        )
+        ours = _BY_OTHERS if is_others else by
         yield (shown.engine, one.name, one.path, is_default, has_cdi, ours, str(one.where))
     for hook in shown.said.hooks:
         if hook.gives_gpus:

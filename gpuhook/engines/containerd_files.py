@@ -19,6 +19,8 @@ from gpuhook.engines.files import joined, matching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.engines.files import Files
     from gpuhook.engines.versions import Version
 
@@ -66,9 +68,7 @@ def read_all(
             trouble.append(Trouble(Place(current, error.line), f"is no TOML: {error.reason}"))
             continue
         found[current] = file
-        wrong = _wrong_version(file)
-        if wrong:
-            trouble.append(wrong)
+        trouble += _wrong_kinds(file)
         where = file.line("imports")
         pending += [(one, where) for one in _imported(files, file, daemon)]
     return tuple(found.values()), tuple(trouble)
@@ -87,11 +87,18 @@ def _file(path: str, content: bytes) -> File:
     )
 
 
-def _wrong_version(file: File) -> Trouble | None:
+def _wrong_kinds(file: File) -> Iterator[Trouble]:
+    """Yield what containerd cannot take for what it has to be."""
     version = file.document.get("version", 0)
-    if isinstance(version, int) and not isinstance(version, bool):
-        return None
-    return Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+    if not isinstance(version, int) or isinstance(version, bool):
+        yield Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+    plugins = file.document.get("plugins", {})
+    if not isinstance(plugins, dict):
+        yield Trouble(file.line("plugins"), "has plugins that is no table")
+        return
+    for name, value in plugins.items():
+        if not isinstance(value, dict):
+            yield Trouble(file.line("plugins", name), f'has the plugin "{name}" that is no table')
 
 
 def _imported(files: Files, file: File, daemon: Version | None) -> list[str]:

@@ -53,6 +53,7 @@ def read(files: Files) -> Crio:
             trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
             continue
         read_files.append(path)
+        trouble += toml.no_tables(path, content, document, RUNTIMES)
         merged |= toml.table(document, "crio", "runtime")
         for name, value in toml.table(document, *RUNTIMES).items():
             if isinstance(value, dict):

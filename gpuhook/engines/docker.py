@@ -56,12 +56,18 @@ def read(files: Files, path: str = PATH) -> Docker:
         document = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
-        said = f"is no JSON: {error.msg if isinstance(error, json.JSONDecodeError) else error}"
+        said = f"is no JSON: {_said(error)}"
         return _docker(path, (path,), {}, content, (Trouble(Place(path, line), said),))
     if not isinstance(document, dict):
         said = "is no JSON object"
         return _docker(path, (path,), {}, content, (Trouble(Place(path, 1), said),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _no_number(said: str) -> None:
@@ -113,6 +119,10 @@ def _troubles(path: str, content: bytes, document: Mapping[str, Any]) -> list[Tr
             wanted = {dict: "an object", str: "a string", list: "a list"}[kind]
             place = Place(path, line_of(content, name))
             found.append(Trouble(place, f'has "{name}" that is not {wanted}'))
+    for name, value in toml.table(document, "runtimes").items():
+        if not isinstance(value, dict):
+            place = Place(path, line_of(content, name))
+            found.append(Trouble(place, f'has the runtime "{name}" that is not an object'))
     return found
 
 

@@ -11,7 +11,7 @@ from gpuhook.engines.configuration import CDI_DIRS, Configuration, Place, Runtim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.engines.files import Files
     from gpuhook.engines.versions import Version
@@ -56,6 +56,7 @@ def read(files: Files, home: str | None = None) -> Podman:
             trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
             continue
         read_files.append(path)
+        trouble += _wrong_kinds(path, content, document)
         merged |= toml.table(document, "engine")
         runtimes |= _runtimes(path, content, document)
     configuration = Configuration(
@@ -83,6 +84,15 @@ def _paths(files: Files, home: str | None) -> list[str]:
         names = [name for name in files.names(drop_ins) if name.endswith(".conf")]
         found += [main, *(f"{drop_ins}/{name}" for name in names)]
     return found
+
+
+def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Yield what podman cannot take for what it has to be."""
+    yield from toml.no_tables(path, content, document, RUNTIMES)
+    for name, value in toml.table(document, *RUNTIMES).items():
+        if not isinstance(value, list):
+            place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
+            yield Trouble(place, f"has the runtime {name} that is no list of paths")
 
 
 def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:

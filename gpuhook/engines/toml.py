@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from typing import Any
@@ -12,9 +13,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from gpuhook.engines.configuration import Place, Trouble
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
@@ -34,7 +37,13 @@ class UnreadableError(Exception):
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the document; raises UnreadableError."""
+    """Return the document; raises UnreadableError.
+
+    A byte order mark is refused as most engines do: containerd from 2.0 on, podman of Debian 12.
+    """
+    if content.startswith(codecs.BOM_UTF8):
+        reason = "it begins with a byte order mark, which not every engine takes: save it without"
+        raise UnreadableError(reason, 1)
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -52,6 +61,18 @@ def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def no_tables(
+    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Trouble]:
+    """Yield what has to be a table on the way to those names, and is none."""
+    for depth in range(1, len(names) + 1):
+        found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
+        if not isinstance(found, dict):
+            dotted = ".".join(names[:depth])
+            place = Place(path, line_of(content, names[:depth]))
+            yield Trouble(place, f"has {dotted} that is no table")
 
 
 def text(value: Any) -> str:

@@ -79,10 +79,20 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "there is no {name} on the host at {root}, which the engine would have to run",
         "install gpuhook-runtime there, or name the program with {option}",
     ),
+    "GH2011": (
+        RequestError,
+        "{path} {said} on the host at {root}: each container of the engine would fail",
+        "install it there, give its path as the host has it, or leave {option} out: it is found",
+    ),
     "GH2012": (
         HostError,
         "somebody else has changed {path} meanwhile; everything else is as it was before",
         "see what they have done, and configure the engine again",
+    ),
+    "GH2013": (
+        HostError,
+        "{path} may be read by root alone: it says how gpuhook has configured {engine}",
+        "run this as root; `gpuhook configure show` tells anybody what {engine} does now",
     ),
     "GH2020": (
         RefusedError,
@@ -187,11 +197,6 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{where} is there, and is not gpuhook's: dockerd calls it for --gpus",
         "let gpuhook come before it with --take-over, or choose --route wrapper",
-    ),
-    "GH2049": (
-        FileError,
-        "{where} was written anew by somebody since, and nothing in it is gpuhook's",
-        "look at it, and remove it by hand if it is not needed",
     ),
     "GH2050": (
         RefusedError,

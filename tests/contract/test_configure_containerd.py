@@ -88,7 +88,8 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
     for path, text in case.becomes.items():
         if path == BASE_SPEC:
             continue
-        left = containerd.without(path, encoded(text), case.asked())
+        was = encoded(case.files[path]) if path in case.files else None
+        left = containerd.without(path, encoded(text), case.asked(), was)
         if path not in case.files:
             assert left is None
             added = containerd.without(path, encoded(f"{text}[debug]\n"), case.asked())

@@ -74,7 +74,7 @@ def undone(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, by
     what = wanted(**{key: one for key, one in fields.items() if key in Wanted.__dataclass_fields__})
     for path in tuple(after):
         if after[path] != files.get(path):
-            left = engine(name).without(path, after[path], what)
+            left = engine(name).without(path, after[path], what, files.get(path))
             if left is None:
                 del after[path]
             else:

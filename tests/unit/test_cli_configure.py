@@ -115,18 +115,19 @@ def test_show_tells_a_runtime_of_others(root: Path) -> None:
 
 
 def test_the_toolkits_spellings(root: Path) -> None:
+    (root / "opt").mkdir()
+    (root / "opt/own").touch(mode=0o755)
     result = _run(
         root,
         "docker",
         "--nvidia-runtime-name=gpus",
         "--nvidia-runtime-path",
-        "/opt/later",
+        "/opt/own",
         "--nvidia-set-as-default",
         "--cdi.enabled",
     )
     assert result.exit_code == 0, result.output
-    assert "/opt/later is not there yet" in result.stderr
-    assert _runtimes(root) == {"gpus": {"path": "/opt/later"}}
+    assert _runtimes(root) == {"gpus": {"path": "/opt/own"}}
     assert json.loads((root / MAIN[1:]).read_text())["default-runtime"] == "gpus"
 
 
@@ -142,10 +143,35 @@ def test_a_program_that_is_not_there_is_a_fault(root: Path) -> None:
     assert "--runtime-path" in result.stderr
 
 
+@pytest.mark.parametrize("is_dry", [False, True])
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/opt/later", "is not there"),
+        ("/usr/bin/gpuhook-runtime/", "is not there"),
+        ("/usr/bin", "is no file"),
+        (MAIN, "may not be executed"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("--runtime-path",), ("--route", "hook", "--hook-path")], ids=["runtime", "hook"]
+)
+def test_a_program_that_is_none_is_refused(
+    root: Path, words: tuple[str, ...], path: str, said: str, is_dry: bool
+) -> None:
+    result = _run(root, "docker", *words, path, *(["--dry-run"] if is_dry else []))
+    assert result.exit_code == 1
+    assert "GH2011" in result.stderr
+    assert f"{path} {said}" in result.stderr
+    assert not (root / "var").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("docker", "--runtime-name", "a/b"), "no runtime's name"),
+        (("docker", "--runtime-name", "-x"), "no runtime's name"),
+        (("docker", "--runtime-name", "\xe9"), "no runtime's name"),
         (("docker", "--runtime-path", "relative"), "no absolute path"),
         (("docker", "--config", "relative"), "no absolute path"),
         (("docker", "--restart=kill"), "is not one of"),

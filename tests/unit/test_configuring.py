@@ -29,6 +29,7 @@ from gpuhook.engines.configuring.carrying_out import Where
 from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
+from gpuhook.engines.configuring.record import Store
 from gpuhook.engines.configuring.wanted import Node, Wanted
 from gpuhook.engines.configuring.work import Write
 from gpuhook.errors import GpuhookError
@@ -695,3 +696,62 @@ def test_a_process_of_another_root_is_not_the_hosts(
     daemon(lives_on=True)
     assert restarting.processes("/", SIGNALLED.processes)
     assert not restarting.processes(str(root), SIGNALLED.processes)
+
+
+def _is_file(directory: Path) -> None:
+    directory.touch()
+
+
+def _leads_nowhere(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "daemon.json").symlink_to("/nowhere/daemon.json")
+
+
+@pytest.mark.parametrize("is_dry", [False, True], ids=["real", "dry"])
+@pytest.mark.parametrize(
+    ("make", "reason", "advice"),
+    [
+        (_is_file, "Not a directory", "move what is there away"),
+        (_leads_nowhere, "No such file or directory", "mend the link"),
+    ],
+)
+def test_where_no_file_can_be_a_dry_run_fails_too(
+    make: Callable[[Path], None], reason: str, advice: str, is_dry: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "etc").mkdir()
+    make(tmp_path / "etc/docker")
+    was = _tree(tmp_path)
+    with pytest.raises(GpuhookError) as caught:
+        _configure(tmp_path, is_dry=is_dry)
+    assert caught.value.code == "GH2001"
+    assert reason in caught.value.message
+    assert advice in str(caught.value.hint)
+    assert {path: one for path, one in _tree(tmp_path).items() if "/var" not in path} == was
+
+
+def test_a_read_only_file_system_fails_a_dry_run_too(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ReadOnly:
+        f_flag = os.ST_RDONLY
+
+    monkeypatch.setattr(os, "fstatvfs", lambda _: ReadOnly)
+    with pytest.raises(GpuhookError) as caught:
+        _configure(root, is_dry=True)
+    assert caught.value.code == "GH2001"
+    assert "Read-only" in caught.value.message
+
+
+@pytest.mark.parametrize("call", [_configure, _undo])
+def test_a_record_of_root_is_not_for_others(
+    root: Path, call: Callable[..., carrying_out.Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _configure(root)
+
+    def load(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/var/record.json")
+
+    monkeypatch.setattr(Store, "load", load)
+    with pytest.raises(GpuhookError) as caught:
+        call(root, is_dry=True)
+    assert caught.value.code == "GH2013"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,53 @@ def test_there_and_back(
     assert not carrying_out.configure(host, where, what).writes
     carrying_out.undo(host, Where(engine, home=where.home))
     assert _files(tmp_path) == was
+
+
+@pytest.mark.parametrize(
+    "added", [b"# mine\n", b"# mine\n[mine]\na = 1\n"], ids=["comment", "table"]
+)
+@pytest.mark.parametrize(
+    ("engine", "path"),
+    [
+        ("containerd", "/etc/containerd/config.toml"),
+        ("crio", "/etc/crio/crio.conf.d/99-gpuhook.conf"),
+        ("podman", "/etc/containers/containers.conf.d/99-gpuhook.conf"),
+    ],
+)
+def test_what_somebody_adds_to_a_file_of_ours_stays(
+    engine: str, path: str, added: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through another configure, and through undo."""
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
+    host, where, what = Host(str(tmp_path)), Where(engine), wanted()
+    (tmp_path / "etc").mkdir()
+    carrying_out.configure(host, where, what)
+    file = tmp_path / path[1:]
+    file.write_bytes(file.read_bytes() + added)
+    carrying_out.configure(host, where, what)
+    assert added in file.read_bytes()
+    assert b"gpuhook-runtime" in file.read_bytes()
+    assert carrying_out.configure(host, where, what).writes == ()
+    carrying_out.undo(host, where)
+    assert added in file.read_bytes()
+    assert b"gpuhook" not in file.read_bytes()
+
+
+def test_a_hook_that_was_taken_away_and_came_back_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a package does that is upgraded: undo goes on without it."""
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
+    theirs = tmp_path / crio.THEIR_HOOK[1:]
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(crio.HOOKED)
+    host, where = Host(str(tmp_path)), Where("crio")
+    carrying_out.configure(host, where, wanted(route="hook", takes_over=True))
+    assert not theirs.exists()
+    theirs.write_bytes(crio.HOOKED + b"\n")
+    notes = carrying_out.undo(host, where).notes
+    assert theirs.read_bytes() == crio.HOOKED + b"\n"
+    assert any("made anew" in one for one in notes)
+    assert os.listdir(theirs.parent) == [theirs.name]

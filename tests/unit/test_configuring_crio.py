@@ -191,10 +191,15 @@ def test_what_somebody_added_to_our_file_stays() -> None:
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:1: the runtime nvidia of crio is"),
+    "no table": (
+        {MAIN: "[crio.runtime]\nruntimes = 1\n"},
+        {},
+        "GH2040",
+        f"{MAIN}:2 has crio.runtime.runtimes that is no table",
+    ),
     "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is no TOML"),
     "a drop-in that is no TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is no TOML"),
     "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),
-    "our name is another's file": ({OURS: "# mine\n"}, {}, "GH2050", OURS),
     "later than all": (
         {f"{D}/zzz": THEIRS},
         {"takes_over": True},

@@ -187,12 +187,7 @@ def test_what_was_brought_is_taken_out(case: str) -> None:
     before, _, fields = CASES[case]
     left = undone("docker", files(before), **{"version": RECENT, **fields})
     was = json.loads(before.lstrip("\ufeff")) if before and before.strip() else {}
-    if not was or was == {"runtimes": {}}:
-        assert left == {}
-    elif before and "buildkit" in before:
-        assert left[PATH] == before.replace("true}", 'true, "cdi": true}', 1).encode()
-    else:
-        assert left == files(before)
+    assert left == (files(before) if was else {})
 
 
 def test_edits_of_others_stay() -> None:
@@ -201,12 +196,40 @@ def test_edits_of_others_stay() -> None:
     assert docker.without(PATH, edited, wanted()) == b'{\n  "a": 2,\n  "b": 3\n}\n'
 
 
+@pytest.mark.parametrize("route", ["wrapper", "cdi"])
+def test_what_was_taken_over_comes_back_to_a_file_that_was_edited(route: str) -> None:
+    before = {
+        "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
+        "default-runtime": "nvidia" if route == "cdi" else "kata",
+        "features": {"buildkit": True} | ({"cdi": False} if route == "cdi" else {}),
+    }
+    fields: dict[str, Any] = {"route": route, "takes_over": True, "is_default": route != "cdi"}
+    text = json.dumps(before, indent=2).encode()
+    after = configured("docker", {PATH: text}, version=RECENT, **fields)[PATH]
+    edited = after.replace(b"{", b'{"debug": true,', 1)
+    left = docker.without(PATH, edited, wanted(**fields), text)
+    assert left is not None
+    assert json.loads(left) == {"debug": True, **before}
+
+
+def test_an_empty_object_that_was_there_stays() -> None:
+    text = b'{"a": 1, "runtimes": {}, "features": {}}'
+    after = configured("docker", {PATH: text}, version=RECENT)[PATH]
+    assert docker.without(PATH, after, wanted(), text) == text
+
+
 def test_a_runtime_that_somebody_put_in_its_place_stays() -> None:
     assert docker.without(PATH, THEIRS.encode(), wanted()) == THEIRS.encode()
 
 
 REFUSED = {
     "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the runtime nvidia of docker is"),
+    "no runtime": (
+        '{"runtimes": {\n"nvidia": []}}',
+        {"takes_over": True},
+        "GH2040",
+        'json:2 has the runtime "nvidia" that is not an object',
+    ),
     "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2040", 'json:2 has "runtimes" that is'),
     "no object of features": ('{"features": 1}', {}, "GH2040", "json:1 "),
     "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2040", "json:3 "),
@@ -377,7 +400,5 @@ def test_the_hooks_name_leads_to_gpuhook_already() -> None:
     assert configured("docker", packaged, route="hook") == packaged
 
 
-def test_a_front_that_is_anothers_now() -> None:
-    with pytest.raises(GpuhookError) as caught:
-        docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook"))
-    assert caught.value.code == "GH2049"
+def test_a_front_that_is_anothers_now_stays() -> None:
+    assert docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook")) == b"#!/bin/sh\n"

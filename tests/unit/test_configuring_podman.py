@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuhook.engines import podman as reading
-from gpuhook.engines.configuring import podman
+from gpuhook.engines.configuring import podman, toml_marks
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -120,9 +120,41 @@ def test_what_somebody_added_to_our_file_stays() -> None:
 
 def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
     for content in (b'{"hook": {"path": "/usr/bin/other"}}', b"{}", b"[]", b"\xff"):
-        with pytest.raises(GpuhookError) as caught:
-            podman.without(f"{HOOKS}/99-gpuhook.json", content, wanted(route="hook"))
-        assert caught.value.code == "GH2049"
+        path = f"{HOOKS}/99-gpuhook.json"
+        assert podman.without(path, content, wanted(route="hook")) == content
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "# mine\n",
+        '[engine] # mine\nevents_logger = "file"\n\n[engine.runtimes]\n',
+        '[engine]\nruntime = "crun" # mine\n\n[engine.runtimes]\nnvidia = ["/mine"]\n',
+    ],
+)
+def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
+    fields = {"is_default": True, "takes_over": True}
+    done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
+    kept = done.replace(toml_marks.WAS, "").splitlines()
+    assert [one for one in theirs.splitlines() if one not in kept] == []
+    left = podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
+    assert left == theirs.encode()
+
+
+def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None:
+    """Its one table takes a key on a line, and the other by tomlkit."""
+    theirs = b'engine.events_logger = "file"\n'
+    done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
+    left = podman.without(OURS, done, wanted(is_default=True), theirs)
+    assert left is not None
+    assert left.strip() == theirs.strip()
+
+
+def test_a_comment_in_our_file_stays() -> None:
+    after = configured("podman", {})[OURS]
+    left = podman.without(OURS, b"# mine\n" + after, wanted())
+    assert left is not None
+    assert left.strip() == b"# mine"
 
 
 def test_our_file_that_is_no_toml_any_more() -> None:
@@ -133,8 +165,15 @@ def test_our_file_that_is_no_toml_any_more() -> None:
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
+    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is no table"),
+    "no list": (
+        {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
+        {},
+        "GH2040",
+        f"{MAIN}:2 has the runtime kata that is no list",
+    ),
+    "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2040", "byte order mark"),
     "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is no TOML"),
-    "our name is another's file": ({OURS: "# mine\n"}, {}, "GH2050", OURS),
     "later than all": (
         {f"{MAIN}.d/zzz.conf": THEIRS},
         {"takes_over": True},

@@ -99,6 +99,8 @@ def test_another_directory(host: Path, small: Path) -> None:
 def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> None:
     """Only an engine that was configured for the programs that go is given back."""
     called("install", host, "--tree", str(small), "--engine", "none")
+    (host / "usr/bin").mkdir(parents=True, exist_ok=True)
+    (host / "usr/bin/gpuhook-runtime").touch(mode=0o755)
     words = ["configure", "docker", "--host-root", str(host), "--runtime-path"]
     done = click.testing.CliRunner().invoke(main, [*words, "/usr/bin/gpuhook-runtime"])
     assert done.exit_code == 0, done.output

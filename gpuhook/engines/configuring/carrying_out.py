@@ -11,7 +11,7 @@ from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import engine as module_of
 from gpuhook.engines.configuring.wanted import Node
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuring.applying import Applied
     from gpuhook.engines.configuring.host import Host
     from gpuhook.engines.configuring.plan import Plan, Service
+    from gpuhook.engines.configuring.record import Record
     from gpuhook.engines.configuring.restarting import How, Way
     from gpuhook.engines.configuring.table import Engine
     from gpuhook.engines.configuring.wanted import Wanted
@@ -104,14 +105,14 @@ def configure(
 def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> Result:
     """Take back what `configure` has done; nothing where it has done nothing. Faults as there."""
     job = _job(host, where, how)
-    old = job.store.load()
+    old = _recorded(job)
     if old is None or is_dry:
         todo = work.to_undo(host, job.store, old, job.engine) if old else None
         writes, notes = (todo.writes, todo.notes) if todo else ((), ())
         stored = _stored(job) if todo else ()
         return Result(where.engine, writes, notes, was_configured=old is not None, stored=stored)
     with job.store.locked():
-        old = job.store.load()
+        old = _recorded(job)
         if old is None:  # somebody else has undone it meanwhile
             return Result(where.engine, (), (), was_configured=False)
         todo = work.to_undo(host, job.store, old, job.engine)
@@ -132,7 +133,7 @@ def _job(host: Host, where: Where, how: How) -> _Job:
 
 def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Plan, Node, Work]:
     """Return the plan, the node as the engine will find it, and what is to be written."""
-    old, where = job.store.load(), job.where
+    old, where = _recorded(job), job.where
     files = work.original_files(job.host, job.store, old, job.engine)
     node = Node(files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted))
     plan = job.engine.plan(node, wanted)
@@ -141,6 +142,13 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
     )
     return plan, replace(node, files=job.host), todo
+
+
+def _recorded(job: _Job) -> Record | None:
+    try:
+        return job.store.load()
+    except PermissionError as error:
+        raise fault("GH2013", path=error.filename, engine=job.where.engine) from error
 
 
 def _stored(job: _Job) -> tuple[Stored, ...]:

@@ -71,7 +71,12 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes), config)
 
 
-def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
+def without(
+    path: str,
+    content: bytes,
+    wanted: Wanted,
+    before: bytes | None = None,
+) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
     A handler that ours took the place of is there again, as it was `before`. Raises GH2027 where
@@ -80,16 +85,18 @@ def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = No
     if path == BASE_SPEC:
         return containerd_base_spec.without(content, wanted.hook)
     if containerd_templates.is_template(path):
-        return containerd_templates.without(content)
+        return containerd_templates.without(content, is_new=before is None)
     try:
         left = _less_handler(path, toml_marks.without(content), wanted, before or b"")
         document = toml.parsed(left)
     except toml.UnreadableError as error:
         said = f"it is no TOML without what is gpuhook's: {error.reason}"
         raise fault("GH2027", where=path, said=said) from error
-    if HEADING.encode() in content and not set(document) - {"version"}:
+    left = left.replace(f"{HEADING}\n".encode(), b"")
+    # A comment that somebody has added stays, in a file of ours too.
+    if HEADING.encode() in content and not set(document) - {"version"} and b"#" not in left:
         return None
-    return left.replace(f"{HEADING}\n".encode(), b"")
+    return left
 
 
 def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> bytes:

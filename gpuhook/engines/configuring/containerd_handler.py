@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BASE_SPEC = "/etc/containerd/gpuhook-base.json"
 CDI_ANNOTATIONS = "cdi.k8s.io/*"
 _PROGRAM = ("binaryname", "runtime")  # options of runc's shims, of v2 and of the one before
+_LEGACY = "default_runtime"  # the table of containerd 1.x's old configurations
 _SHIM = "io.containerd.runc."
 _NOT_COPIED = frozenset({"options", "runtime_engine", "runtime_type", "container_annotations"})
 
@@ -60,7 +61,9 @@ def wanted_handler(read: Containerd, wanted: Wanted) -> Handler:
     table = dict(there) if there is not None else _copied(model)
     notes: list[str] = []
     if there is None and name:
-        notes.append(f"the runtime {wanted.name} has what the default runtime {name} has")
+        is_default = name in (read.configuration.default, _LEGACY)
+        said = f"the runtime {wanted.name} has what the {'default ' * is_default}runtime {name} has"
+        notes.append(said if is_default else f"{said}: the default is not of runc's shim")
     if there is None and _drop_open_annotations(table):
         notes.append(
             f"pod_annotations of {name} that cover {CDI_ANNOTATIONS} are not copied: a pod could "
@@ -102,9 +105,9 @@ def is_ours(runtime: Runtime, wanted: Wanted) -> bool:
 
 def _model(read: Containerd, written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the handler whose options count for ours: the default one if it is of runc's shim."""
-    legacy = toml.table(read.cri, "containerd", "default_runtime")
+    legacy = toml.table(read.cri, "containerd", _LEGACY)
     if legacy.get("runtime_type"):
-        return "default_runtime", legacy
+        return _LEGACY, legacy
     for name in (read.configuration.default, "runc", "crun"):
         if toml.text(written.get(name, {}).get("runtime_type")).startswith(_SHIM):
             return name, written[name]

@@ -44,27 +44,42 @@ def plan(node: Node, place: Place, read: Containerd, wanted: Wanted, handler: Ha
         how = f"put `default-runtime: {wanted.name}` into {file}"
         raise fault("GH2026", where=place.root, said=said, how=how)
     directory = place.root.rpartition("/")[0]
-    paths = [f"{directory}/{one}" for one in TEMPLATES]
-    there = next((one for one in paths if node.files.read(one) is not None), "")
-    path = there or paths[0 if read.version >= 3 else 1]
-    before = node.files.read(path)
-    text = "" if before is None else before.decode("utf-8", "surrogateescape")
-    own = toml_marks.without(before or b"").decode("utf-8", "surrogateescape")
-    _check_name(path, own, read, wanted, place)
-    block = "\n".join(toml_marks.block(_handler_lines(path, own, wanted, handler)))
-    head = own if own.strip() else f"{BASE}\n"
-    joint = "" if head.endswith("\n") else "\n"
-    after = f"{head}{joint}{block}\n"
-    changes: tuple[Change, ...] = ()
-    if after != text:
-        changes = (Change(path, before, after.encode("utf-8", "surrogateescape")),)
+    paths = _read(node, directory, read.version)
+    for path in paths:
+        own = toml_marks.without(node.files.read(path) or b"").decode("utf-8", "surrogateescape")
+        _check_name(path, own, read, wanted, place)
+    written = [_change(node, path, wanted, handler) for path in paths]
+    changes = tuple(one for one in written if one.before != one.after)
     notes = (*place.notes, *handler.notes)
-    if before is None:
+    if any(one.before is None for one in written):
         notes += (f"the template has {BASE}: {place.distribution} knows it since September 2023",)
     if wanted.route == "cdi" and read.version < 3:
         said = "makes a configuration of containerd 1.7 in which CDI is off"
         raise fault("GH2029", where=place.root, said=f"{place.distribution} {said}")
     return Plan("containerd", changes, Expected({}), place.service, notes, config=None)
+
+
+def _read(node: Node, directory: str, version: int) -> list[str]:
+    """Return the templates of which containerd's file is made, or will be made.
+
+    One that made a version 3 takes the first that is there. One that made a version 2 may be of a
+    release that knows the older name alone: the newer, where it is there, is for an upgrade.
+    """
+    newer, older = (f"{directory}/{one}" for one in TEMPLATES)
+    there = [one for one in (newer, older) if node.files.read(one) is not None]
+    if version >= 3:
+        return there[:1] or [newer]
+    return [*(one for one in there if one == newer), older]
+
+
+def _change(node: Node, path: str, wanted: Wanted, handler: Handler) -> Change:
+    before = node.files.read(path)
+    own = toml_marks.without(before or b"").decode("utf-8", "surrogateescape")
+    block = "\n".join(toml_marks.block(_handler_lines(path, own, wanted, handler)))
+    head = own if own.strip() else f"{BASE}\n"
+    joint = "" if head.endswith("\n") else "\n"
+    after = f"{head}{joint}{block}\n"
+    return Change(path, before, after.encode("utf-8", "surrogateescape"))
 
 
 def _check_name(path: str, own: str, read: Containerd, wanted: Wanted, place: Place) -> None:
@@ -96,10 +111,13 @@ def _handler_lines(path: str, own: str, wanted: Wanted, handler: Handler) -> lis
     ]
 
 
-def without(content: bytes) -> bytes | None:
-    """Return a template less what is ours, None where nothing else is in it."""
+def without(content: bytes, *, is_new: bool) -> bytes | None:
+    """Return a template less what is ours, None where nothing else is in one that we made.
+
+    One that was there stays, even if all that it has is the distribution's own.
+    """
     own = toml_marks.without(content)
-    return own if own.replace(BASE.encode(), b"").strip() else None
+    return own if not is_new or own.replace(BASE.encode(), b"").strip() else None
 
 
 def is_template(path: str) -> bool:

@@ -64,7 +64,6 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             possible,
             _document(wanted, model, program),
             _against(wanted, program),
-            takes_over=wanted.takes_over,
         )
     default = wanted.name if wanted.is_default else ""
     expected = Expected({wanted.name: program}, default, has_cdi=True)
@@ -75,21 +74,19 @@ def without(
     path: str,
     content: bytes,
     wanted: Wanted,
-    before: bytes | None = None,  # noqa: ARG001 # Engine's signature
+    before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    The files are our own: nothing in them was another's, to be put back. Raises a fault of one
-    that cannot be read, or in which nothing is ours.
+    Raises a fault of one that cannot be read.
     """
     if path.endswith(".json"):
-        hooks_d.check(path, content)
-        return None
+        return None if hooks_d.is_ours(path, content) else content
     keys: list[tuple[str, ...]] = [(*crio.RUNTIMES, wanted.name)]
     said = crio.read(Replaced(_Nothing(), {f"{crio.DROP_INS}/edited": content}))
     if wanted.is_default and said.configuration.default == wanted.name:
         keys.append(("crio", "runtime", "default_runtime"))
-    return drop_ins.without(path, content, keys)
+    return drop_ins.without(path, content, keys, before)
 
 
 class _Nothing:

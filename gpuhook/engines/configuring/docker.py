@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from dataclasses import dataclass
@@ -69,30 +70,22 @@ def plan(node: Node, wanted: Wanted) -> Plan:
 def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    A runtime that ours took the place of is there again, as it was `before`. CDI stays
-    enabled unless the route was CDI: that is no harm, and may be somebody's own wish.
-    Raises a fault of a daemon.json that cannot be read.
+    Members that ours took the place of come back as they were `before`. Raises a fault of a
+    daemon.json that cannot be read.
     """
     if posixpath.basename(path) == docker_hook.NAME:
-        docker_hook.check(path, content)
-        return None
+        return None if docker_hook.is_ours(content) else content
     found = docker.read(_One(path, content), path)
+    was = docker.read(_One(path, before or b""), path)
     mark, text = _text(found)
     ours = found.configuration.runtimes.get(wanted.name)
-    was = docker.read(_One(path, before or b""), path).configuration
     if wanted.is_default and found.configuration.default == wanted.name:
-        if was.default == docker.BUILT_IN:
-            text = json_text.without_member(text, ["default-runtime"])
-        else:
-            text = json_text.with_member(text, ["default-runtime"], was.default)
+        text = _as_before(text, ["default-runtime"], before)
     if ours and is_ours(ours, wanted):
-        if wanted.name in was.runtimes:
-            keys = ["runtimes", wanted.name]
-            text = json_text.with_member(text, keys, was.runtimes[wanted.name].options)
-        else:
-            text = _less(text, ["runtimes", wanted.name])
-    if wanted.route == "cdi" and found.configuration.cdi_enabled:
-        text = _less(text, _CDI)
+        text = _as_before(text, ["runtimes", wanted.name], before)
+    is_by_us = was.configuration.cdi_enabled is None or wanted.route == "cdi"
+    if is_by_us and found.configuration.cdi_enabled:
+        text = _as_before(text, _CDI, before)
     return (mark + text).encode() if json_text.members(text) else None
 
 
@@ -193,10 +186,19 @@ def _cdi_edits(found: Docker, node: Node, wanted: Wanted) -> list[tuple[list[str
     return [(_CDI, True)] if is_asked and is_needed else []
 
 
-def _less(text: str, keys: list[str]) -> str:
-    """Return the text without a member, and without the object that it leaves empty."""
+def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
+    """Return the text with a member as it was before.
+
+    One that was not there goes, and with it an object that it leaves empty and that was not there.
+    """
+    document = json.loads(before.decode("utf-8-sig").strip() or "{}") if before else {}
+    above = document if len(keys) == 1 else document.get(keys[0])
+    if isinstance(above, dict) and keys[-1] in above:
+        return json_text.with_member(text, keys, above[keys[-1]])
     text = json_text.without_member(text, keys)
-    return text if json_text.members(text, keys[:1]) else json_text.without_member(text, keys[:1])
+    if len(keys) == 1 or json_text.members(text, keys[:1]) or isinstance(above, dict):
+        return text
+    return _as_before(text, keys[:1], before)
 
 
 def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:

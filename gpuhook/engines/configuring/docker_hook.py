@@ -43,7 +43,6 @@ def front(hook: str) -> bytes:
     return f'#!/bin/sh\n# gpuhook: for docker run --gpus\nexec "{hook}" "$@"\n'.encode()
 
 
-def check(path: str, content: bytes) -> None:
-    """Raise a fault unless a front that was edited since still is gpuhook's."""
-    if _MARK not in content:
-        raise fault("GH2049", where=path)
+def is_ours(content: bytes) -> bool:
+    """Return whether a front that was edited since still is gpuhook's."""
+    return _MARK in content

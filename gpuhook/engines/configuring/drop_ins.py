@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import MutableMapping
+from contextlib import suppress
 
 from gpuhook.engines import toml
+from gpuhook.engines.configuring import toml_edit, toml_lines, toml_marks
 from gpuhook.engines.configuring.plan import Change
 from gpuhook.engines.configuring.replaced import Replaced
+from gpuhook.engines.configuring.toml_lines import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from gpuhook.engines.configuration import Configuration, Place
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 # The second comes after names such as 99-nvidia.conf, which the first does not.
 NAMES = ("99-gpuhook.conf", "zz-gpuhook.conf")
-_MARK = b"# gpuhook: "
+_MARK = b"# gpuhook: `gpuhook configure undo "
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -61,22 +65,20 @@ def placed(
     possible: Sequence[str],
     document: Mapping[str, Any],
     against: Callable[[Files], tuple[Place, str] | None],
-    *,
-    takes_over: bool,
 ) -> list[Change]:
     """Return the changes after which a drop-in is there, and none of ours beside it.
 
     Of the possible paths it is the first against which no later file speaks; `against` tells the
-    place of one that does, and its key. Raises a fault where there is none.
+    place of one that does, and its key. What others have in a file of that path stays in it.
+    Raises a fault where there is none.
     """
-    content = text(engine, document)
     base = less_ours(files, possible)
     spoken = None
     for path in possible:
+        there = base.read(path)
+        content = text(engine, document) if there is None else _added(path, there, document)
         spoken = against(Replaced(base, {path: content}))
         if spoken is None:
-            if base.read(path) is not None and not takes_over:
-                raise fault("GH2050", where=path)
             after = {one: None for one in possible if is_ours(files.read(one))} | {path: content}
             changes = [Change(one, files.read(one), new) for one, new in after.items()]
             return [one for one in changes if one.before != one.after]
@@ -84,45 +86,80 @@ def placed(
     raise fault("GH2052", where=str(where), key=key)
 
 
+def _added(path: str, there: bytes, document: Mapping[str, Any]) -> bytes:
+    """Return a file of others with ours in it, marked; raises GH2027."""
+    try:
+        return toml_edit.edited(there, list(_settings(document)))
+    except toml_edit.CannotError as error:
+        raise fault("GH2027", where=path, said=str(error)) from error
+
+
+def _settings(document: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[Setting]:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from _settings(value, (*above, key))
+        else:
+            yield Setting((*above, key), value)
+
+
 def text(engine: str, document: Mapping[str, Any]) -> bytes:
     """Return the bytes of a drop-in."""
     import tomlkit
 
-    return (
-        _MARK
-        + f"`gpuhook configure undo {engine}` removes it\n".encode()
-        + (tomlkit.dumps(document).encode())
-    )
+    return _MARK + f"{engine}` removes it\n".encode() + (tomlkit.dumps(document).encode())
 
 
-def without(path: str, content: bytes, keys: Iterable[Sequence[str]]) -> bytes | None:
+def without(
+    path: str, content: bytes, keys: Iterable[Sequence[str]], before: bytes | None
+) -> bytes | None:
     """Return a drop-in less these keys and the tables that they leave empty; None: nothing left.
 
-    Comments stay with what is left. Raises a fault of one that is no TOML.
+    Comments stay with what is left, and keys that were there before. Raises a fault of one that
+    is no TOML.
     """
-    import tomlkit
-
+    own = b"".join(one for one in content.splitlines(keepends=True) if not is_ours(one))
     try:
         toml.parsed(content)
+        was = toml.parsed(before or b"")
+        left = toml_marks.without(own)
+        now = toml.parsed(left)
+        gone = [one for one in keys if _has(now, one) and not _has(was, one)]
+        left = _less(left, gone) if gone else left
     except toml.UnreadableError as error:
         where = f"{path}:{error.line}"
         raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
             error
         )
+    return left if left.strip() else None
+
+
+def _has(document: Mapping[str, Any], key: Sequence[str]) -> bool:
+    return key[-1] in toml.table(document, *key[:-1])
+
+
+def _less(content: bytes, keys: Sequence[Sequence[str]]) -> bytes:
+    """Return a file less these keys: by its lines, which keeps all comments, or by tomlkit."""
+    wanted = toml.parsed(content)
+    for key in keys:
+        _remove(wanted, key)
+    left = toml_lines.less(content, [tuple(key) for key in keys])
+    with suppress(toml.UnreadableError):
+        if toml.parsed(left) == wanted:
+            return left
+    import tomlkit
+
     document = tomlkit.parse(content.decode("utf-8"))
     for key in keys:
         _remove(document, key)
-    if not document.unwrap():
-        return None
     return tomlkit.dumps(document).encode()
 
 
 def _remove(table: Any, key: Sequence[str]) -> None:
     name, *inner = key
-    if name not in table:
+    if not isinstance(table, MutableMapping) or name not in table:
         return
     if inner:
         _remove(table[name], inner)
-        if table[name].unwrap():
+        if len(table[name]):
             return
     del table[name]

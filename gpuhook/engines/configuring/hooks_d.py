@@ -61,12 +61,11 @@ def content(hook: str) -> bytes:
     return json.dumps(document, indent=2).encode() + b"\n"
 
 
-def check(path: str, edited: bytes) -> None:
-    """Raise a fault unless a file that was edited since still has gpuhook's hook."""
+def is_ours(path: str, edited: bytes) -> bool:
+    """Return whether a file that was edited since still has gpuhook's hook."""
     try:
         found = json.loads(edited)
         program = found["hook"]["path"]
     except (ValueError, RecursionError, KeyError, TypeError):
         program = None
-    if not oci_hooks.OciHook(path, program if isinstance(program, str) else "").is_gpuhooks:
-        raise fault("GH2049", where=path)
+    return oci_hooks.OciHook(path, program if isinstance(program, str) else "").is_gpuhooks

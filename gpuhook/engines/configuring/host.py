@@ -98,6 +98,20 @@ class Host:
             directory = posixpath.dirname(directory)
         return tuple(reversed(found))
 
+    def require_place(self, path: str) -> None:
+        """Raise OSError where no file can be at a path, whoever asks and once directories are made.
+
+        That is below a file, at a directory, at a link to where nothing is, or on a file system
+        that is mounted read-only.
+        """
+        for directory in self.missing(path)[:1]:
+            path = directory
+        with self._named(path), self._leaf(path) as (place, name):
+            if not name:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if os.fstatvfs(place).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
     def make_directory(self, path: str, mode: int = 0o755) -> None:
         """Make a directory in one that is there, unless it is there itself."""
         with self._named(path), self._leaf(path) as (place, name):

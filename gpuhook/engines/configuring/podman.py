@@ -59,7 +59,6 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             possible,
             {"engine": engine},
             _against(node, wanted),
-            takes_over=wanted.takes_over,
         )
     default = wanted.name if wanted.is_default else ""
     expected = Expected({wanted.name: wanted.program}, default, has_cdi=_has_cdi(node))
@@ -71,22 +70,20 @@ def without(
     path: str,
     content: bytes,
     wanted: Wanted,
-    before: bytes | None = None,  # noqa: ARG001 # Engine's signature
+    before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
-    The files are our own: nothing in them was another's, to be put back. Raises a fault of one
-    that cannot be read, or in which nothing is ours.
+    Raises a fault of one that cannot be read.
     """
     if path.endswith(".json"):
-        hooks_d.check(path, content)
-        return None
+        return None if hooks_d.is_ours(path, content) else content
     if wanted.route == "hook":
-        return drop_ins.without(path, content, [("engine", "hooks_dir")])
+        return drop_ins.without(path, content, [("engine", "hooks_dir")], before)
     keys: list[tuple[str, ...]] = [(*podman.RUNTIMES, wanted.name)]
     if wanted.is_default:
         keys.append(("engine", "runtime"))
-    return drop_ins.without(path, content, keys)
+    return drop_ins.without(path, content, keys, before)
 
 
 def _cdi(node: Node) -> Plan:
@@ -116,7 +113,6 @@ def _hook(node: Node, wanted: Wanted, found: podman.Podman, possible: tuple[str,
             possible,
             {"engine": {"hooks_dir": list(directories)}},
             lambda _: None,
-            takes_over=wanted.takes_over,
         )
     changes += hooks_d.changes(node.files, directories, wanted)
     hook = hooks_d.file(node.files, directories, wanted)

@@ -25,8 +25,9 @@ class Engine(Protocol):
     ) -> bytes | None:
         """Return a file that somebody has edited since, less what `wanted` had brought into it.
 
-        What that took the place of in `before`, the file as it was, is put back. None where
-        nothing but what was ours is left. Raises a fault where it cannot be told apart.
+        What ours took the place of comes back: `before` is the file before it was configured,
+        None where there was none. None where nothing but what was ours is left. Raises a fault
+        where it cannot be told apart.
         """
 
 

@@ -56,6 +56,28 @@ def by_lines(content: bytes, document: dict[str, Any], settings: Sequence[Settin
     return (end.join(lines) + end).encode()
 
 
+def less(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
+    """Return a file less the lines of keys, and the headers that this leaves empty.
+
+    Comments stay.
+    """
+    lines = content.decode("utf-8").splitlines(keepends=True)
+    gone, full = set(), set()
+    for number, here, names in _keys(lines):
+        if any((*here, *names)[: len(key)] == key for key in keys):
+            gone.add(number)
+        else:
+            full.add(here)
+    for number, line in _outside_text(lines):
+        match = _HEADER.match(line)
+        if match:
+            table = _names(match.group(2))
+            is_above = any(key[: len(table)] == table[: len(key)] for key in keys)
+            if is_above and table not in full:
+                gone.add(number)
+    return "".join(line for at, line in enumerate(lines) if at not in gone).encode()
+
+
 def value_of(document: dict[str, Any], path: tuple[str, ...]) -> object:
     """Return what a document says at a path, None for nothing."""
     return toml.table(document, *path[:-1]).get(path[-1])

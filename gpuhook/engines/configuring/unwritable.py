@@ -15,6 +15,7 @@ _ADVICE = {
     errno.EDQUOT: "make room in the quota of its owner",
     errno.EISDIR: "move what is there away",
     errno.EEXIST: "move what is there away",
+    errno.ENOENT: "mend the link: what it leads to is not there",
     errno.ENOTDIR: "move what is there away",
     errno.ELOOP: "mend the links on the way",
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.engines.configuring.record import Original, Record, digest
 from gpuhook.engines.configuring.replaced import Replaced
+from gpuhook.engines.configuring.unwritable import unwritable
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -157,7 +158,7 @@ def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list
             found.append(_Found(original, now, store.backup(original), is_edited=False))
             continue
         base = now
-        if now is not None and old is not None:
+        if now is not None and old is not None and not _is_anew(original):
             was = None
             with suppress(GpuhookError, OSError):  # without it, ours is taken out all the same
                 was = store.backup(original)
@@ -166,6 +167,11 @@ def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list
                 base = b""  # the file was there before: it stays, with nothing in it
         found.append(_Found(original, now, base, is_edited=True))
     return found
+
+
+def _is_anew(original: Original) -> bool:
+    """Return whether a file that is there now had been taken away by us: nothing in it is ours."""
+    return bool(original.digest) and digest(None) in original.known
 
 
 def _original(host: Host, path: str, base: bytes | None, known: Original | None) -> Original:
@@ -183,11 +189,21 @@ def _knowing(original: Original, *contents: bytes | None) -> Original:
 def _edited(path: str, one: _Found) -> str:
     if one.now is None:
         return f"{path} is gone: somebody has removed it since, and it stays so"
+    if _is_anew(one.original):
+        return f"{path}, which gpuhook had removed, was made anew by somebody since, and stays so"
     return f"{path} was edited since: only what gpuhook had brought into it is taken out"
 
 
 def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
-    """Return the directories that have to be made for files, the outer before the inner."""
+    """Return the directories that have to be made for files, the outer before the inner.
+
+    Raises GH2001 where a file cannot be: a dry run says so, too.
+    """
+    for one in writes:
+        try:
+            host.require_place(one.path)
+        except OSError as error:
+            raise unwritable(error) from error
     found = [made for one in writes if one.after is not None for made in host.missing(one.path)]
     return tuple(dict.fromkeys(found))
 

@@ -151,9 +151,23 @@ $ rm -r /var/lib/gpuhook/configured/docker
         ),
         (
             "Install the package gpuhook-runtime on the host, or give the path at which you "
-            "have put it. A path that you give may be one that is still to come."
+            "have put it."
         ),
         """
+$ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
+""",
+    ),
+    "GH2011": (
+        (
+            "The program that was named is not on the host, is a directory, or lacks the mode of "
+            "a program. With --host-root, paths are those of that host, not of the container."
+        ),
+        (
+            "Copy the program first, with its mode (0755), then configure the engine. Without the "
+            "option gpuhook's own programs are found where packages and installers put them."
+        ),
+        """
+$ ls -l /opt/gpuhook/bin/gpuhook-runtime
 $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
 """,
     ),
@@ -165,6 +179,16 @@ $ gpuhook configure docker --runtime-path /opt/gpuhook/bin/gpuhook-runtime
         "Run it again. If it happens again, two tools fight for the file: stop one of them.",
         """
 $ gpuhook configure docker
+""",
+    ),
+    "GH2013": (
+        (
+            "The engine is configured already, and what is to be done depends on how. The record "
+            "and the backups are root's, since configurations can hold passwords."
+        ),
+        "Run the same command as root, a dry run too.",
+        """
+$ sudo gpuhook configure docker --dry-run
 """,
     ),
     "GH2020": (
@@ -409,19 +433,8 @@ $ systemctl restart docker
 $ docker run --rm --gpus all debian nvidia-smi -L
 """,
     ),
-    "GH2049": (
-        (
-            "The file was written when the engine was configured; since then somebody has put "
-            "something else in its place."
-        ),
-        "Look at the file: nothing in it is gpuhook's, so that undo leaves it alone.",
-        """
-$ gpuhook configure undo docker
-Error GH2049: /usr/local/bin/nvidia-container-runtime-hook was written anew ...
-""",
-    ),
     "GH2050": (
-        "A file of that name is there already, and does not mention gpuhook.",
+        "A hook of another tool gives containers GPUs already: with ours they have them twice.",
         "Look whose it is; move it away, or have it replaced and given back by undo.",
         """
 $ gpuhook configure podman --take-over
