@@ -27,7 +27,7 @@ DAEMON_JSON = '{\n    "log-level": "info"\n}\n'
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try no program: the tree in here has none that runs (that of the contract tests has)."""
-    monkeypatch.setattr(installation, "_require_running", lambda where: None)
+    monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_pod_that_stays(
     words = ["install", "--host-root", str(host), "--tree", str(small), "--engine", "docker"]
     code = (
         "from gpuhook.installing import installation; "
-        "installation._require_running = lambda where: None; "
+        "installation._require_running = lambda where, version: None; "
         "from gpuhook.cli import main; main()"
     )
     process = subprocess.Popen(
