@@ -99,6 +99,11 @@ def install(
     return Outcome(tree.name if tree else "", is_new, tuple(done), others)
 
 
+def is_replaced(where: Place, tree: Tree | None) -> bool:
+    """Return whether another version than `tree` is used by now: the host is another pod's."""
+    return tree is not None and copying.used(where.here) not in ("", tree.name)
+
+
 def _copied(where: Place, tree: Tree) -> list[str]:
     """Copy the tree, try it and use it; returns the versions that are there then."""
     here = where.here
