@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.contract.debian_host import debian
 from tests.contract.debs import mirror
-from tests.contract.kept import CHECKOUT, kept
+from tests.contract.kept import CHECKOUT, cache, kept
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
@@ -32,6 +32,8 @@ def root() -> Path:
     """Return the root file system of the image, built once for each state of its sources."""
 
     def build(place: Path) -> None:
+        for old in cache().glob("image-*"):  # of another state of the sources: 120 MB each
+            shutil.rmtree(old)
         base = debian()
         store = place / "store"
         try:
