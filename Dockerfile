@@ -24,7 +24,8 @@ COPY packaging/image/tree.py packaging/image/
 RUN python3 packaging/image/tree.py requirements > requirements.txt \
  && python3 -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
       --root-user-action ignore --target /packages --requirement requirements.txt
-COPY packaging packaging
+COPY packaging/bundle.py packaging/install.py packaging/gpuhook* packaging/
+COPY packaging/image packaging/image
 COPY gpuhook gpuhook
 COPY LICENSE ./
 RUN python3 packaging/image/tree.py build --packages /packages /image/opt/gpuhook \

@@ -90,7 +90,11 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
     if not said["stays"] or is_dry:
         return
-    _end(staying.wait().name, where, said)
+    signal = staying.wait().name
+    if said["undo_on_exit"] and installation.is_replaced(where, copied):
+        click.echo(f"{signal}: ending; another version is in use by now, and stays", err=True)
+        return
+    _end(signal, where, said)
 
 
 def _end(signal: str, where: installation.Place, said: dict[str, Any]) -> None:

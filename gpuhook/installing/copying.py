@@ -14,10 +14,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from gpuhook.errors import fault
-from gpuhook.installing import launchers
+from gpuhook.installing import launchers, plain_copy
 from gpuhook.installing.tree import DESCRIPTION
 
 TYPE_CHECKING = False
@@ -31,107 +31,138 @@ CURRENT = "current"
 PROGRAMS = "bin"
 LOCK = ".lock"
 _LINKS = {PROGRAMS: f"{CURRENT}/bin"}
+_NEW, _GONE = ".new", ".gone"
+# The plugin's packages stay in the image, and so do launchers filled in for it.
+_OF_THE_IMAGE = frozenset({"bin", "libexec", "lib/plugin"})
 
 
 @contextmanager
 def locked(place: str) -> Iterator[None]:
-    """Hold the lock of the installation at `place`, which is made: others wait."""
-    os.makedirs(place, 0o755, exist_ok=True)
-    path = os.path.join(place, LOCK)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Hold the lock of the installation at `place`, which is made: others wait.
+
+    What is empty at the end is removed. Raises OSError.
+    """
+    lock = _lock(place)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
+        _tidy(place)
         os.close(lock)
 
 
-def require_runnable(place: str) -> None:
-    """Raise GH2102 where the file system at `place` is read-only, or lets no program run."""
-    found = os.statvfs(_existing(place))
+def _lock(place: str) -> int:
+    """Return the descriptor of the lock; one that was removed while we waited for it locks none."""
+    path = os.path.join(place, LOCK)
+    while True:
+        plain_copy.make_directories(place)
+        with suppress(FileNotFoundError):  # an uninstallation has removed all of it meanwhile
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(lock), os.lstat(path)):
+                    return lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)
+
+
+def require_usable(place: str) -> None:
+    """Raise GH2104 for what is there and not ours, and GH2102 where no program can be put."""
+    for path in (place, os.path.join(place, VERSIONS)):
+        if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
+            raise fault("GH2104", path=path)
+    for name in (CURRENT, *_LINKS):
+        path = os.path.join(place, name)
+        if os.path.lexists(path) and not os.path.islink(path):
+            raise fault("GH2104", path=path)
+    directory = _existing(place)
+    found = os.statvfs(directory)
     if found.f_flag & os.ST_RDONLY:
         raise fault("GH2102", path=place, reason="its file system is read-only")
     if found.f_flag & os.ST_NOEXEC:
         raise fault("GH2102", path=place, reason="its file system is mounted noexec")
+    mode = os.stat(directory)
+    if mode.st_mode & 0o002 or mode.st_uid not in (0, os.geteuid()):
+        reason = f"others than root may write to {directory}, and replace what root runs"
+        raise fault("GH2102", path=place, reason=reason)
 
 
 def is_there(tree: Tree, place: str) -> bool:
     """Return whether the tree is installed at `place` and is the one that is used."""
-    return used(place) == tree.name and os.path.lexists(os.path.join(place, PROGRAMS))
+    if used(place) != tree.name:
+        return False
+    return all(_leads(os.path.join(place, link)) == target for link, target in _LINKS.items())
+
+
+def is_begun(place: str) -> bool:
+    """Return whether there is anything to remove: versions, or the rest of a killed run."""
+    try:
+        names = os.listdir(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not names or bool({VERSIONS, LOCK} & {*names})
 
 
 def used(place: str) -> str:
     """Return the name of the version that is used, "" for none."""
-    try:
-        name = os.path.basename(os.readlink(os.path.join(place, CURRENT)))
-    except OSError:
-        return ""
-    return name if os.path.isfile(os.path.join(place, VERSIONS, name, DESCRIPTION)) else ""
+    directory, name = os.path.split(_leads(os.path.join(place, CURRENT)))
+    return name if directory == VERSIONS and name in versions(place) else ""
 
 
 def versions(place: str) -> list[str]:
-    """Return the names of the versions at `place`, the newest first."""
+    """Return the names of the versions at `place`, the newest first; what is no version is none."""
     directory = os.path.join(place, VERSIONS)
     try:
-        names = [name for name in os.listdir(directory) if not name.startswith(".")]
-    except FileNotFoundError:
+        names = [name for name in os.listdir(directory) if _is_version(directory, name)]
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(names, key=lambda name: -os.lstat(os.path.join(directory, name)).st_mtime_ns)
 
 
-def copy(tree: Tree, place: str, at: str) -> None:
-    """Copy the tree to its directory at `place`, which the host calls `at`, and use it.
+def copy(tree: Tree, place: str, at: str) -> bool:
+    """Copy the tree to its directory at `place`, which the host calls `at`; not used so far.
 
-    What is there is complete: a copy that was broken off begins anew.
+    What is there is complete: a copy that was broken off begins anew. Returns whether it was
+    copied; raises OSError.
     """
     directory = os.path.join(place, VERSIONS)
     final = os.path.join(directory, tree.name)
-    if not os.path.isfile(os.path.join(final, DESCRIPTION)):
-        os.makedirs(directory, 0o755, exist_ok=True)
-        draft = os.path.join(directory, f".{tree.name}")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(final, ignore_errors=True)
+    is_new = tree.name not in versions(place)
+    if is_new:
+        plain_copy.make_directories(directory)
+        draft = os.path.join(directory, f".{tree.name}{_NEW}")
+        _remove(draft)
+        _remove(final)
         try:
-            _fill(tree, draft, f"{at}/{VERSIONS}/{tree.name}", f"{at}/{PROGRAMS}")
+            plain_copy.copy(tree.path, draft, _OF_THE_IMAGE)
+            launchers.fill(draft, f"{at}/{VERSIONS}/{tree.name}", f"{at}/{PROGRAMS}")
+            plain_copy.sync(draft)
+            os.rename(draft, final)
         except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
+            _remove(draft)
             raise
-        os.sync()
-        os.rename(draft, final)
     os.utime(final)  # the newest one
-    use(tree.name, place)
+    return is_new
 
 
 def use(name: str, place: str) -> None:
-    """Have the links lead to the version `name`, each in one step; "" removes them."""
-    if not name:
-        _unlink(place)
-        return
+    """Have the links lead to the version `name`, each in one step."""
     for link, target in {CURRENT: f"{VERSIONS}/{name}", **_LINKS}.items():
         _link(os.path.join(place, link), target)
 
 
-def _fill(tree: Tree, draft: str, at: str, programs: str) -> None:
-    def left_out(directory: str, names: list[str]) -> list[str]:
-        """The plugin's packages stay in the image, and so do launchers filled in for it."""
-        inner = os.path.relpath(directory, tree.path)
-        out = {".": ["bin", "libexec"], "lib": ["plugin"]}.get(inner, [])
-        return [name for name in names if name in out]
+def remove(place: str, kept: frozenset[str]) -> list[str]:
+    """Remove what is at `place` but for the versions in `kept`; returns those that are left.
 
-    shutil.copytree(tree.path, draft, symlinks=True, ignore=left_out)
-    os.chmod(draft, 0o755)  # noqa: S103 # engines run what is in it
-    launchers.fill(draft, at, programs)
-
-
-def remove(place: str, named: frozenset[str]) -> list[str]:
-    """Remove the installation at `place` but for the `named` versions; returns what is left."""
-    _unlink(place)
-    left = prune(place, named)
-    if not left:
-        for name in (VERSIONS, LOCK):
-            _remove_empty(os.path.join(place, name))
-        _remove_empty(place)
-    return left
+    The links stay if the version is kept that they lead to: somebody calls it by them.
+    """
+    if used(place) not in kept:
+        for name in (PROGRAMS, CURRENT):
+            path = os.path.join(place, name)
+            if os.path.islink(path):
+                os.unlink(path)
+    return prune(place, kept)
 
 
 def prune(place: str, kept: frozenset[str]) -> list[str]:
@@ -143,43 +174,62 @@ def prune(place: str, kept: frozenset[str]) -> list[str]:
             left.append(name)
             continue
         # Renamed first: half a version has never the name of a whole one.
-        gone = os.path.join(directory, f".{name}.gone")
+        gone = os.path.join(directory, f".{name}{_GONE}")
+        _remove(gone)
         os.rename(os.path.join(directory, name), gone)
-        shutil.rmtree(gone)
     if os.path.isdir(directory):
         for name in os.listdir(directory):
-            if name.startswith("."):
-                shutil.rmtree(os.path.join(directory, name))
+            if name.startswith(".") and name.endswith((_NEW, _GONE)):
+                _remove(os.path.join(directory, name))
     return left
+
+
+def _is_version(directory: str, name: str) -> bool:
+    path = os.path.join(directory, name)
+    if name.startswith(".") or os.path.islink(path):
+        return False
+    return os.path.isfile(os.path.join(path, DESCRIPTION))
+
+
+def _leads(path: str) -> str:
+    """Return where a link leads, "" for what is no link."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _link(path: str, target: str) -> None:
     """Make `path` a link to `target`, in one step; what is a link already stays."""
-    if os.path.islink(path) and os.readlink(path) == target:
+    if _leads(path) == target:
         return
     if os.path.lexists(path) and not os.path.islink(path):
         raise fault("GH2104", path=path)
-    temporary = f"{path}.new"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
+    temporary = f"{path}{_NEW}"
+    _remove(temporary)
     os.symlink(target, temporary)
     os.rename(temporary, path)
 
 
-def _unlink(place: str) -> None:
+def _remove(path: str) -> None:
+    """Remove what is at `path`, whatever that is, and no more than that."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def _tidy(place: str) -> None:
+    """Remove what a killed run has left of a link, and what is empty, the lock last."""
     for name in (PROGRAMS, CURRENT):
-        path = os.path.join(place, name)
-        if os.path.islink(path):
-            os.unlink(path)
-
-
-def _remove_empty(path: str) -> None:
-    try:
-        os.unlink(path) if path.endswith(LOCK) else os.rmdir(path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        return  # somebody else's things are in it
+        if os.path.islink(os.path.join(place, name + _NEW)):
+            os.unlink(os.path.join(place, name + _NEW))
+    with suppress(OSError):  # there are versions, or somebody else's things
+        os.rmdir(os.path.join(place, VERSIONS))
+    with suppress(OSError):
+        if os.listdir(place) == [LOCK]:
+            os.unlink(os.path.join(place, LOCK))
+            os.rmdir(place)
 
 
 def _existing(path: str) -> str:

@@ -84,19 +84,13 @@ def install(
     """
     is_new = tree is not None and not copying.is_there(tree, where.here)
     if tree is not None and is_new:
-        copying.require_runnable(where.here)
+        copying.require_usable(where.here)
     kept: list[str] = []
     if tree is not None and is_new and not is_dry:
-        with copying.locked(where.here):
-            before = copying.used(where.here)
-            copying.copy(tree, where.here, where.directory)
-            try:
-                _require_running(where)
-            except BaseException:
-                copying.use(before, where.here)
-                raise
-            held = named.versions(where.root, where.directory) | {tree.name, before}
-            kept = copying.prune(where.here, frozenset(held))
+        try:
+            kept = _copied(where, tree)
+        except OSError as error:
+            raise fault("GH2102", path=where.directory, reason=_said(error)) from error
     done = [
         carrying_out.configure(Host(where.root), one, wanted, how=how, is_dry=is_dry)
         for one in engines
@@ -105,13 +99,41 @@ def install(
     return Outcome(tree.name if tree else "", is_new, tuple(done), others)
 
 
+def is_replaced(where: Place, tree: Tree | None) -> bool:
+    """Return whether another version than `tree` is used by now: the host is another pod's."""
+    return tree is not None and copying.used(where.here) not in ("", tree.name)
+
+
+def _copied(where: Place, tree: Tree) -> list[str]:
+    """Copy the tree, try it and use it; returns the versions that are there then."""
+    here = where.here
+    with copying.locked(here):
+        before = copying.used(here)
+        is_copied = copying.copy(tree, here, where.directory)
+        try:
+            _require_running(where, tree.name)
+        except BaseException:
+            if is_copied:
+                copying.prune(here, frozenset(copying.versions(here)) - {tree.name})
+            raise
+        copying.use(tree.name, here)
+        held = named.found(where.root, where.directory).versions | {tree.name, before}
+        return copying.prune(here, frozenset(held))
+
+
+def _said(error: OSError) -> str:
+    path = error.filename2 or error.filename
+    return f"{path}: {error.strerror}" if path else str(error)
+
+
 def uninstall(
     where: Place, *, how: How = "none", is_dry: bool = False, forced: bool = False
 ) -> Outcome:
     """Take back what `install` did: the engines' configurations first, then the tree.
 
     A version that a container names stays, and so does its directory: its hooks are still to be
-    called. With `forced` it goes all the same. Raises what undoing raises.
+    called. So does the one in use while a container runs by our runtime: the engine calls that to
+    stop it. With `forced` all goes all the same. Raises what undoing raises.
     """
     files = Host(where.root)
     done = [
@@ -119,14 +141,23 @@ def uninstall(
         for engine in ENGINES
         if _is_ours(where, files, engine)
     ]
-    is_there = os.path.isdir(os.path.join(where.here, copying.VERSIONS))
+    is_there = copying.is_begun(where.here)
     used = copying.used(where.here)
-    kept = frozenset() if forced else named.versions(where.root, where.directory)
+    kept = frozenset() if forced else _needed(where, done) & {*copying.versions(where.here)}
     left = [name for name in copying.versions(where.here) if name in kept]
     if is_there and not is_dry:
         with copying.locked(where.here):
             left = copying.remove(where.here, kept)
     return Outcome(used, is_there, tuple(done), tuple(left))
+
+
+def _needed(where: Place, undone: list[Result]) -> frozenset[str]:
+    """Return the versions that containers of the host still need."""
+    found = named.found(where.root, where.directory)
+    running = any(one.is_running for result in undone for one in result.stored)
+    if found.has_programs or running:
+        return found.versions | {copying.used(where.here)}
+    return found.versions
 
 
 def _is_ours(where: Place, files: Host, engine: str) -> bool:
@@ -135,14 +166,14 @@ def _is_ours(where: Place, files: Host, engine: str) -> bool:
     return record is not None and record.wanted.program == where.program(RUNTIME)
 
 
-def _require_running(where: Place) -> None:
+def _require_running(where: Place, version: str) -> None:
     """Run the hook as the host would, in its root; raises GH2105 where it cannot be run.
 
     Who may not change its root directory cannot try it, and goes on.
     """
     if os.path.samestat(os.stat(where.root), os.stat("/")) or os.geteuid() != 0:
         return
-    program = where.program(HOOK)
+    program = f"{where.directory}/{copying.VERSIONS}/{version}/bin/{HOOK}"
     try:
         done = subprocess.run(
             [program, "--version"],

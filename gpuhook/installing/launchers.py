@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import fault
+from gpuhook.installing import plain_copy
 
 OF_THE_IMAGE = ("nvidia-device-plugin", "config-manager")  # the names that the GPU Operator calls
 _LONGEST = 120  # bytes of a script's first line: kernels before 5.1 take 127
@@ -22,7 +23,7 @@ def fill(tree: str, at: str, programs: str, *, is_image: bool = False) -> None:
     require_usable(programs)
     source = os.path.join(tree, "launchers")
     for directory in sorted(os.listdir(source)):
-        os.makedirs(os.path.join(tree, directory), exist_ok=True)
+        plain_copy.make_directories(os.path.join(tree, directory))
         for name in sorted(os.listdir(os.path.join(source, directory))):
             if is_image or name not in OF_THE_IMAGE:
                 _write(os.path.join(source, directory, name), tree, at, programs)

@@ -1,22 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which installed versions the containers of a host still name, in what engines keep of them."""
+"""What the containers of a host still name of an installation, in what engines keep of them."""
 
 from __future__ import annotations
 
 import glob
+import os
 import re
+from dataclasses import dataclass
 
-from gpuhook.installing.copying import VERSIONS
+from gpuhook import files
+from gpuhook.errors import GpuhookError
+from gpuhook.installing.copying import PROGRAMS, VERSIONS
 from gpuhook.installing.host import inside
 
 _MAX = 16 << 20  # bytes
-# What engines keep of a container: the bundle of one that runs, and what a start is made from.
+_TASKS = "io.containerd.runtime.v2.task/*/*"
+# What engines keep of a container: the bundle of one that runs, and what a start is made from;
+# `runtime` is the program that containerd's shim calls for exec, kill and delete.
 BUNDLES = (
-    "/run/containerd/io.containerd.runtime.v2.task/*/*/config.json",
-    "/run/k3s/containerd/io.containerd.runtime.v2.task/*/*/config.json",
-    "/run/k0s/containerd/io.containerd.runtime.v2.task/*/*/config.json",
-    "/var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task/*/*/config.json",
-    "/run/docker/containerd/daemon/io.containerd.runtime.v2.task/*/*/config.json",
+    f"/run/containerd/{_TASKS}/config.json",
+    f"/run/containerd/{_TASKS}/runtime",
+    f"/run/k3s/containerd/{_TASKS}/config.json",
+    f"/run/k3s/containerd/{_TASKS}/runtime",
+    f"/run/k0s/containerd/{_TASKS}/config.json",
+    f"/run/k0s/containerd/{_TASKS}/runtime",
+    f"/var/snap/microk8s/common/run/containerd/{_TASKS}/config.json",
+    f"/var/snap/microk8s/common/run/containerd/{_TASKS}/runtime",
+    f"/run/docker/containerd/daemon/{_TASKS}/config.json",
+    f"/run/docker/containerd/daemon/{_TASKS}/runtime",
     "/run/containers/storage/overlay-containers/*/userdata/config.json",
     "/var/lib/containers/storage/overlay-containers/*/userdata/config.json",
     "/run/runc/*/state.json",
@@ -25,23 +36,36 @@ BUNDLES = (
 )
 
 
-def versions(root: str, at: str) -> frozenset[str]:
-    """Return the names of versions below the host's `at` that a container's files name.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The names of versions, and whether a program is named by the path that outlives them."""
 
-    A file that cannot be read names nothing, and one that is too large is not read to its end.
+    versions: frozenset[str] = frozenset()
+    has_programs: bool = False
+
+
+def found(root: str, at: str) -> Named:
+    """Return what the containers' files of a host name below its directory `at`.
+
+    A file that cannot be read, or is too large, names nothing.
     """
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
-    found: set[str] = set()
+    programs = f"{at}/{PROGRAMS}/".encode()
+    names: set[str] = set()
+    has_programs = False
     for place in BUNDLES:
         head, star, tail = place.partition("*")
         for path in glob.iglob(glob.escape(inside(root, head)) + f"/{star}{tail}"):
-            found.update(name.decode() for name in pattern.findall(_content(path)))
-    return frozenset(found)
+            content = _content(path)
+            names.update(name.decode() for name in pattern.findall(content))
+            has_programs = has_programs or programs in content
+    return Named(frozenset(names), has_programs)
 
 
 def _content(path: str) -> bytes:
+    if os.path.islink(path):  # a link of the host means another file here
+        return b""
     try:
-        with open(path, "rb") as file:
-            return file.read(_MAX)
-    except OSError:
+        return files.read(path, _MAX)
+    except (OSError, GpuhookError):
         return b""

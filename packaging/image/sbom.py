@@ -23,6 +23,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LICENCE_FILES = re.compile(r"(licen[cs]e|copying|notice|copyright)", re.IGNORECASE)
 
@@ -34,21 +38,20 @@ def debian_packages(tree: Path) -> dict[str, str]:
     paths = [str(Path(sys.executable).resolve()), sysconfig.get_path("stdlib") + "/os.py"]
     paths += [sysconfig.get_path("stdlib") + "/asyncio/__init__.py", "/bin/busybox"]
     paths += [*(str(beside / name) for name in sorted(names))]
-    found: dict[str, str] = {}
-    for path in paths:
-        for known in (path, str(Path(path).resolve()), path.removeprefix("/usr")):
-            owner = _said("dpkg-query", "--search", known).partition(": ")[0].partition(":")[0]
-            if owner:
-                found[owner] = _said("dpkg-query", "--show", "--showformat=${Version}", owner)
-                break
-    return found
+    # Where a library is by its package's list: with /usr in front of it or not, or behind a link.
+    known = {name for path in paths for name in (path, str(Path(path).resolve()))}
+    known |= {name.removeprefix("/usr") for name in known}
+    owners = _said("dpkg-query", "--search", *sorted(known))
+    names = {line.partition(": ")[0].partition(":")[0] for line in owners.splitlines()}
+    pairs = _said("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *sorted(names))
+    return dict(line.split() for line in pairs.splitlines())
 
 
-def document(tree: Path, packages: Path) -> dict[str, Any]:
+def document(tree: Path, packages: Path, debian: Mapping[str, str]) -> dict[str, Any]:
     """Return the SPDX document of a tree."""
     described = json.loads((tree / "tree.json").read_text(encoding="utf-8"))
     parts = [_part("gpuhook", described["version"], "Apache-2.0", "generic")]
-    for name, version in sorted(debian_packages(tree).items()):
+    for name, version in sorted(debian.items()):
         parts.append(_part(name, version, "NOASSERTION", "deb/debian"))
     for found in sorted(
         importlib.metadata.distributions(path=[str(packages)]), key=lambda one: one.name
@@ -100,11 +103,11 @@ def _part(name: str, version: str, licence: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _copy_licences(tree: Path, packages: Path) -> None:
+def _copy_licences(tree: Path, packages: Path, debian: Iterable[str]) -> None:
     into = tree / "share/licenses"
     (into / "gpuhook").mkdir(parents=True)
     shutil.copy2(CHECKOUT / "LICENSE", into / "gpuhook/LICENSE")
-    for name in debian_packages(tree):
+    for name in debian:
         known = Path("/usr/share/doc") / name / "copyright"
         if known.is_file():
             (into / name).mkdir()
@@ -118,7 +121,7 @@ def _copy_licences(tree: Path, packages: Path) -> None:
 
 def _said(*words: str) -> str:
     done = subprocess.run(words, check=False, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip()
 
 
 def main() -> None:
@@ -127,10 +130,11 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, required=True, help="what pip has installed")
     parser.add_argument("tree", type=Path)
     options = parser.parse_args()
-    _copy_licences(options.tree, options.packages)
+    debian = debian_packages(options.tree)
+    _copy_licences(options.tree, options.packages, debian)
     into = options.tree / "share/gpuhook/sbom.spdx.json"
     into.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document(options.tree, options.packages), indent=2)
+    text = json.dumps(document(options.tree, options.packages, debian), indent=2)
     into.write_text(text + "\n", encoding="utf-8")
 
 

@@ -46,6 +46,11 @@ ALWAYS = (
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
     "libgcc_s.so.1",
 )  # fmt: skip
+RUNTIME = "bin/gpuhook-runtime"
+OWN_PYTHON = (
+    '"@TREE@/python/lib/ld.so" --inhibit-cache --library-path "@TREE@/python/lib"'
+    ' "@TREE@/python/bin/python3"'
+)
 _NEEDED = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
@@ -129,7 +134,7 @@ def _copy_gpuhook(target: Path) -> None:
     launchers = target / "launchers"
     launchers.mkdir()
     for name, source in {
-        "bin/gpuhook-runtime": HERE.parent / "gpuhook-runtime.sh",
+        RUNTIME: HERE.parent / "gpuhook-runtime.sh",
         "bin/gpuhook-hook": HERE.parent / "gpuhook-hook.py",
         "bin/gpuhook-prestart": HERE.parent / "gpuhook-prestart.sh",
         "bin/gpuhook": HERE / "launchers/gpuhook",
@@ -139,6 +144,8 @@ def _copy_gpuhook(target: Path) -> None:
     }.items():
         text = source.read_text(encoding="utf-8")
         text = text.replace("#!/bin/sh\n", "#!@TREE@/tools/sh\n", 1)
+        # Less at each create than by the launcher; and the host's loader cache is not ours.
+        text = text.replace('"@PYTHON@" -IS', f"{OWN_PYTHON} -IS") if name == RUNTIME else text
         text = text.replace("PATH=$PATH:/usr/bin:/bin", "PATH=$PATH:/usr/bin:/bin:@TREE@/tools")
         (launchers / name).parent.mkdir(exist_ok=True)
         (launchers / name).write_text(text.replace("@PYTHON@", "@TREE@/libexec/python3"), "utf-8")

@@ -92,7 +92,7 @@ def debian_host(
 ) -> Iterator[DebianHost]:
     """Give a Debian below `place` that may be written to; `shown` is at the same path in there."""
     root = place / "debian"
-    subprocess.run(["cp", "-a", "--reflink=auto", str(_kept()), str(root)], check=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", str(debian()), str(root)], check=True)
     words = [str(shown)] if shown else []
     command = ["unshare", "--mount", "sh", "-c", MOUNTS, str(root), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -105,7 +105,9 @@ def debian_host(
     shutil.rmtree(root)
 
 
-def _kept() -> Path:
+def debian() -> Path:
+    """Return the root of a Debian that is never written to, made once."""
+
     def build(place: Path) -> None:
         root = place / "root"
         command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]

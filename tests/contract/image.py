@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image: the Dockerfile built as it is, on a base made with debootstrap, and its root kept.
+"""The image: the Dockerfile built as it is, on a Debian made with debootstrap, and its root kept.
 
-No registry is asked for anything: the base is tagged with the name that the Dockerfile has.
+No registry is asked for anything: the base is tagged with the name that the Dockerfile has. It is
+the Debian of the packages' tests: a second one would cost most of a minute.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import io
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.contract.debian_host import debian
 from tests.contract.debs import mirror
-from tests.contract.kept import CHECKOUT, kept
+from tests.contract.kept import CHECKOUT, cache, kept
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
-SOURCES = ("Dockerfile", ".dockerignore", "LICENSE", "pyproject.toml", "packaging", "gpuhook")
+# What goes into it; a change of anything else, such as a chart or a test, builds nothing anew.
+SOURCES = ("Dockerfile", ".dockerignore", "LICENSE", "pyproject.toml", "gpuhook")
+OF_PACKAGING = ("bundle.py", "install.py", "gpuhook*", "image/**/*")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -27,7 +32,9 @@ def root() -> Path:
     """Return the root file system of the image, built once for each state of its sources."""
 
     def build(place: Path) -> None:
-        base = _base()
+        for old in cache().glob("image-*"):  # of another state of the sources: 120 MB each
+            shutil.rmtree(old)
+        base = debian()
         store = place / "store"
         try:
             _build(base, store, place / "root")
@@ -35,15 +42,6 @@ def root() -> Path:
             shutil.rmtree(store)
 
     return kept("image", mirror() + _digest(), build) / "root"
-
-
-def _base() -> Path:
-    def build(place: Path) -> None:
-        words = ["debootstrap", "--variant=minbase", "bookworm", str(place / "root"), mirror()]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-        shutil.rmtree(place / "root/var/cache/apt")
-
-    return kept("image-base", mirror(), build) / "root"
 
 
 def _build(base: Path, store: Path, into: Path) -> None:
@@ -100,10 +98,16 @@ def _pip() -> tuple[str, list[str]]:
 def _digest() -> str:
     """Return what changes with the sources of the image, and with how it is built here."""
     total = hashlib.sha256(Path(__file__).read_bytes())
+    for file in sorted(_sources()):
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(str(file.relative_to(CHECKOUT)).encode())
+            total.update(file.read_bytes())
+    return total.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
     for name in SOURCES:
         path = CHECKOUT / name
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file() and "__pycache__" not in file.parts:
-                total.update(str(file.relative_to(CHECKOUT)).encode())
-                total.update(file.read_bytes())
-    return total.hexdigest()
+        yield from path.rglob("*") if path.is_dir() else [path]
+    for pattern in OF_PACKAGING:
+        yield from (CHECKOUT / "packaging").glob(pattern)

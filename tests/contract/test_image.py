@@ -26,6 +26,14 @@ from tests.simulated.node import make_node
 NODE = "/sim"  # where the simulated node is on the host
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 DAEMON_JSON = '{\n  // kept: false\n  "debug": true\n}\n'.replace("  // kept: false\n", "")
+# As kubeadm's users have it.
+CONFIG_TOML = """\
+version = 2  # kept
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+    SystemdCgroup = true
+"""
 PLACES = ("etc/docker", "proc", "sys", "dev", "run", "tmp", "usr/bin", "opt", "root", "etc/cdi")
 ENTRYPOINT = """\
 #!/bin/sh
@@ -64,12 +72,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in PLACES:
         (made / name).mkdir(parents=True)
     (made / "etc/docker/daemon.json").write_text(DAEMON_JSON, encoding="utf-8")
-    runc = shutil.which("runc")
-    assert runc
-    needed = subprocess.run(["ldd", runc], capture_output=True, text=True, check=True).stdout
-    for path in [runc, *re.findall(r"(/\S+) \(0x", needed)]:
-        (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(os.path.realpath(path), made / path[1:])
+    (made / "etc/containerd").mkdir()
+    (made / "etc/containerd/config.toml").write_text(CONFIG_TOML, encoding="utf-8")
+    for name in ("runc", "containerd", "containerd-shim-runc-v2", "ctr"):
+        program = shutil.which(name)
+        assert program
+        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
+            (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(os.path.realpath(path), made / path[1:])
     make_node(made / NODE[1:], "t4")
     assert not [path for path in made.rglob("*") if re.match(r"(python|(ba|da|a)?sh$)", path.name)]
     return made
@@ -139,16 +150,23 @@ def test_the_image_says_what_is_in_it(unpacked: Path) -> None:
     assert (licences / "gpuhook/LICENSE").is_file()
 
 
-def test_a_container_starts_on_a_host_without_python(installed: Path) -> None:
-    """The installed wrapper gives a container its GPU there, driver files and loader cache too."""
+@pytest.fixture(scope="module")
+def described(installed: Path) -> Path:
+    """Give the host with its GPUs described, and with a root file system for containers."""
     made = on_host(
         installed, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
         f"--dev-root={NODE}", f"--host-root={NODE}", "--output=/etc/cdi/nvidia.yaml",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
+    roots.copy("debian", installed / "container/root")
+    return installed
+
+
+def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
+    """The installed wrapper gives a container its GPU there, driver files and loader cache too."""
+    installed = described
     spec = (installed / "etc/cdi/nvidia.yaml").read_text(encoding="utf-8")
     assert "path: /opt/gpuhook/bin/gpuhook-hook" in spec
-    roots.copy("debian", installed / "container/root")
     script = "ls /dev/nvidia0 && /sbin/ldconfig -p | grep -c libcuda.so.1"
     bundle(
         installed / "container",
@@ -164,6 +182,53 @@ def test_a_container_starts_on_a_host_without_python(installed: Path) -> None:
     assert run.stdout.split() == ["/dev/nvidia0", "1"]
 
 
+@pytest.fixture
+def containerd(installed: Path) -> Iterator[None]:
+    """Run the host's own containerd, with the host's root."""
+    command = ["unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(installed)]
+    log = (installed / "tmp/containerd.log").open("w")
+    process = subprocess.Popen(
+        [*command, "/usr/bin/containerd"],
+        stdout=log,
+        stderr=log,
+        env={"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE},
+    )
+    try:
+        eventually(lambda: on_host(installed, "/usr/bin/ctr", "version").returncode == 0)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        log.close()
+
+
+def test_containerd_is_configured_runs_it_and_gets_its_file_back(
+    unpacked: Path, described: Path, containerd: None
+) -> None:
+    """By the program that the handler names, with the options that the default one has."""
+    installed = described
+    config = installed / "etc/containerd/config.toml"
+    words = ["install", "--host-root", "/host", "--engine", "containerd", "-o", "json"]
+    document = json.loads(gpuhook(unpacked, installed, *words))
+    written = [installed / path[1:] for path in document["engines"][0]["files"]]
+    assert all(path.is_relative_to(config.parent) for path in written)
+    text = "".join(path.read_text(encoding="utf-8") for path in written)
+    (program,) = set(re.findall(r'BinaryName = "(/opt/.*gpuhook-runtime)"', text))
+    assert "SystemdCgroup = true" in text
+    again = json.loads(gpuhook(unpacked, installed, *words))
+    assert again["changed"] is False
+    ran = on_host(
+        installed, "/usr/bin/ctr", "run", "--rm", "--runc-binary", program, "--env",
+        "NVIDIA_VISIBLE_DEVICES=all", "--rootfs", "/container/root", "ctr-test",
+        "/bin/ls", "/dev/nvidia0",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["/dev/nvidia0"]
+    gpuhook(unpacked, installed, "configure", "undo", "containerd", "--host-root", "/host")
+    assert [path.name for path in config.parent.rglob("*")] == ["config.toml"]
+    assert config.read_text(encoding="utf-8") == CONFIG_TOML
+
+
 def test_an_unchanged_host_is_not_written_to(unpacked: Path, installed: Path) -> None:
     """The pod starts again, and neither a file nor the engine is touched."""
     before = written(installed)
@@ -173,13 +238,14 @@ def test_an_unchanged_host_is_not_written_to(unpacked: Path, installed: Path) ->
     assert written(installed) == before
 
 
-def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, installed: Path) -> None:
+def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, described: Path) -> None:
     """A container that runs goes on through both, and ends as it should; Docker's file stays."""
+    installed = described
     other = unpacked / "tmp/next"
     subprocess.run(["cp", "-al", str(unpacked / "opt/gpuhook"), str(other)], check=True)
-    described = json.loads((other / "tree.json").read_text(encoding="utf-8"))
+    tree = json.loads((other / "tree.json").read_text(encoding="utf-8"))
     (other / "tree.json").unlink()
-    (other / "tree.json").write_text(json.dumps(described | {"version": "9.9"}), encoding="utf-8")
+    (other / "tree.json").write_text(json.dumps(tree | {"version": "9.9"}), encoding="utf-8")
     bundle(installed / "running", Path("/container/root"), ["/bin/sleep", "1000"])
     before = (installed / "etc/docker/daemon.json").stat()
 

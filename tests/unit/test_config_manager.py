@@ -270,6 +270,30 @@ def test_following_ends_where_the_label_may_not_be_read(
     assert caught.value.code == "GH1863"
 
 
+def test_a_process_that_may_not_be_told_is_named(
+    tmp_path: Path,
+    configs: Path,
+    api: ApiStandIn,
+    plugin: tuple[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The configuration is chosen all the same: the process reads it when it starts anew."""
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
+    more = {"SEND_SIGNAL": "true", "PROCESS_TO_SIGNAL": plugin[0]}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", refused)
+        program.run(said(tmp_path, **more), api.access)
+    assert lead(tmp_path) == "four"
+    told = capfd.readouterr()
+    assert plugin[0] in told.out + told.err
+    assert "may not be signalled" in told.out + told.err
+
+
 def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
     for pid, words in {
         "1": b"nvidia-device-plugin\0--x\0",

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ DAEMON_JSON = '{\n    "log-level": "info"\n}\n'
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try no program: the tree in here has none that runs (that of the contract tests has)."""
-    monkeypatch.setattr(installation, "_require_running", lambda where: None)
+    monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
 @pytest.fixture
@@ -130,15 +133,13 @@ def test_what_is_refused(host: Path, small: Path, tmp_path: Path) -> None:
     assert not (host / "opt").exists()
 
 
-@pytest.mark.parametrize(("options", "is_undone"), [((), False), (("--undo-on-exit",), True)])
-def test_a_pod_that_stays(
-    host: Path, small: Path, options: tuple[str, ...], is_undone: bool
-) -> None:
-    """It ends at SIGTERM, with success, and undoes what it did if it was told to."""
+@contextmanager
+def staying_pod(host: Path, small: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Give the process of a pod that has configured Docker and stays."""
     words = ["install", "--host-root", str(host), "--tree", str(small), "--engine", "docker"]
     code = (
         "from gpuhook.installing import installation; "
-        "installation._require_running = lambda where: None; "
+        "installation._require_running = lambda where, version: None; "
         "from gpuhook.cli import main; main()"
     )
     process = subprocess.Popen(
@@ -149,11 +150,53 @@ def test_a_pod_that_stays(
     )
     config = host / "etc/docker/daemon.json"
     try:
-        eventually(lambda: config.read_text(encoding="utf-8") != DAEMON_JSON)
-        process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
-        _, said = process.communicate(timeout=60)
+        eventually(lambda: process.poll() or config.read_text(encoding="utf-8") != DAEMON_JSON)
+        yield process
     finally:
         process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("options", "is_undone"), [((), False), (("--undo-on-exit",), True)])
+def test_a_pod_that_stays(
+    host: Path, small: Path, options: tuple[str, ...], is_undone: bool
+) -> None:
+    """It ends at SIGTERM, with success, and undoes what it did if it was told to."""
+    with staying_pod(host, small, *options) as process:
+        process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
+        process.send_signal(signal.SIGTERM)  # and a second one breaks nothing off
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
+    config = host / "etc/docker/daemon.json"
     assert (config.read_text(encoding="utf-8") == DAEMON_JSON) is is_undone
     assert (host / "opt/gpuhook").exists() is not is_undone
+
+
+def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> None:
+    """In a rolling update the next pod may have installed its version before this one ends."""
+    with staying_pod(host, small, "--undo-on-exit") as process:
+        version = host / "opt/gpuhook/versions/2.0-bbbbbbbbbbbb"
+        shutil.copytree(small, version)
+        (host / "opt/gpuhook/current").unlink()
+        (host / "opt/gpuhook/current").symlink_to(f"versions/{version.name}")
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert b"another version is in use" in said
+    assert version.is_dir()
+    assert "gpuhook-runtime" in (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+
+
+def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
+    code = (
+        "import os; from gpuhook.installing import staying; staying.hold(); "
+        "os.fork() or os._exit(0); print('up', flush=True); staying.wait()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        eventually(lambda: not children.read_text(encoding="ascii"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

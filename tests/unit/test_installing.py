@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ Trees = Callable[[str], tree.Tree]
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try no program: the trees in here have none that runs (the contract tests have)."""
-    monkeypatch.setattr(installation, "_require_running", lambda where: None)
+    monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_uninstalling_leaves_what_a_container_names(
 def test_a_copy_that_was_broken_off_begins_anew(place: Place, tree_of: Trees) -> None:
     """Half a version has another name, and neither it nor its rest is ever used."""
     found = tree_of("1.0")
-    draft = Path(place.here, "versions", f".{found.name}")
+    draft = Path(place.here, "versions", f".{found.name}.new")
     draft.mkdir(parents=True)
     (draft / "half").touch()
     half = Path(place.here, "versions", found.name)
@@ -167,13 +169,14 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
 ) -> None:
     put(place, tree_of("1.0"))
 
-    def refuse(where: Place) -> None:
+    def refuse(where: Place, version: str) -> None:
         raise PermissionError
 
     monkeypatch.setattr(installation, "_require_running", refuse)
-    with pytest.raises(PermissionError):
+    with pytest.raises(GpuhookError):
         put(place, tree_of("2.0"))
     assert copying.used(place.here) == "1.0-111111111111"
+    assert copying.versions(place.here) == ["1.0-111111111111"]
 
 
 def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None:
@@ -195,14 +198,216 @@ def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None
     assert copying.versions(place.here) == [found.name]
 
 
-@pytest.mark.parametrize("name", ["current", "bin"])
+@pytest.mark.parametrize("name", ["current", "bin", "versions"])
 def test_what_is_not_ours_is_not_replaced(place: Place, tree_of: Trees, name: str) -> None:
     theirs = Path(place.here, name)
-    theirs.mkdir(parents=True)
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2104"
-    assert theirs.is_dir()
+    assert os.listdir(place.here) == [name]
+
+
+def test_a_link_to_another_directory_is_not_followed(
+    place: Place, tree_of: Trees, tmp_path: Path
+) -> None:
+    """An absolute one would lead to ours, and not to the host's."""
+    (tmp_path / "ours").mkdir()
+    Path(place.here).mkdir(parents=True)
+    Path(place.here, "versions").symlink_to(tmp_path / "ours")
+    with pytest.raises(GpuhookError) as caught:
+        put(place, tree_of("1.0"))
+    assert caught.value.code == "GH2104"
+    assert not os.listdir(tmp_path / "ours")
+
+
+def test_what_others_put_among_versions_stays(place: Place, tree_of: Trees) -> None:
+    put(place, tree_of("1.0"))
+    versions = Path(place.here, "versions")
+    (versions / "lost+found").mkdir()
+    (versions / "notes").touch()
+    (versions / "link").symlink_to("1.0-111111111111")
+    put(place, tree_of("2.0"))
+    put(place, tree_of("3.0"))
+    installation.uninstall(place)
+    assert {path.name for path in versions.iterdir()} == {"lost+found", "notes", "link"}
+
+
+@pytest.mark.parametrize("name", ["/opt/1.0-111111111111", "1.0-111111111111", ""])
+def test_a_link_that_leads_elsewhere_is_set_right(place: Place, tree_of: Trees, name: str) -> None:
+    found = tree_of("1.0")
+    put(place, found)
+    for link in ("current", "bin"):
+        Path(place.here, link).unlink()
+        Path(place.here, link).symlink_to(name or "nowhere")
+    put(place, found)
+    assert os.readlink(Path(place.here, "current")) == f"versions/{found.name}"
+    assert os.readlink(Path(place.here, "bin")) == "current/bin"
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o755, 1000)], ids=["all", "sticky", "theirs"]
+)
+def test_a_directory_of_others_gets_no_program(
+    place: Place, tree_of: Trees, mode: int, owner: int
+) -> None:
+    """Root would run what they put there."""
+    Path(place.here).mkdir(parents=True)
+    Path(place.here).chmod(mode)
+    os.chown(place.here, owner, owner)
+    with pytest.raises(GpuhookError) as caught:
+        put(place, tree_of("1.0"))
+    assert caught.value.code == "GH2102"
+    assert "others than root" in caught.value.message
+    assert not os.listdir(place.here)
+
+
+def test_a_full_disk_leaves_nothing_behind(place: Place, node: Path, tree_of: Trees) -> None:
+    found = tree_of("1.0")
+    (Path(found.path) / "large").write_bytes(bytes(1 << 20))
+    words = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(node / "opt")]
+    (node / "opt").mkdir()
+    subprocess.run(words, check=True)
+    try:
+        with pytest.raises(GpuhookError) as caught:
+            put(place, found)
+        assert os.listdir(node / "opt") == []
+    finally:
+        subprocess.run(["umount", str(node / "opt")], check=True)
+    assert caught.value.code == "GH2102"
+    assert "No space left" in caught.value.message
+    assert "large" in caught.value.message
+
+
+def killed_at(step: int, work: Callable[[], object]) -> bool:
+    """Work in a process that ends at its `step`th change of files; False if it has fewer."""
+    pid = os.fork()
+    if pid == 0:
+        left = iter(range(step))
+
+        def counted(real: Callable[..., object]) -> Callable[..., object]:
+            def call(*words: object, **more: object) -> object:
+                if next(left, None) is None:
+                    os._exit(9)
+                return real(*words, **more)
+
+            return call
+
+        for name in ("mkdir", "chmod", "symlink", "rename", "unlink", "utime", "rmdir"):
+            setattr(os, name, counted(getattr(os, name)))
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return {9: True, 0: False}[os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+
+
+def all_in(place: Place) -> set[str]:
+    here = Path(place.here)
+    return {str(path.relative_to(here)) for path in here.rglob("*")}
+
+
+def test_killed_at_any_step_and_installed_again(place: Place, tree_of: Trees) -> None:
+    """Whenever it ends, a whole version is used, or none; the next run leaves what one run does."""
+    old, new = tree_of("1.0"), tree_of("2.0")
+    put(place, old)
+    put(place, new)
+    expected = all_in(place)
+    step = 0
+    is_killed = True
+    while is_killed:
+        installation.uninstall(place, forced=True)
+        put(place, old)
+        is_killed = killed_at(step, lambda: put(place, new))
+        assert copying.used(place.here) in {old.name, new.name}
+        put(place, new)
+        assert all_in(place) == expected
+        step += 1
+    assert step > 15
+
+
+def test_killed_while_it_is_removed(place: Place, node: Path, tree_of: Trees) -> None:
+    found = tree_of("1.0")
+    step = 0
+    is_killed = True
+    while is_killed:
+        put(place, found)
+        is_killed = killed_at(step, lambda: installation.uninstall(place))
+        installation.uninstall(place)
+        assert os.listdir(node / "opt") == []
+        step += 1
+    assert step > 10
+
+
+def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: Place) -> None:
+    """Who waits for an installation that is then taken away locks the next one, not the last."""
+    locked, done = threading.Event(), threading.Event()
+    held: list[int] = []
+
+    def second() -> None:
+        locked.wait()
+        with copying.locked(place.here):
+            held.append(os.stat(Path(place.here, ".lock")).st_ino)
+        done.set()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with copying.locked(place.here):
+        locked.set()
+        Path(place.here, ".lock").unlink()
+    assert done.wait(10)
+    thread.join()
+    assert held
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_everybody_may_run_it_and_nobody_may_change_it(
+    place: Place, tree_of: Trees, umask: int
+) -> None:
+    found = tree_of("1.0")
+    Path(found.path, "lib/gpuhook/module").chmod(0o666)
+    Path(found.path, "lib").chmod(0o777)
+    os.setxattr(Path(found.path, "lib"), "user.label", b"of a container")
+    before = os.umask(umask)
+    try:
+        put(place, found)
+    finally:
+        os.umask(before)
+    modes = {
+        stat.S_IMODE(path.lstat().st_mode)
+        for path in [Path(place.here), *Path(place.here).rglob("*")]
+        if not path.is_symlink()
+    }
+    assert modes == {0o755, 0o644, 0o600} - (
+        {0o600} if not Path(place.here, ".lock").exists() else set()
+    )
+    assert not os.listxattr(Path(place.here, "current/lib"))
+
+
+def test_what_a_running_container_is_stopped_by_stays(
+    place: Place, node: Path, tree_of: Trees
+) -> None:
+    """containerd's shim calls the runtime by its path for exec, kill and delete."""
+    put(place, tree_of("1.0"))
+    runtime = node / BUNDLE.replace("config.json", "runtime")
+    runtime.parent.mkdir(parents=True)
+    runtime.write_text("/opt/gpuhook/bin/gpuhook-runtime", encoding="utf-8")
+    assert installation.uninstall(place).kept == ("1.0-111111111111",)
+    assert Path(place.here, "bin/gpuhook-hook").is_file()
+    runtime.unlink()
+    assert installation.uninstall(place).kept == ()
+    assert not (node / "opt/gpuhook").exists()
+
+
+def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
+    place: Place, node: Path, tree_of: Trees
+) -> None:
+    put(place, tree_of("1.0"))
+    (node / BUNDLE).parent.mkdir(parents=True)
+    os.mkfifo(node / BUNDLE)
+    assert installation.uninstall(place).kept == ()
 
 
 @pytest.mark.parametrize(
@@ -298,5 +503,5 @@ def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     path = node / place.replace("*", "x").lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text('"/opt/gpuhook/versions/9.9-abc/bin/gpuhook-hook"', encoding="utf-8")
-    assert named.versions(str(node), "/opt/gpuhook") == {"9.9-abc"}
-    assert named.versions(str(node), "/opt/other") == frozenset()
+    assert named.found(str(node), "/opt/gpuhook").versions == {"9.9-abc"}
+    assert named.found(str(node), "/opt/other") == named.Named()

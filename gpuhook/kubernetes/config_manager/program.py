@@ -123,7 +123,12 @@ def _apply(chosen: Options, label: str | None, *, has_new_text: bool) -> None:
         return
     logger().info("chose a configuration", config=told, label=label or "")
     if chosen.send_signal:
-        pids = signalling.tell(chosen)
+        try:
+            pids = signalling.tell(chosen)
+        except PermissionError:
+            who = chosen.process_to_signal
+            logger().error("the process may not be signalled: run as its user", process=who)
+            return
         logger().info("sent a signal", signal=chosen.signal, pids=pids)
 
 
