@@ -13,6 +13,7 @@ import contextlib
 import importlib.util
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def main() -> int:
     """Make it, and return the exit status."""
+    remove_ended()
     interpreter = sys.executable
     failed = [path for path in sources() if not compiled(path)]
     script = os.path.join(HERE, "bundle.py")
@@ -30,10 +32,19 @@ def main() -> int:
     return 0 if bundled and not failed else 1
 
 
-def sources() -> list[str]:
+def remove_ended() -> None:
+    """Remove what programs of releases that are gone left behind as they ended."""
+    releases = os.path.dirname(HERE)
+    for name in os.listdir(releases):
+        directory = os.path.join(releases, name)
+        if os.path.isdir(directory) and not os.path.islink(directory) and not sources(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def sources(place: str = HERE) -> list[str]:
     """Return the files of all modules."""
     found = []
-    for directory, _, names in os.walk(HERE):
+    for directory, _, names in os.walk(place):
         found += [os.path.join(directory, name) for name in names if name.endswith(".py")]
     return found
 

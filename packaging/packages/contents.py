@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 PACKAGING = HERE.parent
 NOT_AT_RUN_TIME = (".pyi", ".proto", ".pyc")
 UNITS = "usr/lib/systemd/system"
+# What a package does last whose units are gone.
+RELOAD = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n"
 # Where files of these directories of packaging/ go, those that there are: package, place, ending.
 GATHERED = (
     ("gpuhook", "systemd", UNITS, (".service", ".path", ".timer", ".target", ".socket")),
@@ -81,6 +83,12 @@ def units(files: Files) -> list[str]:
         for path, file in files.items()
         if path.startswith(UNITS) and b"\n[Install]" in file.content
     )
+
+
+def static_units(files: Files) -> list[str]:
+    """Return the services among a package's files that others start, and nobody enables."""
+    known = {path.rpartition("/")[2] for path in files if path.startswith(f"{UNITS}/")}
+    return sorted(known - set(units(files)))
 
 
 def packed(data: bytes) -> bytes:

@@ -16,17 +16,29 @@ import tarfile
 import textwrap
 from pathlib import Path
 
-from packages.contents import HERE, File, Files, filled, packed, superseded, units
+from packages.contents import (
+    HERE,
+    RELOAD,
+    File,
+    Files,
+    filled,
+    packed,
+    static_units,
+    superseded,
+    units,
+)
 from packages.description import CONFIG, NAME, SECTION, Package
 from packages.documents_of import copyright_file, deb_changelog
 from packages.release import Release
 
 BINARY = b"2.0\n"
+# The package is there, or there still: what its removal took back comes again (Policy 6.5).
+CONFIGURED = "configure|abort-upgrade|abort-remove|abort-deconfigure"
 ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
 
 
-def write(release: Release, package: Package, files: Files, directory: Path) -> Path:
-    """Write one package into `directory` and return its path."""
+def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
+    """Write one package into `directory`; return its path, and what is in it."""
     files = _in_debian(files)
     files |= _documents(release, package) | _overrides(release, package, files)
     control = _control_files(release, package, files)
@@ -37,7 +49,7 @@ def write(release: Release, package: Package, files: Files, directory: Path) -> 
         "data.tar.xz": _tar(files, release.time),
     }
     path.write_bytes(_ar(members, release.time))
-    return path
+    return path, files
 
 
 def _in_debian(files: Files) -> Files:
@@ -101,6 +113,7 @@ def _control(release: Release, package: Package, files: Files) -> str:
         "Provides": ", ".join(package.replaces),
         "Section": SECTION,
         "Priority": "optional",
+        "Homepage": release.homepage,
     }
     lines = [f"{name}: {value}" for name, value in fields.items() if value]
     lines.append(f"Description: {package.summary}")
@@ -119,10 +132,12 @@ def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     after, before = [], []
     if package.name == "gpuhook-runtime":
         # The other packages' modules come to it by its trigger.
-        after.append(_in_case("configure|triggered", f"{maintain} byte-code"))
+        after.append(_in_case(f"{CONFIGURED}|triggered", f"{maintain} byte-code"))
     if services:
-        after.append(_in_case("configure", f"{maintain} units-on {services}"))
-        before.append(_in_case("remove", f"{maintain} units-off {services}"))
+        after.append(_in_case(CONFIGURED, f"{maintain} units-on {services}"))
+        before.append(
+            _in_case("remove", f"{maintain} units-off {services} {' '.join(static_units(files))}")
+        )
     if has_modules:
         before.append(_in_case("remove", f"{maintain} leaving {package.name}"))
     made = {
@@ -149,6 +164,7 @@ def _postrm(release: Release, package: Package, services: str, *, has_modules: b
     if services:
         purge = f"! command -v deb-systemd-helper >/dev/null || deb-systemd-helper purge {services}"
         parts.append(_in_case("purge", f"{purge} >/dev/null"))
+        parts.append(_in_case("remove", RELOAD))
     return parts
 
 

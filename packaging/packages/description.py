@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NAME = "gpuhook"
-SUMMARY_URL = "https://gpuhook.invalid/"
 LICENSE = "Apache-2.0"
-# Of the bindings of NVML, which come from PyPI: no distribution has a package of them.
+# The bindings of NVML, which come from PyPI: no distribution has a package of them.
+VENDORED = "nvidia-ml-py"
 VENDORED_LICENSE = "BSD-3-Clause"
 SECTION = "admin"
 REVISION = "1"
+# Who builds the packages says otherwise (release.maintainer). No mail goes to this one: RFC 2606.
 MAINTAINER = "The gpuhook authors <gpuhook@packages.invalid>"
 PYTHON = "/usr/bin/python3"
 CONFIG = "etc/gpuhook/config.yaml"

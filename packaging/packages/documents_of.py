@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from packages.contents import bindings
-from packages.description import LICENSE, MAINTAINER, NAME, VENDORED_LICENSE, Package
+from packages.description import LICENSE, NAME, VENDORED_LICENSE, Package
 from packages.release import Release
 
 FORMAT = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
@@ -29,13 +29,19 @@ def copyright_file(package: Package) -> str:
     return "\n\n".join(stanzas) + "\n"
 
 
-def _vendored() -> str:
-    """Return the stanza of NVML's bindings, whose licence is at the top of their file."""
+def bindings_licence() -> str:
+    """Return the licence of NVML's bindings, which is at the top of their file."""
     lines = []
     for line in bindings().read_text(encoding="utf-8").splitlines()[1:]:
         if line.startswith("##"):
             break
         lines.append(line.removeprefix("#").strip())
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _vendored() -> str:
+    """Return the stanza of NVML's bindings."""
+    lines = bindings_licence().splitlines()
     notice = re.sub(r"^Copyright \(c\) ", "", lines[0]).removesuffix("  All rights reserved.")
     text = "\n".join(f" {line or '.'}" for line in lines[1:]).removeprefix(" .\n").rstrip(" .\n")
     return f"Files: */pynvml.py\nCopyright: {notice}\nLicense: {VENDORED_LICENSE}\n{text}."
@@ -52,4 +58,5 @@ def deb_changelog(release: Release, package: Package) -> str:
 
 def rpm_changelog(release: Release) -> str:
     """Return the same for a spec file."""
-    return f"* {release.rpm_date} {MAINTAINER} - {release.version}\n- Release {release.upstream}\n"
+    head = f"* {release.rpm_date} {release.maintainer} - {release.version}"
+    return f"{head}\n- Release {release.upstream}\n"

@@ -84,4 +84,5 @@ def _imported(node: ast.AST) -> list[str]:
     elif isinstance(node, ast.ImportFrom):
         module = node.module or ""
         return [module, *(f"{module}.{alias.name}" for alias in node.names)]
-    return [name for child in ast.iter_child_nodes(node) for name in _imported(child)]
+    parts = ast.iter_child_nodes(node)  # no import statement is within an expression
+    return [name for part in parts if not isinstance(part, ast.expr) for name in _imported(part)]

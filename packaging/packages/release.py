@@ -40,7 +40,7 @@ class Release:
     @property
     def date(self) -> str:
         """Return the time as Debian's changelogs have it."""
-        return formatdate(self.time)
+        return formatdate(self.time).replace("-0000", "+0000")
 
     @property
     def rpm_date(self) -> str:
@@ -52,6 +52,11 @@ class Release:
         """Return who makes the packages: as DEBFULLNAME and DEBEMAIL say, if they do."""
         name, address = os.environ.get("DEBFULLNAME"), os.environ.get("DEBEMAIL")
         return f"{name} <{address}>" if name and address else MAINTAINER
+
+    @property
+    def homepage(self) -> str:
+        """Return where the project is found, as GPUHOOK_HOMEPAGE says; "" where it does not."""
+        return os.environ.get("GPUHOOK_HOMEPAGE", "")
 
 
 def release(checkout: Path) -> Release:

@@ -7,6 +7,7 @@ on spec files, scriptlets and triggers.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -14,9 +15,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from packages.contents import HERE, File, Files, filled, superseded, units
-from packages.description import CONFIG, LICENSE, SUMMARY_URL, VENDORED_LICENSE, Package
-from packages.documents_of import rpm_changelog
+from packages.contents import HERE, RELOAD, File, Files, filled, static_units, superseded, units
+from packages.description import CONFIG, LICENSE, NAME, VENDORED, VENDORED_LICENSE, Package
+from packages.documents_of import bindings_licence, rpm_changelog
 from packages.release import Release
 
 # The packages are the same wherever and whenever they are built, by whom and on which machine.
@@ -29,11 +30,12 @@ SETTINGS = {
     "use_source_date_epoch_as_buildtime": "1",
     "__os_install_post": "%{nil}",  # byte code is made on the node
 }
+USED = "coreutils findutils sed"  # by what runs when a package goes
 OWNED = ("usr/lib/gpuhook", "usr/share/gpuhook", "etc/gpuhook")
 
 
-def write(release: Release, package: Package, files: Files, directory: Path) -> Path:
-    """Write one package into `directory` and return its path."""
+def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
+    """Write one package into `directory`; return its path, and what is in it."""
     files = files | _documents(release, package)
     name = f"{package.name}-{release.version}.noarch.rpm"
     with tempfile.TemporaryDirectory() as place:
@@ -46,16 +48,20 @@ def write(release: Release, package: Package, files: Files, directory: Path) -> 
         command = ["rpmbuild", "-bb", "--quiet", "--nodeps", "--target=noarch-linux", *words]
         subprocess.run([*command, str(spec)], env=env, check=True)
         shutil.copyfile(Path(place, "RPMS/noarch", name), directory / name)
-    return directory / name
+    return directory / name, files
 
 
 def _documents(release: Release, package: Package) -> Files:
     changes = (release.checkout / "CHANGELOG.md").read_bytes()
     licence = (release.checkout / "LICENSE").read_bytes()
-    return {
+    place = f"usr/share/licenses/{package.name}"
+    files = {
         f"usr/share/doc/{package.name}/CHANGELOG.md": File(changes),
-        f"usr/share/licenses/{package.name}/LICENSE": File(licence),
+        f"{place}/LICENSE": File(licence),
     }
+    if package.name == NAME:
+        files[f"{place}/LICENSE.pynvml"] = File(bindings_licence().encode())
+    return files
 
 
 def _stage(files: Files, place: Path, time: int) -> None:
@@ -71,8 +77,8 @@ def _stage(files: Files, place: Path, time: int) -> None:
 
 
 def _spec(release: Release, package: Package, files: Files) -> str:
-    licence = LICENSE
-    if any(path.endswith("/pynvml.py") for path in files):
+    licence, scriptlets = LICENSE, _scriptlets(release, package, files)
+    if package.name == NAME:
         licence += f" AND {VENDORED_LICENSE}"
     upstream, _, revision = release.version.rpartition("-")
     head = [
@@ -83,22 +89,23 @@ def _spec(release: Release, package: Package, files: Files) -> str:
         f"License: {licence}",
         "Group: System Environment/Base",
         f"Packager: {release.maintainer}",
-        f"URL: {SUMMARY_URL}",
+        *([f"URL: {release.homepage}"] if release.homepage else []),
         "BuildArch: noarch",
         "AutoReqProv: no",
         f"Provides: {package.name} = %{{version}}-%{{release}}",
         *(f"Requires: {need.in_rpm(release.version)}" for need in package.needs),
         *(f"Suggests: {name}" for name in package.suggests),
         *(f"Conflicts: {name}" for name in package.replaces),
-        *(f"Obsoletes: {name}" for name in package.replaces),
         *(f"Provides: {name}" for name in package.replaces),
+        *_bundled(package),
+        *(f"Requires({when}): {USED}" for when in ("preun", "postun") if scriptlets),
     ]
     described = "\n\n".join(textwrap.fill(part, 78) for part in package.described.split("\n"))
     parts = [
         "\n".join(head),
         f"%description\n{described}",
         "%install\nmkdir -p %{buildroot}\ncp -a %{staged}/. %{buildroot}",
-        *_scriptlets(release, package, files),
+        *scriptlets,
         "%files\n%defattr(-,root,root)\n" + "\n".join(_listed(files, package)),
         f"%changelog\n{rpm_changelog(release)}",
     ]
@@ -138,12 +145,23 @@ def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
         made["%triggerin -- python3"] = f"{maintain} byte-code"
         made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge-runtime")}fi'
     if services:
-        made["%post"] = f"{maintain} units-on {services}"
-        off = f'if [ "$1" -eq 0 ]; then {program} units-off {services} || :; fi\n'
+        # What the administrator has enabled or disabled since the first time stays.
+        on, again = (f"{maintain} units-{verb} {services}" for verb in ("on", "new"))
+        made["%post"] = f'if [ "$1" -eq 1 ]; then\n{on}\nelse\n{again}\nfi'
+        known = " ".join([services, *static_units(files)])
+        off = f'if [ "$1" -eq 0 ]; then {program} units-off {known} || :; fi\n'
         made["%preun"] = off + made["%preun"]
     if package.name == "gpuhook":
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge")}fi'
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge")}{RELOAD}fi'
     return [f"{name}\n{_escaped(filled(release, text))}" for name, text in made.items()]
+
+
+def _bundled(package: Package) -> list[str]:
+    """Return the lines that name a library of others that goes along, as Fedora wants them."""
+    if package.name != NAME:
+        return []
+    version = importlib.metadata.version(VENDORED)
+    return [f"Provides: bundled(python3dist({VENDORED})) = {version}"]
 
 
 def _script(name: str) -> str:

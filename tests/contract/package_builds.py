@@ -10,17 +10,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.contract.kept import CHECKOUT, kept
 
 PARTS = ("gpuhook", "packaging", "CHANGELOG.md", "LICENSE", "pyproject.toml")
+KINDS = ["deb", "rpm"]
 TIME = "1763769600"
 UNMADE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-def built(kind: str, version: str = "") -> Path:
-    """Return the directory of the packages of a kind, deb or rpm, or of another `version`."""
+@cache
+def built(version: str = "") -> Path:
+    """Return the directory of the packages of both kinds; those for Debian of another `version`."""
 
     def build(place: Path) -> None:
         checkout = CHECKOUT
@@ -29,19 +32,22 @@ def built(kind: str, version: str = "") -> Path:
             module = checkout / "gpuhook/__init__.py"
             text = re.sub(r'"[^"]+"$', f'"{version}"', module.read_text(), flags=re.MULTILINE)
             module.write_text(text)
-        make(checkout, kind, place)
+        make(checkout, ["deb"] if version else KINDS, place)
         shutil.rmtree(place / "checkout", ignore_errors=True)
 
-    return kept(f"packages-{kind}{version}", f"{sys.version} {_digest()}", build)
+    return kept(f"packages{version}", f"{sys.version} {_digest()}", build)
 
 
-def make(checkout: Path, kind: str, output: Path, env: Mapping[str, str] | None = None) -> None:
+def make(
+    checkout: Path, kinds: list[str], output: Path, env: Mapping[str, str] | None = None
+) -> None:
     """Make the packages of a checkout in the directory `output`."""
-    command = [sys.executable, "-m", "packages", kind, "--output", str(output)]
+    command = [sys.executable, "-m", "packages", *kinds, "--output", str(output)]
     own = {"PYTHONPATH": str(checkout / "packaging"), "SOURCE_DATE_EPOCH": TIME}
     done = subprocess.run(
         command,
         env={**os.environ, **own, **(env or {})},
+        umask=0o077 if env else 0o022,
         capture_output=True,
         text=True,
         check=False,

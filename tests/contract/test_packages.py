@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ for line in open(sys.argv[1] + "/gpuhook-runtime.modules"):
 
 def packages(kind: str = "deb") -> dict[str, Path]:
     """Return the packages of this checkout by their names."""
-    found = sorted(package_builds.built(kind).glob(f"*.{kind}"))
+    found = sorted(package_builds.built().glob(f"*.{kind}"))
     cut = "_" if kind == "deb" else f"-{__version__}"
     return {path.name.partition(cut)[0]: path for path in found}
 
@@ -43,24 +44,36 @@ def unpacked(name: str, place: Path) -> Path:
     return place
 
 
+def bill(kind: str) -> dict[str, Any]:
+    """Return the bill of materials of the packages of a kind."""
+    (path,) = package_builds.built().glob(f"*-{kind}.spdx.json")
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def asked(*words: str) -> str:
+    """Return what a question to rpm about a package's file is answered with."""
+    command = ["rpm", "-qp", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def field(name: str, wanted: str) -> str:
     """Return a field of a Debian package."""
     command = ["dpkg-deb", "--field", str(packages()[name]), wanted]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.parametrize("kind", ["deb", "rpm"])
-def test_two_builds_are_the_same(kind: str, tmp_path: Path) -> None:
+def test_two_builds_are_the_same(tmp_path: Path) -> None:
     """Another directory, time zone, language, user and mask: the same bytes."""
     checkout = package_builds.copied(tmp_path / "elsewhere")
     for path in checkout.rglob("*"):
         if path.is_file() and not path.is_symlink():
             path.chmod(0o600)
-    package_builds.make(checkout, kind, tmp_path / "made", OTHER_PLACE)
-    first = package_builds.built(kind)
+    package_builds.make(checkout, package_builds.KINDS, tmp_path / "made", OTHER_PLACE)
+    first = package_builds.built()
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in (tmp_path / "made").iterdir())
-    assert len(names) >= 4
+    assert len(names) == 10
     for name in names:
         assert (first / name).read_bytes() == (tmp_path / "made" / name).read_bytes(), name
 
@@ -125,8 +138,7 @@ def test_settings_are_the_administrators() -> None:
 
 def test_the_bill_of_materials_names_each_file(tmp_path: Path) -> None:
     """By the checksums of what is really in the packages, NVML's bindings with their licence."""
-    (path,) = package_builds.built("deb").glob("*.spdx.json")
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    document = bill("deb")
     ids = {one["SPDXID"] for one in [*document["packages"], *document["files"]]}
     ends = {"SPDXRef-DOCUMENT", *ids}
     for relation in document["relationships"]:
@@ -139,13 +151,36 @@ def test_the_bill_of_materials_names_each_file(tmp_path: Path) -> None:
     assert sums == {}
     known = {one["fileName"]: one for one in document["files"]}
     root = unpacked("gpuhook", tmp_path)
-    for file in (root / LIBRARY).rglob("*.py"):
+    files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+    for file in files:
         one = known[f"./{file.relative_to(root)}"]
         assert one["checksums"][1]["checksumValue"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    sha1 = sorted(hashlib.sha1(file.read_bytes()).hexdigest() for file in files)
+    (package,) = [one for one in document["packages"] if one["name"] == "gpuhook"]
+    code = hashlib.sha1("".join(sha1).encode()).hexdigest()
+    assert package["packageVerificationCode"] == {"packageVerificationCodeValue": code}
     assert known[f"./{LIBRARY}/pynvml.py"]["licenseConcluded"] == "BSD-3-Clause"
     notice = (root / "usr/share/doc/gpuhook/copyright").read_text(encoding="utf-8")
     assert "NVIDIA Corporation" in notice
     assert "Neither the name of the NVIDIA Corporation" in notice
+
+
+@pytest.mark.parametrize("kind", ["deb", "rpm"])
+def test_the_bill_of_materials_is_one_as_spdx_has_it(kind: str) -> None:
+    """No identifier and no relation twice; files only in packages that say they were looked at."""
+    document = bill(kind)
+    ids = [one["SPDXID"] for one in [*document["packages"], *document["files"]]]
+    assert len(ids) == len(set(ids))
+    assert all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", one) for one in ids)
+    relations = [tuple(one.values()) for one in document["relationships"]]
+    assert len(relations) == len(set(relations))
+    files = {one["SPDXID"] for one in document["files"]}
+    has_files = {one for one, kind, other in relations if kind == "CONTAINS" and other in files}
+    looked_at = [one for one in document["packages"] if one["filesAnalyzed"]]
+    assert has_files == {one["SPDXID"] for one in looked_at}
+    assert all("packageVerificationCode" in one for one in looked_at)
+    form = r"https://spdx\.org/spdxdocs/gpuhook-[\w.]+-(deb|rpm)-[0-9a-f-]{36}"
+    assert re.fullmatch(form, document["documentNamespace"])
 
 
 @pytest.mark.parametrize(
@@ -193,12 +228,32 @@ def test_rpm_installs_and_removes_all_of_it(red_hat: Path) -> None:
 
 
 def test_rpms_say_what_they_need() -> None:
-    found = packages("rpm")
-    command = ["rpm", "-qp", "--requires", str(found["gpuhook"])]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = {name: str(path) for name, path in packages("rpm").items()}
+    said = asked("--requires", found["gpuhook"])
     assert f"gpuhook-runtime = {__version__}-1" in said
     assert "python3-tomlkit >= 0.11.7" in said
-    command = ["rpm", "-qp", "--triggers", str(found["gpuhook-runtime"])]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "findutils" in said
+    assert "bundled(python3dist(nvidia-ml-py)) = " in asked("--provides", found["gpuhook"])
+    assert "LICENSE.pynvml" in asked("--licensefiles", found["gpuhook"])
+    said = asked("--triggers", found["gpuhook-runtime"])
     assert "python3" in said
     assert "maintain byte-code" in said
+
+
+def test_no_rpm_comes_uninvited_for_one_of_nvidias() -> None:
+    """It stands beside none of them, and an upgrade of a node that has them does not bring it."""
+    package = str(packages("rpm")["gpuhook-nvidia-compat"])
+    assert "nvidia-container-toolkit\n" in asked("--conflicts", package)
+    assert asked("--obsoletes", package) == ""
+
+
+def test_nobody_is_named_who_did_not_say_so(tmp_path: Path) -> None:
+    """Without a word of who builds, the address is one that cannot be; no home page is made up."""
+    assert field("gpuhook", "Maintainer").endswith(".invalid>")
+    assert field("gpuhook", "Homepage") == ""
+    env = {"DEBFULLNAME": "A Site", "DEBEMAIL": "a@site.test", "GPUHOOK_HOMEPAGE": "https://a.test"}
+    place = tmp_path / "made"
+    package_builds.make(CHECKOUT, ["rpm"], place, env)
+    (path,) = place.glob(f"gpuhook-{__version__}-*.rpm")
+    told = asked("--qf", "%{PACKAGER} %{URL} %{CHANGELOGNAME}", str(path))
+    assert told == f"A Site <a@site.test> https://a.test A Site <a@site.test> - {__version__}-1"

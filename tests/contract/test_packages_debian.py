@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -22,6 +23,15 @@ from tests.contract.runtimes import SECONDS
 from tests.simulated.node import SimulatedNode, make_node
 
 NEXT = "99.0.0"
+# A systemctl that writes down how it was called, and a policy by which no service is touched.
+SYSTEMCTL = """
+printf '#!/bin/sh\\necho "$@" >>/tmp/asked\\n' >/usr/bin/systemctl
+chmod 755 /usr/bin/systemctl
+"""
+POLICY = """
+printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
+chmod 755 /usr/sbin/policy-rc.d
+"""
 NAMES = ("gpuhook-runtime", "gpuhook", "gpuhook-device-plugin")
 REMOVED = (*reversed(NAMES),)
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
@@ -59,7 +69,7 @@ class Host:
         On a busy node a program of the release before may end meanwhile, and leave byte code in
         its directory: dpkg tells of that, and the new release's byte code takes it away.
         """
-        found = sorted(package_builds.built("deb", version).glob("*.deb"))
+        found = sorted(package_builds.built(version).glob("*.deb"))
         done = self.debian.dpkg("--install", *(p for p in found if "compat" not in p.name))
         assert done.rc == 0, done.stdout + done.stderr
         assert is_busy or "not empty" not in done.stderr, done.stderr
@@ -154,6 +164,97 @@ def test_programs_work_as_they_are_installed(installed: Host) -> None:
     assert (status.stdout, status.rc) == ("", 0)
 
 
+def test_services_are_enabled_as_the_preset_says(installed: Host) -> None:
+    """And once more as the administrator has it, when the package is configured again."""
+    wanted = installed.debian.root / "etc/systemd/system"
+    on, path, timer = (
+        wanted / "multi-user.target.wants/gpuhook-refresh.service",
+        wanted / "multi-user.target.wants/gpuhook-refresh.path",
+        wanted / "timers.target.wants/gpuhook-refresh.timer",
+    )
+    assert [one.is_symlink() for one in (on, path, timer)] == [True, True, False]
+    unit = path.readlink()
+    path.unlink()
+    timer.parent.mkdir(exist_ok=True)
+    timer.symlink_to("/usr/lib/systemd/system/gpuhook-refresh.timer")
+    script = "/var/lib/dpkg/info/gpuhook.postinst"
+    of_dpkg = {"DPKG_MAINTSCRIPT_PACKAGE": "gpuhook"}
+    done = installed.debian.run(script, "configure", "0.0.1-1", env=of_dpkg)
+    assert (done.rc, done.stderr) == (0, "")
+    assert [one.is_symlink() for one in (on, path, timer)] == [True, False, True]
+    timer.unlink()
+    path.symlink_to(unit)
+
+
+CALLS = {
+    "postinst": [
+        ("configure", "0.0.1-1"),
+        ("abort-upgrade", "99.0.0-1"),
+        ("abort-deconfigure", "in-favour", "other", "1", "removing", "one", "2"),
+    ],
+    "prerm": [
+        ("upgrade", "99.0.0-1"),
+        ("failed-upgrade", "0.0.1-1", "99.0.0-1"),
+        ("deconfigure", "in-favour", "other", "1"),
+        ("remove",),
+        ("remove", "in-favour", "other", "1"),
+    ],
+    "postrm": [
+        ("failed-upgrade", "0.0.1-1", "99.0.0-1"),
+        ("abort-install",),
+        ("abort-install", "0.0.1-1", "99.0.0-1"),
+        ("abort-upgrade", "0.0.1-1", "99.0.0-1"),
+        ("disappear", "other", "1"),
+        ("upgrade", "99.0.0-1"),
+        ("upgrade", "99.0.0-1"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: str) -> None:
+    """Debian Policy 6.5 has the list; twice, as after an interruption, and all that is undone."""
+    debian = installed.debian
+    kept = debian.root / "tmp/modules"
+    modules = installed.library / f"{name}.modules"
+    env = {"DPKG_MAINTSCRIPT_PACKAGE": name}
+    for script, calls in CALLS.items():
+        path = f"/var/lib/dpkg/info/{name}.{script}"
+        if not (debian.root / path[1:]).exists():
+            continue
+        for words in calls:
+            done = debian.run(path, *words, env=env)
+            assert done.rc == 0, (script, words, done.stderr)
+    modules.rename(kept)
+    for script, words in (("postrm", ("upgrade", "99.0.0-1")), ("prerm", ("remove",))):
+        done = debian.run(f"/var/lib/dpkg/info/{name}.{script}", *words, env=env)
+        assert (done.rc, "No such file" in done.stderr) == (0, False), done.stderr
+    kept.rename(modules)
+    for again in ("gpuhook-runtime", name):
+        script = f"/var/lib/dpkg/info/{again}.postinst"
+        if (debian.root / script[1:]).exists():
+            own = {"DPKG_MAINTSCRIPT_PACKAGE": again}
+            assert debian.run(script, "abort-remove", env=own).rc == 0
+    assert (installed.library / "gpuhook.programs.runtime.bundle").exists()
+    assert debian.run("dpkg", "--verify", *NAMES).rc == 0
+
+
+def test_services_are_left_alone_where_policy_says_so(installed: Host) -> None:
+    """policy-rc.d is asked before a service is started (Debian Policy 9.3.3.2)."""
+    debian = installed.debian
+    booted, asked = debian.root / "run/systemd/system", debian.root / "tmp/asked"
+    script = f"{SYSTEMCTL}mkdir -p /run/systemd/system; exec /{LIBRARY}/maintain units-new a.path"
+    assert debian.run("sh", "-c", script).rc == 0
+    called = asked.read_text().splitlines()
+    assert called == ["daemon-reload", "--quiet is-enabled a.path", "--no-block restart a.path"]
+    asked.unlink()
+    done = debian.run("sh", "-c", f"{POLICY}{script}")
+    debian.run("rm", "-r", "/run/systemd", "/usr/sbin/policy-rc.d", "/usr/bin/systemctl")
+    assert done.rc == 0, done.stderr
+    assert "restart" not in asked.read_text()
+    assert not booted.exists()
+
+
 def test_byte_code_is_of_the_sources_and_goes_with_them(installed: Host) -> None:
     """Made by the packages' triggers, for the Python that is there; every module has it."""
     debian = installed.debian
@@ -237,6 +338,7 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
     The engine that is configured stays as it is, too: each release finds it so, and gives it back.
     """
     debian = installed.debian
+    running = f"running-{os.getpid()}"  # its cgroup is in the machine's tree
     described(installed)
     engine = debian.root / "etc/containerd/config.toml"
     before = engine.read_bytes()
@@ -269,7 +371,7 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
     thread = threading.Thread(target=start)
     with containerd(installed):
         words = ["ctr", "run", "--detach", "--rootfs", "--runc-binary", "/usr/bin/gpuhook-runtime"]
-        words += ["--env", "NVIDIA_VISIBLE_DEVICES=0", "/srv/running", "running"]
+        words += ["--env", "NVIDIA_VISIBLE_DEVICES=0", "/srv/running", running]
         words += ["/bin/sleep", "600"]
         done = debian.run(*words)
         assert done.rc == 0, done.stderr
@@ -280,7 +382,7 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
                 said = debian.run("gpuhook-hook", "--version").stdout
                 assert said == f"gpuhook-hook {version or __version__}\n"
                 inside = debian.run(
-                    "ctr", "task", "exec", "--exec-id", "x", "running", "/bin/ls", "/dev"
+                    "ctr", "task", "exec", "--exec-id", "x", running, "/bin/ls", "/dev"
                 )
                 assert "nvidia0" in inside.stdout, inside.stderr
                 done = debian.run("gpuhook", "configure", "containerd", env=HERE)
@@ -288,21 +390,21 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
                 found = engine.stat()
                 assert (found.st_mtime_ns, found.st_ino) == (written.st_mtime_ns, written.st_ino)
                 users = debian.run("gpuhook", "configure", "users", "-o", "name", env=HERE)
-                assert users.stdout == "running\n"
+                assert users.stdout == f"{running}\n"
                 assert sorted(path.name for path in installed.library.parent.iterdir()) == [
                     version or __version__
                 ]
         finally:
             over.set()
             thread.join()
-            debian.run("ctr", "task", "kill", "--signal", "KILL", "running")
-            debian.run("ctr", "task", "delete", "--force", "running")
-            debian.run("ctr", "container", "delete", "running")
+            debian.run("ctr", "task", "kill", "--signal", "KILL", running)
+            debian.run("ctr", "task", "delete", "--force", running)
+            debian.run("ctr", "container", "delete", running)
+            subprocess.run(["rm", "-rf", str(root), str(bundle)], check=True)
     assert failures == []
     assert len(starts) > 5
     assert debian.run("gpuhook", "configure", "undo", "containerd", env=HERE).rc == 0
     assert engine.read_bytes() == before
-    subprocess.run(["rm", "-rf", str(root), str(bundle)], check=True)
 
 
 def test_settings_stay_until_purge(installed: Host) -> None:
@@ -351,11 +453,22 @@ def test_rpms_run_their_scriptlets(host: Host) -> None:
     """With a shell and a Python there: byte code is made, and everything goes again."""
     debian = host.debian
     assert debian.dpkg("--purge", *REMOVED).rc == 0
-    found = sorted(package_builds.built("rpm").glob("*.rpm"))
+    found = sorted(package_builds.built().glob("*.rpm"))
     names = [path.name.partition(f"-{__version__}")[0] for path in found]
     rpm = ["rpm", "--root", str(debian.root), "--dbpath", "/var/cache/rpm", "--nodeps"]
+    helper = debian.root / "usr/bin/deb-systemd-helper"  # which no machine of Red Hat's has
+    helper.rename(helper.with_name("away"))
+    assert debian.run("sh", "-c", SYSTEMCTL).rc == 0
+    asked = debian.root / "tmp/asked"
+    asked.write_text("")
     done = subprocess.run([*rpm, "--install", *map(str, found)], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "--no-reload preset gpuhook-refresh.timer" in asked.read_text()
+    asked.write_text("")
+    (again,) = [str(path) for path in found if path.name.startswith(f"gpuhook-{__version__}")]
+    done = subprocess.run([*rpm, "--install", "--force", again], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "preset" not in asked.read_text()
     assert len(list(host.library.rglob("*.pyc"))) == len(list(host.library.rglob("*.py"))) > 600
     assert (host.library / "gpuhook.programs.runtime.bundle").exists()
     assert debian.run("gpuhook", "--version").rc == 0

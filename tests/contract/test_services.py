@@ -16,6 +16,22 @@ from tests.contract.product import Product
 UNIT = CHECKOUT / "packaging/systemd/gpuhook-refresh.service"
 
 
+# ProtectSystem=strict, ReadWritePaths, ProtectKernelModules: nothing can be written to but what is
+# named after the first directory, in which the installation and its node are.
+PROTECTED = """
+set -e
+mount --make-rprivate /
+top=$1
+while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done
+shift
+[ ! -d /lib/modules ] || mount -t tmpfs -o mode=000 tmpfs /lib/modules
+mount -o remount,bind,ro "$top"
+mount -o remount,bind,ro /
+if touch "$top/elsewhere" 2>/dev/null; then exit 99; fi
+exec "$@"
+"""
+
+
 def setting(key: str) -> str:
     """Return the value of a key of the unit."""
     found = re.search(rf"^{key}=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
@@ -43,7 +59,10 @@ def confined(product: Product, trace: Path) -> list[str]:
         "+" + name.removeprefix("CAP_").lower() for name in setting("CapabilityBoundingSet").split()
     )
     command = [str(product.bindir / "gpuhook"), "refresh"]
+    product.state.mkdir(parents=True, exist_ok=True)
+    places = [str(path) for path in (product.place, product.specs, product.state, trace.parent)]
     return [
+        *("unshare", "--mount", "--net", "sh", "-c", PROTECTED, "sh", *places, "--"),
         *("strace", "-f", "-qq", "-o", str(trace), "-e", "signal=none"),
         *("setpriv", "--no-new-privs", "--inh-caps=-all", f"--bounding-set={bounds}"),
         *command,
@@ -51,8 +70,9 @@ def confined(product: Product, trace: Path) -> list[str]:
 
 
 def test_refresh_as_the_unit_runs_it(apart: Product, tmp_path: Path) -> None:
-    """It writes a stale spec again with the unit's capabilities and system calls alone."""
-    trace = tmp_path / "trace"
+    """It writes a stale spec again with no more than the unit leaves it."""
+    trace = tmp_path / "traces/trace"
+    trace.parent.mkdir()
     before = apart.spec.read_text(encoding="utf-8")
     document = yaml.safe_load(before)
     apart.spec.write_text(before.replace("boot=", "boot=x"), encoding="utf-8")

@@ -4,16 +4,14 @@
 # nothing in here may fail: a package that cannot be installed or removed helps nobody.
 #
 #   maintain byte-code          make it, for the Python that is there
-#   maintain units-on UNIT...   enable and start gpuhook's own services
+#   maintain units-on UNIT...   enable gpuhook's own services as its preset says, and start them
+#   maintain units-new UNIT...  start those that are enabled once more: their files are others
 #   maintain units-off UNIT...  stop and disable them
 #   maintain leaving PACKAGE    say what still needs it, and remove the byte code of its modules
 library=@LIB@
+preset=/usr/lib/systemd/system-preset/90-gpuhook.preset
 
 byte_code() {
-	# Of releases that are gone, what a program of theirs left behind as it ended.
-	for other in "${library%/*}"/*/; do
-		[ -n "$(find "$other" -name '*.py' -print -quit)" ] || rm -rf "$other"
-	done
 	@PYTHON@ -IS "$library/byte_code.py" >&2 ||
 		echo "gpuhook: no byte code could be made in $library: containers start slower" >&2
 }
@@ -21,27 +19,47 @@ byte_code() {
 units_on() {
 	for unit do
 		if command -v deb-systemd-helper >/dev/null; then
-			deb-systemd-helper unmask "$unit" >/dev/null
-			if deb-systemd-helper --quiet was-enabled "$unit"; then
-				deb-systemd-helper enable "$unit" >/dev/null
-			else
-				deb-systemd-helper update-state "$unit" >/dev/null
-			fi
+			enabled_in_debian "$unit" >/dev/null
 		elif command -v systemctl >/dev/null; then
 			systemctl --no-reload preset "$unit" >/dev/null 2>&1
 		fi
 	done
+	units_new "$@"
+}
+
+# A unit that the preset leaves alone is enabled where somebody has enabled it before.
+enabled_in_debian() {
+	deb-systemd-helper unmask "$1"
+	if ! grep -qx "disable $1" "$preset" || deb-systemd-helper debian-installed "$1"; then
+		! deb-systemd-helper --quiet was-enabled "$1" || deb-systemd-helper enable "$1"
+	fi
+	deb-systemd-helper update-state "$1"
+}
+
+units_new() {
 	[ -d /run/systemd/system ] || return 0
 	systemctl daemon-reload
 	for unit do
-		! systemctl --quiet is-enabled "$unit" 2>/dev/null || systemctl --no-block start "$unit"
+		systemctl --quiet is-enabled "$unit" 2>/dev/null || continue
+		! allowed "$unit" restart || systemctl --no-block restart "$unit"
 	done
 }
 
 units_off() {
-	[ ! -d /run/systemd/system ] || systemctl stop "$@" 2>/dev/null
+	if [ -d /run/systemd/system ]; then
+		for unit do
+			! allowed "$unit" stop || systemctl stop "$unit" 2>/dev/null
+		done
+	fi
 	# Debian's are disabled when the package is purged: enabled once more, they are as they were.
 	command -v deb-systemd-helper >/dev/null || systemctl --no-reload disable "$@" >/dev/null 2>&1
+}
+
+# Whether Debian's policy layer lets a package do this to a service (Debian Policy 9.3.3.2).
+allowed() {
+	[ -x /usr/sbin/policy-rc.d ] || return 0
+	/usr/sbin/policy-rc.d "$1" "$2" >/dev/null 2>&1
+	case $? in 0 | 104) ;; *) return 1 ;; esac
 }
 
 leaving() {
@@ -49,7 +67,7 @@ leaving() {
 	if [ "$package" = gpuhook ]; then
 		needed >&2
 	fi
-	while read -r module; do
+	[ ! -r "$library/$package.modules" ] || while read -r module; do
 		directory=${module%/*} name=${module##*/}
 		rm -f "$library/$directory/__pycache__/${name%.py}".*.pyc
 		rmdir "$library/$directory/__pycache__" 2>/dev/null
@@ -79,6 +97,7 @@ shift
 case $verb in
 byte-code) byte_code ;;
 units-on) units_on "$@" ;;
+units-new) units_new "$@" ;;
 units-off) units_off "$@" ;;
 leaving) leaving "$@" ;;
 esac

@@ -1,5 +1,5 @@
 # Another release is there: the byte code of this one's modules goes, and their directories can.
-while read -r module; do
+[ ! -r /@LIBRARY@/@PACKAGE@.modules ] || while read -r module; do
 	directory=/@LIBRARY@/${module%/*} name=${module##*/}
 	rm -f "$directory/__pycache__/${name%.py}".*.pyc
 	rmdir "$directory/__pycache__" 2>/dev/null || true
