@@ -440,7 +440,7 @@ def test_what_was_not_given_back_is_kept(installed: Host) -> None:
 def test_everything_goes_with_a_purge(installed: Host) -> None:
     """Byte for byte as before the packages came, but for the state of dpkg and containerd."""
     described(installed)
-    (compat,) = package_builds.built("deb").glob("*compat*.deb")
+    (compat,) = package_builds.built().glob("*compat*.deb")
     assert installed.debian.dpkg("--install", compat).rc == 0
     assert installed.debian.run("gpuhook", "cdi", "list").rc == 0
     done = installed.debian.dpkg("--purge", "gpuhook-nvidia-compat", *REMOVED)

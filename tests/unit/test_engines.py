@@ -213,7 +213,7 @@ def test_crio_takes_its_drop_ins_by_name() -> None:
         )
     )
     assert found.configuration.default == "b"
-    assert set(found.configuration.runtimes) == {"a", "b"}
+    assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # its own one stays
     assert str(found.configuration.runtimes["b"].where) == f"{crio.DROP_INS}/10-c:3"
     assert found.has_selinux
 
