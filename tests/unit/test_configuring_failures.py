@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines are configured all or not at all, whatever goes wrong."""
+
+import errno
+import json
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.engines.configuring import (
+    carrying_out,
+    checking,
+    record,
+    verifying,
+)
+from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
+from gpuhook.engines.configuring.record import Store
+from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.errors import GpuhookError
+from tests.unit import configured_docker, docker_host
+from tests.unit.configured_docker import BESIDE, MAIN
+from tests.unit.docker_host import (
+    ORIGINAL,
+    OTHER,
+    WANTED,
+    configure,
+    etc,
+    program,
+    runtimes,
+    tree,
+    undo,
+)
+
+
+@pytest.fixture(autouse=True)
+def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with a daemon.json of an own mode and owner."""
+    return docker_host.made(tmp_path / "host")
+
+
+@pytest.mark.parametrize("where", [MAIN, BESIDE, "record.json"])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EPERM])
+def test_an_error_half_way_changes_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, where: str, number: int
+) -> None:
+    before = tree(root)
+    put = Host.put
+
+    def failing(host: Host, path: str, *rest: Any, **more: Any) -> None:
+        if path.endswith(where):
+            raise OSError(number, os.strerror(number), path)
+        put(host, path, *rest, **more)
+
+    monkeypatch.setattr(Host, "put", failing)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root)
+    assert caught.value.code == "GH2001"
+    assert os.strerror(number) in caught.value.message
+    assert tree(root) == before
+
+
+def test_an_error_half_way_of_a_second_run_keeps_the_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = tree(root)
+    configure(root)
+    first = etc(root)
+    put = Host.put
+
+    def failing(host: Host, path: str, *rest: Any, **more: Any) -> None:
+        if path == BESIDE and b"/opt" in rest[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        put(host, path, *rest, **more)
+
+    monkeypatch.setattr(Host, "put", failing)
+    with pytest.raises(GpuhookError):
+        configure(root, OTHER)
+    assert etc(root) == first
+    monkeypatch.undo()
+    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    undo(root)
+    assert tree(root) == original
+
+
+def _killed(root: Path, step: int, wanted: Wanted | None) -> int:
+    """Configure, or undo without `wanted`, in a process that dies before its step of that number.
+
+    Returns its exit status: 9 if it died, 0 if it had fewer steps.
+    """
+
+    def run() -> None:
+        left = [step]
+        for name in ("put", "remove", "make_directory", "remove_directory"):
+            _dying(name, left)
+        if wanted:
+            configure(root, wanted)
+        else:
+            undo(root)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    return process.exitcode or 0
+
+
+def _dying(name: str, left: list[int]) -> None:
+    real = getattr(Host, name)
+
+    def counted(*words: Any, **more: Any) -> Any:
+        if left[0] == 0:
+            os._exit(9)
+        left[0] -= 1
+        return real(*words, **more)
+
+    setattr(Host, name, counted)
+
+
+@pytest.mark.parametrize("after", ["undo", "configure"])
+@pytest.mark.parametrize("what", ["first", "second", "undo"])
+def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str) -> None:
+    step = 0
+    while True:
+        root = tmp_path / str(step)
+        (root / "etc/docker").mkdir(parents=True)
+        (root / "var/lib").mkdir(parents=True)
+        (root / MAIN[1:]).write_bytes(ORIGINAL)
+        (root / MAIN[1:]).chmod(0o604)
+        before = etc(root)
+        if what != "first":
+            configure(root)
+        status = _killed(root, step, {"first": WANTED, "second": OTHER, "undo": None}[what])
+        if after == "configure":
+            configure(root, OTHER)
+            assert runtimes(root) == ["gpuhook"]
+        undo(root)
+        assert etc(root) == before
+        assert not (root / "var/lib/gpuhook").exists() or status == 9
+        if status == 0:
+            break
+        step += 1
+    assert step > 5
+
+
+@pytest.mark.parametrize("renames", range(6))
+def test_a_kill_before_a_rename_leaves_nothing_behind_undo(root: Path, renames: int) -> None:
+    before = tree(root)
+
+    def run() -> None:
+        left = [renames]
+        rename = os.rename
+
+        def counted(*words: Any, **more: Any) -> None:
+            if left[0] == 0:
+                os._exit(9)
+            left[0] -= 1
+            rename(*words, **more)
+
+        os.rename = counted
+        configure(root)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == (9 if renames < 5 else 0)
+    assert not list(root.rglob("*/.gpuhook-*.json"))
+    configure(root)
+    undo(root)
+    assert tree(root) == before
+
+
+def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
+    before = tree(root)
+    configure(root)
+    file = root / "var/lib/gpuhook/configured/docker/record.json"
+    document = json.loads(file.read_text()) | {"later": 1}
+    for part in (document["wanted"], document["service"], *document["files"]):
+        part["later"] = True
+    kept = [one["kept"] for one in document["files"] if one["kept"]]
+    assert kept
+    for part in kept:
+        part["later"] = 1
+    file.write_text(json.dumps(document))
+    undo(root)
+    assert tree(root) == before
+
+
+def test_two_at_once_take_turns(root: Path) -> None:
+    before = tree(root)
+    context = multiprocessing.get_context("fork")
+    runs = [context.Process(target=configure, args=(root, one)) for one in (WANTED, OTHER) * 3]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert [one.exitcode for one in runs] == [0] * len(runs)
+    assert runtimes(root) in (["nvidia"], ["gpuhook"])
+    undo(root)
+    assert tree(root) == before
+
+
+def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "_PATIENCE", 0.0)
+    place = record.directory("docker", None)
+    with record.Store(Host(str(root)), place).locked(), pytest.raises(GpuhookError) as caught:
+        configure(root)
+    assert caught.value.code == "GH2008"
+    configure(root)
+
+
+def test_a_file_that_changes_meanwhile_is_left_alone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = record.Store.save
+    theirs = b'{"theirs": true}'
+
+    def slow(*words: Any) -> None:
+        save(*words)
+        (root / MAIN[1:]).write_bytes(theirs)
+
+    monkeypatch.setattr(record.Store, "save", slow)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root)
+    assert caught.value.code == "GH2012"
+    assert (root / MAIN[1:]).read_bytes() == theirs
+    assert not (root / BESIDE[1:]).exists()
+
+
+def test_a_broken_file_is_named_and_nothing_is_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = Change(MAIN, ORIGINAL, b'{\n"runtimes": {},\n}')
+    made = Plan("docker", (change,), Expected({}), Service())
+    monkeypatch.setattr(configured_docker, "plan", lambda *_: made)
+    before = tree(root)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root)
+    assert caught.value.code == "GH2003"
+    assert f"{MAIN}:3" in caught.value.message
+    assert tree(root) == before
+
+
+def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
+    node = Node(Host(str(root)))
+    content = b'{"runtimes": {"nvidia": {"path": "/usr/bin/other"}}}'
+    change = Change(MAIN, ORIGINAL, content)
+    expected = Expected({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
+    with pytest.raises(GpuhookError) as caught:
+        checking.require(Plan("docker", (change,), expected, Service()), node)
+    assert caught.value.code == "GH2004"
+    assert "/usr/bin/other" in caught.value.message
+
+
+def test_what_the_engine_refuses_is_taken_back(root: Path) -> None:
+    program(root, "dockerd", 'echo "no such key" >&2; exit 1')
+    before = tree(root)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root)
+    assert caught.value.code == "GH2005"
+    assert "no such key" in caught.value.message
+    assert tree(root) == before
+
+
+def test_an_engine_without_the_check_is_not_asked(root: Path) -> None:
+    program(root, "dockerd", 'echo "unknown flag: --validate" >&2; exit 125')
+    assert configure(root).verified == ""
+
+
+def test_what_the_engine_finds_right_is_told(root: Path) -> None:
+    program(root, "dockerd", "exit 0")
+    assert configure(root).verified == f"dockerd --validate --config-file {MAIN}"
+
+
+def test_a_broken_record_is_named(root: Path) -> None:
+    configure(root)
+    file = root / "var/lib/gpuhook/configured/docker/record.json"
+    file.write_text('{"schema": "gpuhook/configured/v99"}')
+    with pytest.raises(GpuhookError) as caught:
+        undo(root)
+    assert caught.value.code == "GH2009"
+
+
+def test_a_lost_backup_is_named_before_anything_is_written(root: Path) -> None:
+    configure(root)
+    before = etc(root)
+    place = root / "var/lib/gpuhook/configured/docker"
+    for one in place.iterdir():
+        if one.name != "record.json":
+            one.unlink()
+    with pytest.raises(GpuhookError) as caught:
+        undo(root)
+    assert caught.value.code == "GH2009"
+    assert etc(root) == before
+
+
+def test_what_cannot_be_put_back_is_told_and_undone_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(root)
+    put = Host.put
+    broken = [False]
+
+    def failing(host: Host, path: str, *rest: Any, **more: Any) -> None:
+        broken[0] = broken[0] or path == BESIDE
+        if broken[0]:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        put(host, path, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "put", failing)
+        with pytest.raises(GpuhookError) as caught:
+            configure(root)
+    assert caught.value.code == "GH2002"
+    undo(root)
+    assert tree(root) == before
+
+
+def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
+    program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
+    (root / "c.toml").write_text("version = 2\n")
+    plan = Plan("containerd", (), Expected({"nvidia": "/x"}), Service(), config="/c.toml")
+    host = Host(str(root))
+    programs = HostPrograms(host)
+    with pytest.raises(GpuhookError) as caught:
+        verifying.verify(programs, plan, Node(host))
+    assert caught.value.code == "GH2005"
+    assert "have a runtime nvidia" in caught.value.message
+
+
+def _is_file(directory: Path) -> None:
+    directory.touch()
+
+
+def _leads_nowhere(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "daemon.json").symlink_to("/nowhere/daemon.json")
+
+
+@pytest.mark.parametrize("is_dry", [False, True], ids=["real", "dry"])
+@pytest.mark.parametrize(
+    ("make", "reason", "advice"),
+    [
+        (_is_file, "Not a directory", "move what is there away"),
+        (_leads_nowhere, "No such file or directory", "mend the link"),
+    ],
+)
+def test_where_no_file_can_be_a_dry_run_fails_too(
+    make: Callable[[Path], None], reason: str, advice: str, is_dry: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "etc").mkdir()
+    make(tmp_path / "etc/docker")
+    was = tree(tmp_path)
+    with pytest.raises(GpuhookError) as caught:
+        configure(tmp_path, is_dry=is_dry)
+    assert caught.value.code == "GH2001"
+    assert reason in caught.value.message
+    assert advice in str(caught.value.hint)
+    assert {path: one for path, one in tree(tmp_path).items() if "/var" not in path} == was
+
+
+def test_a_read_only_file_system_fails_a_dry_run_too(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ReadOnly:
+        f_flag = os.ST_RDONLY
+
+    monkeypatch.setattr(os, "fstatvfs", lambda _: ReadOnly)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root, is_dry=True)
+    assert caught.value.code == "GH2001"
+    assert "Read-only" in caught.value.message
+
+
+@pytest.mark.parametrize("call", [configure, undo])
+def test_a_record_of_root_is_not_for_others(
+    root: Path, call: Callable[..., carrying_out.Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(root)
+
+    def load(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/var/record.json")
+
+    monkeypatch.setattr(Store, "load", load)
+    with pytest.raises(GpuhookError) as caught:
+        call(root, is_dry=True)
+    assert caught.value.code == "GH2013"

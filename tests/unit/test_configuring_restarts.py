@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines are told to read their configuration if that was asked for, and only then."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuhook.engines.configuring import (
+    carrying_out,
+    restarting,
+)
+from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.configuring.plan import Plan, Service
+from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.errors import GpuhookError
+from tests.unit import configured_docker, docker_host
+from tests.unit.docker_host import OTHER, WANTED, configure, etc, program, undo
+
+
+@pytest.fixture(autouse=True)
+def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with a daemon.json of an own mode and owner."""
+    return docker_host.made(tmp_path / "host")
+
+
+_SYSTEMCTL = """
+echo "$@" >> /tmp/calls
+case "$1" in
+  is-active) cat /tmp/state ;;
+  restart|reload-or-restart)
+    if grep -q gpuhook-runtime /etc/docker/daemon.json && [ -e /tmp/fails ]; then
+      echo failed > /tmp/state; echo "Job for docker.service failed" >&2; exit 1
+    fi
+    echo active > /tmp/state ;;
+esac
+"""
+
+
+def _calls(root: Path) -> list[str]:
+    lines = (root / "tmp/calls").read_text().splitlines()
+    return [line for line in lines if not line.startswith("is-active")]
+
+
+def _systemd(root: Path) -> None:
+    program(root, "systemctl", _SYSTEMCTL)
+    (root / "bin/grep").symlink_to("sh")
+    (root / "tmp/state").write_text("active\n")
+    (root / "tmp/calls").touch()
+
+
+def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
+    _systemd(root)
+    configure(root)
+    assert not _calls(root)
+    assert configure(root, how="systemd").restarted == "restarted docker.service"
+    assert configure(root, how="systemd").restarted == ""
+    assert configure(root, how="auto").restarted == ""
+    assert _calls(root) == ["restart docker.service"]
+    undo(root, how="auto")
+    assert _calls(root) == ["restart docker.service"] * 2
+
+
+def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload would be enough for the new choices, but not for what they replace."""
+    _systemd(root)
+    configure(root, how="auto")
+    plan = configured_docker.plan
+
+    def reloading(node: Node, wanted: Wanted) -> Plan:
+        return replace(plan(node, wanted), service=Service(("docker.service",), reloads=True))
+
+    monkeypatch.setattr(configured_docker, "plan", reloading)
+    configure(root, OTHER, how="auto")
+    configure(root, WANTED, how="auto")
+    restart, reload = "restart docker.service", "reload-or-restart docker.service"
+    assert _calls(root) == [restart, restart, reload]
+
+
+def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> None:
+    _systemd(root)
+    (root / "tmp/fails").touch()
+    before = etc(root)
+    with pytest.raises(GpuhookError) as caught:
+        configure(root, how="auto")
+    assert caught.value.code == "GH2006"
+    assert "Job for docker.service failed" in caught.value.message
+    assert etc(root) == before
+    assert (root / "tmp/state").read_text() == "active\n"
+    assert not (root / "var/lib/gpuhook").exists()
+
+
+def test_an_engine_that_does_not_run_needs_no_restart(root: Path) -> None:
+    result = configure(root, how="auto")
+    assert result.restarted == ""
+    assert any("does not run" in note for note in result.notes)
+
+
+SIGNALLED = Service((), ("dockerd-of-a-test",), reloads=True)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Return what starts a process of an own name that lives on, or not, at SIGHUP."""
+    program = tmp_path / SIGNALLED.processes[0]
+    subprocess.run(["cp", "/bin/sleep", program], check=True)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*, lives_on: bool) -> subprocess.Popen[bytes]:
+        hup = "--ignore-signal=HUP" if lives_on else "--default-signal=HUP"
+        process = subprocess.Popen(["env", hup, program, "60"])
+        started.append(process)
+        while os.readlink(f"/proc/{process.pid}/exe") != str(program):
+            time.sleep(0.01)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _way(service: Service, how: restarting.How) -> restarting.Way | None:
+    programs = HostPrograms(Host("/"))
+    return restarting.chosen(programs, "docker", service, how)
+
+
+def test_a_daemon_that_reloads_is_sent_a_signal(
+    daemon: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarting, "_SETTLED", 0.1)
+    process = daemon(lives_on=True)
+    way = _way(SIGNALLED, "auto")
+    assert way is not None
+    assert way.pid == process.pid
+    restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+    assert process.poll() is None
+
+
+def test_a_daemon_that_ends_at_the_signal_is_a_fault(
+    daemon: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    daemon(lives_on=False)
+    way = _way(SIGNALLED, "signal")
+    assert way is not None
+    with pytest.raises(GpuhookError) as caught:
+        restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+    assert caught.value.code == "GH2006"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_daemon_is_ended_by_a_signal(
+    daemon: Callable[..., subprocess.Popen[bytes]], count: int
+) -> None:
+    """One that does not reload is not told; of two nobody knows which is meant."""
+    for _ in range(count):
+        daemon(lives_on=True)
+    service = Service((), SIGNALLED.processes, reloads=count == 2)
+    with pytest.raises(GpuhookError) as caught:
+        _way(service, "auto")
+    assert caught.value.code == "GH2007"
+
+
+def test_a_process_of_another_root_is_not_the_hosts(
+    daemon: Callable[..., subprocess.Popen[bytes]], root: Path
+) -> None:
+    daemon(lives_on=True)
+    assert restarting.processes("/", SIGNALLED.processes)
+    assert not restarting.processes(str(root), SIGNALLED.processes)
