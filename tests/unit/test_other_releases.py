@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """State that another release left on the node, newer or older: N, N+1 and N again.
 
-The record of `gpuhook configure` is in test_configuring.py.
+The record of `gpuhook configure` is in test_configuring_failures.py.
 """
 
 from __future__ import annotations
