@@ -613,6 +613,25 @@ def test_a_diff_says_where_a_last_line_has_no_end() -> None:
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 
+def test_a_directory_that_becomes_a_link_lends_its_mode_to_nobody(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who may write above it swaps it while it is made."""
+    other = tmp_path / "of-somebody-else"
+    other.mkdir(0o700)
+    make = os.mkdir
+
+    def swapped(name: str, mode: int, *, dir_fd: int) -> None:
+        make(name, mode, dir_fd=dir_fd)
+        os.rmdir(name, dir_fd=dir_fd)
+        os.symlink(other, name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with pytest.raises(OSError, match="/made"):
+        Host(str(root)).make_directory("/made")
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+
+
 def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
     _program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
     (root / "c.toml").write_text("version = 2\n")
