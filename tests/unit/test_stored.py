@@ -181,10 +181,10 @@ def test_podman(tmp_path: Path) -> None:
     ]
 
 
+COUNTING = "WITH RECURSIVE n(JSON) AS (SELECT '{}' UNION ALL SELECT JSON FROM n)"
 ENDLESS = (
-    # A view by the table's name, a generated column, a table with a hidden one.
-    "CREATE VIEW ContainerConfig AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) "
-    "SELECT '{}' AS JSON FROM n",
+    # A view by the table's name, a generated column, another table.
+    f"CREATE VIEW ContainerConfig AS {COUNTING} SELECT JSON FROM n",
     "CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT AS (hex(zeroblob(99000000))) VIRTUAL)",
     "CREATE TABLE Other (ID TEXT, JSON TEXT)",
 )
@@ -198,18 +198,13 @@ def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
         database.execute(made)
         if "TABLE" in made:
             table = made.split()[2]
-            database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")  # noqa: S608 # ours
+            database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
         "import sys; from gpuhook.engines import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
-    command = [
-        "sh",
-        "-c",
-        'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"',
-        sys.executable,
-        code,
-    ]
+    bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'
+    command = ["sh", "-c", bounded, sys.executable, code]
     done = subprocess.run(command, input=path.read_bytes(), capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"[]\n"), done.stderr
 
