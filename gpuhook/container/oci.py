@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits, DeviceNode, Hook, Mount
 
 ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
+_HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
@@ -237,9 +238,16 @@ def _destination(mount: object) -> str | None:
 
 
 def add_hook(spec: dict[str, Any], hook: Hook) -> None:
-    """Add a CDI hook under its stage, unless the very same one is there."""
+    """Add a CDI hook under its stage, unless the very same one is there.
+
+    One of createContainer without variables gets some: it runs on the host's side, and runc would
+    give it the image's, with LD_PRELOAD (CVE-2025-23266). So do specs of older tools leave it.
+    """
     entry = {key: value for key, value in hook.items() if key != "hookName"}
     stage = items(section(spec, "hooks"), hook["hookName"])
+    if hook["hookName"] == "createContainer" and not entry.get("env"):
+        bare, entry = entry, {**entry, "env": list(_HOOK_ENV)}
+        stage[:] = [entry if held == bare else held for held in stage]  # that of the engine
     if entry not in stage:
         stage.append(entry)
 

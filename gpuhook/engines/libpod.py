@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
+_BEGIN = '{"spec":{'  # of a container in BoltDB
 _SQLITE = "db.sql"
+_MOST_BYTES = 32 << 20  # of all rows: a database has no more, and what it computes may
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +78,46 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
         with open(copy, "wb") as file:
             file.write(content)
         try:
-            with closing(sqlite3.connect(copy)) as database:
-                rows = database.execute("SELECT JSON FROM ContainerConfig").fetchall()
-        except sqlite3.Error:
+            # immutable: as it is, without a journal, and no lock or other file is made.
+            with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
+                rows = _rows(database)
+        except (sqlite3.Error, OverflowError):
             return  # of another version, or being written
-    for (text,) in rows:
-        yield from _documents(text if isinstance(text, str) else "")
+    for text in rows:
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict):
+            yield said
+
+
+def _rows(database: sqlite3.Connection) -> list[str]:
+    """Return the texts of the table; nothing that the database would have us compute.
+
+    It may be another one's: a view or a generated column by the table's name never ends.
+    """
+    columns = database.execute("PRAGMA table_xinfo(ContainerConfig)").fetchall()
+    plain = [hidden for _, name, *_, hidden in columns if name == "JSON"] == [0]
+    found = database.execute("SELECT type FROM sqlite_master WHERE name = 'ContainerConfig'")
+    if not plain or found.fetchall() != [("table",)]:
+        return []
+    rows: list[str] = []
+    left = _MOST_BYTES
+    for (text,) in database.execute("SELECT JSON FROM ContainerConfig"):
+        if isinstance(text, str):
+            left -= len(text)
+            rows.append(text)
+        if left < 0:
+            return []
+    return rows
 
 
 def _bolt(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the JSON in a BoltDB, whose values lie in one piece in it."""
     text = content.decode("latin-1")
-    yield from _documents(text, '{"spec":{')
-
-
-def _documents(text: str, begin: str = "{") -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder()
-    at = text.find(begin)
+    at = text.find(_BEGIN)
     while at >= 0:
         try:
             said, end = decoder.raw_decode(text, at)
@@ -101,4 +126,4 @@ def _documents(text: str, begin: str = "{") -> Iterator[dict[str, Any]]:
         else:
             if isinstance(said, dict):
                 yield said
-        at = text.find(begin, end)
+        at = text.find(_BEGIN, end)

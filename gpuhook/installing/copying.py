@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 from contextlib import contextmanager, suppress
 
 from gpuhook.errors import fault
@@ -67,8 +68,11 @@ def _lock(place: str) -> int:
             os.close(lock)
 
 
-def require_usable(place: str) -> None:
-    """Raise GH2104 for what is there and not ours, and GH2102 where no program can be put."""
+def require_usable(place: str, root: str = "/") -> None:
+    """Raise GH2104 for what is there and not ours, and GH2102 where no program can be put.
+
+    `root` is that of the host: what is above it says nothing of the host.
+    """
     for path in (place, os.path.join(place, VERSIONS)):
         if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
             raise fault("GH2104", path=path)
@@ -82,9 +86,9 @@ def require_usable(place: str) -> None:
         raise fault("GH2102", path=place, reason="its file system is read-only")
     if found.f_flag & os.ST_NOEXEC:
         raise fault("GH2102", path=place, reason="its file system is mounted noexec")
-    mode = os.stat(directory)
-    if mode.st_mode & 0o002 or mode.st_uid not in (0, os.geteuid()):
-        reason = f"others than root may write to {directory}, and replace what root runs"
+    open_one = _open_to_others(directory, root)
+    if open_one:
+        reason = f"others than root may write to {open_one}, and replace what root runs"
         raise fault("GH2102", path=place, reason=reason)
 
 
@@ -230,6 +234,22 @@ def _tidy(place: str) -> None:
         if os.listdir(place) == [LOCK]:
             os.unlink(os.path.join(place, LOCK))
             os.rmdir(place)
+
+
+def _open_to_others(directory: str, root: str) -> str:
+    """Return the directory by which others than root can replace what is in this one, "" for none.
+
+    Above it the sticky bit keeps them from what is not their own.
+    """
+    end, above = os.stat(root), 0
+    while True:
+        found = os.stat(directory)
+        is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & above
+        if is_open or found.st_uid not in (0, os.geteuid()):
+            return directory
+        if os.path.samestat(found, end) or directory in ("/", ""):
+            return ""
+        directory, above = os.path.dirname(directory), stat.S_ISVTX
 
 
 def _existing(path: str) -> str:

@@ -84,7 +84,7 @@ def install(
     """
     is_new = tree is not None and not copying.is_there(tree, where.here)
     if tree is not None and is_new:
-        copying.require_usable(where.here)
+        copying.require_usable(where.here, where.root)
     kept: list[str] = []
     if tree is not None and is_new and not is_dry:
         try:

@@ -35,6 +35,8 @@ def main() -> int:
 def remove_ended() -> None:
     """Remove what programs of releases that are gone left behind as they ended."""
     releases = os.path.dirname(HERE)
+    if os.path.basename(releases) != "gpuhook":
+        return  # no package has put us here: what is beside us is somebody else's
     for name in os.listdir(releases):
         directory = os.path.join(releases, name)
         if os.path.isdir(directory) and not os.path.islink(directory) and not sources(directory):

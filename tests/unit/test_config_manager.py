@@ -167,6 +167,18 @@ def test_the_destination_is_replaced_and_what_it_led_to_stays(
     assert os.listdir(tmp_path / "config") == ["config.yaml"]
 
 
+def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: Path) -> None:
+    """It is a link that leads to a configuration."""
+    chosen = said(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
+    assert choice.lead(chosen, choice.EMPTY)
+    assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
+    made = tmp_path / "config/config.yaml"
+    assert not made.is_symlink()
+    assert made.read_text(encoding="utf-8") == "version: v1\n"
+
+
 def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
     """The init container: it asks for the node, chooses, and ends."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))

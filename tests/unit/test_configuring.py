@@ -184,3 +184,22 @@ def test_extended_attributes_stay(root: Path) -> None:
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
     text = difference.of(Write("/x", b"a\nb", b"a\nb\n", None))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
+
+
+def test_a_directory_that_becomes_a_link_lends_its_mode_to_nobody(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who may write above it swaps it while it is made."""
+    other = tmp_path / "of-somebody-else"
+    other.mkdir(0o700)
+    make = os.mkdir
+
+    def swapped(name: str, mode: int, *, dir_fd: int) -> None:
+        make(name, mode, dir_fd=dir_fd)
+        os.rmdir(name, dir_fd=dir_fd)
+        os.symlink(other, name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with pytest.raises(OSError, match="/made"):
+        Host(str(root)).make_directory("/made")
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700

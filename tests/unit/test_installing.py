@@ -263,6 +263,22 @@ def test_a_directory_of_others_gets_no_program(
     assert not os.listdir(place.here)
 
 
+@pytest.mark.parametrize(("mode", "is_taken"), [(0o777, False), (0o1777, True), (0o755, True)])
+def test_nor_does_one_below_a_directory_of_others(
+    place: Place, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
+) -> None:
+    """They would put another directory in its place; the sticky bit keeps them from it."""
+    Path(place.here).mkdir(parents=True)
+    (node / "opt").chmod(mode)
+    if is_taken:
+        put(place, tree_of("1.0"))
+        return
+    with pytest.raises(GpuhookError) as caught:
+        put(place, tree_of("1.0"))
+    assert caught.value.code == "GH2102"
+    assert f"may write to {node / 'opt'}," in caught.value.message
+
+
 def test_a_full_disk_leaves_nothing_behind(place: Place, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     (Path(found.path) / "large").write_bytes(bytes(1 << 20))

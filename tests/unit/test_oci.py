@@ -14,6 +14,7 @@ from gpuhook.container import oci
 from gpuhook.errors import GpuhookError
 
 NULL = {"major": 1, "minor": 3}
+HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
 def applied(spec: dict[str, Any], **edits: Any) -> dict[str, Any]:
@@ -147,7 +148,27 @@ def test_hooks() -> None:
     spec = applied({"hooks": {"prestart": [{"path": "/p"}]}}, hooks=[hook, hook])
     assert spec["hooks"] == {
         "prestart": [{"path": "/p"}],
-        "createContainer": [{"path": "/h", "args": ["h", "x"], "timeout": 3}],
+        "createContainer": [{"path": "/h", "args": ["h", "x"], "timeout": 3, "env": HOOK_ENV}],
+    }
+
+
+@pytest.mark.parametrize("said", [{}, {"env": []}])
+def test_a_hook_on_the_hosts_side_never_has_the_images_variables(said: dict[str, Any]) -> None:
+    """Without variables of its own runc gives it the image's; other stages stay as they are."""
+    hook = {"path": "/h", **said}
+    assert applied({}, hooks=[{"hookName": "createContainer", **hook}])["hooks"] == {
+        "createContainer": [{"path": "/h", "env": HOOK_ENV}]
+    }
+    assert applied({}, hooks=[{"hookName": "startContainer", **hook}])["hooks"] == {
+        "startContainer": [hook]
+    }
+    engines = {"hooks": {"createContainer": [dict(hook)]}}
+    assert applied(engines, hooks=[{"hookName": "createContainer", **hook}])["hooks"] == {
+        "createContainer": [{"path": "/h", "env": HOOK_ENV}]
+    }
+    own = {"hookName": "createContainer", "path": "/h", "env": ["A=1"]}
+    assert applied({}, hooks=[own])["hooks"] == {
+        "createContainer": [{"path": "/h", "env": ["A=1"]}]
     }
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 from click.testing import CliRunner
 
 import gpuhook
@@ -176,6 +179,34 @@ def test_podman(tmp_path: Path) -> None:
         ("podman", "a", "one", "its runtime is nvidia", True),
         ("podman", "c", "three", f"its runtime is {RUNTIME}", False),
     ]
+
+
+COUNTING = "WITH RECURSIVE n(JSON) AS (SELECT '{}' UNION ALL SELECT JSON FROM n)"
+ENDLESS = (
+    # A view by the table's name, a generated column, another table.
+    f"CREATE VIEW ContainerConfig AS {COUNTING} SELECT JSON FROM n",
+    "CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT AS (hex(zeroblob(99000000))) VIRTUAL)",
+    "CREATE TABLE Other (ID TEXT, JSON TEXT)",
+)
+
+
+@pytest.mark.parametrize("made", ENDLESS)
+def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
+    """A database may be another one's: what only looks like its table is not asked for rows."""
+    path = tmp_path / "db.sql"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(made)
+        if "TABLE" in made:
+            table = made.split()[2]
+            database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
+    code = (
+        "import sys; from gpuhook.engines import libpod;"
+        "print([*libpod._sqlite(sys.stdin.buffer.read())])"
+    )
+    bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'
+    command = ["sh", "-c", bounded, sys.executable, code]
+    done = subprocess.run(command, input=path.read_bytes(), capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"[]\n"), done.stderr
 
 
 def test_databases_that_are_broken() -> None:

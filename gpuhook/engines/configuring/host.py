@@ -118,11 +118,16 @@ class Host:
             try:
                 os.mkdir(name, mode, dir_fd=place)
             except FileExistsError:
-                if not stat.S_ISDIR(os.stat(name, dir_fd=place).st_mode):
+                if not stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
                     raise
                 return
-            # mkdir(2) takes the umask away from the mode.
-            os.chmod(name, mode, dir_fd=place)
+            # mkdir(2) takes the umask away from the mode. By then it may be a link, if others may
+            # write to what is above it.
+            made = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+            try:
+                os.fchmod(made, mode)
+            finally:
+                os.close(made)
             os.fsync(place)
 
     def remove_directory(self, path: str) -> bool:
@@ -239,7 +244,8 @@ def _opened_file(place: int, name: str) -> int | None:
     except FileNotFoundError:
         return None
     files.require_file(found.st_mode, name)
-    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(name, flags, dir_fd=place)
 
 
 def _dress(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:

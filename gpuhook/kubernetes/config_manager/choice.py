@@ -54,22 +54,28 @@ def lead(options: Options, name: str) -> bool:
     """Have the destination lead to the configuration `name`; returns whether it did not before."""
     to = options.config_file_dst
     os.makedirs(os.path.dirname(to) or ".", 0o755, exist_ok=True)
+    temporary = f"{to}.new"
     if name == EMPTY:
         if os.path.isfile(to) and not os.path.islink(to) and files.read(to) == _EMPTY_TEXT:
             return False
-        files.replace(f"{to}.new", _EMPTY_TEXT)  # not through a link: that leads to a configuration
-        os.rename(f"{to}.new", to)
+        # Not through a link, of a killed run either: that leads to a configuration.
+        _remove(temporary)
+        files.replace(temporary, _EMPTY_TEXT)
+        os.rename(temporary, to)
         return True
     target = os.path.join(options.config_file_srcdir, name)
     if os.path.islink(to) and os.readlink(to) == target:
         return False
     # Replaced in one step: a plugin that starts meanwhile finds the old one or the new one.
-    temporary = f"{to}.new"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
+    _remove(temporary)
     os.symlink(target, temporary)
     os.rename(temporary, to)
     return True
+
+
+def _remove(path: str) -> None:
+    if os.path.lexists(path):
+        os.unlink(path)
 
 
 def edition(options: Options) -> str:

@@ -86,7 +86,10 @@ needed() {
 		echo "gpuhook: $engine is configured for gpuhook; before gpuhook-runtime is removed:"
 		echo "  gpuhook configure undo $engine"
 	done
-	if users=$(@BIN@/gpuhook configure users 2>/dev/null) && [ -n "$users" ]; then
+	if ! users=$(@BIN@/gpuhook --quiet configure users 2>&1); then
+		echo "gpuhook: which containers need gpuhook-runtime could not be found out:"
+		echo "$users"
+	elif [ -n "$users" ]; then
 		echo "gpuhook: containers that need gpuhook-runtime to start again:"
 		echo "$users"
 	fi
