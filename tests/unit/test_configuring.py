@@ -461,6 +461,15 @@ def test_an_engine_without_the_check_is_not_asked(root: Path) -> None:
     assert _configure(root).verified == ""
 
 
+def test_an_engines_program_that_cannot_be_started_refuses_nothing(root: Path) -> None:
+    _program(root, "dockerd", "exit 0")
+    (root / "usr/bin/dockerd").write_text("#!/of/another/machine\n")
+    result = _configure(root)
+    assert result.verified == ""
+    assert any(note.startswith("not verified: `dockerd --validate") for note in result.notes)
+    assert _runtimes(root) == ["nvidia"]
+
+
 def test_what_the_engine_finds_right_is_told(root: Path) -> None:
     _program(root, "dockerd", "exit 0")
     assert _configure(root).verified == f"dockerd --validate --config-file {MAIN}"
