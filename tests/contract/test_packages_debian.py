@@ -36,7 +36,6 @@ NAMES = ("gpuhook-runtime", "gpuhook", "gpuhook-device-plugin")
 REMOVED = (*reversed(NAMES),)
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
 SPEC = "/var/run/cdi/nvidia.yaml"
-HAS_CONFIGURE = (CHECKOUT / "gpuhook/cli/configure.py").is_file()
 HERE = {"GPUHOOK_HOST_ROOT": "/"}  # what is configured is this Debian, not the simulated node
 # Compares all byte code with what this Python makes of the sources.
 COMPARED = """
@@ -309,7 +308,6 @@ def stored(debian: DebianHost) -> Iterator[None]:
         subprocess.run(["rm", "-rf", str(daemon), str(state)], check=True)
 
 
-@pytest.mark.skipif(not HAS_CONFIGURE, reason="this checkout has no gpuhook configure")
 def test_from_configure_to_undo(installed: Host) -> None:
     """`configure`, containerd started, a container by the configured runtime, `undo`."""
     debian = installed.debian
