@@ -172,7 +172,7 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
         "GH2040",
         f"{MAIN}:2 has the runtime kata that is no list",
     ),
-    "no list": (
+    "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},
         {},
         "GH2040",
