@@ -436,8 +436,15 @@ def test_what_was_not_given_back_is_kept(installed: Host) -> None:
 
 
 def test_everything_goes_with_a_purge(installed: Host) -> None:
-    """Byte for byte as before the packages came, but for the state of dpkg and containerd."""
+    """Byte for byte as before the packages came, but for the state of dpkg and containerd.
+
+    Also where an engine was configured, and undone.
+    """
     described(installed)
+    for words in (("containerd",), ("undo", "containerd")):
+        done = installed.debian.run("gpuhook", "configure", *words, env=HERE)
+        assert done.rc == 0, done.stderr
+    assert "changed /etc/containerd/config.toml" in done.stderr
     (compat,) = package_builds.built().glob("*compat*.deb")
     assert installed.debian.dpkg("--install", compat).rc == 0
     assert installed.debian.run("gpuhook", "cdi", "list").rc == 0
