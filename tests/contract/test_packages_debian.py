@@ -442,9 +442,9 @@ def test_everything_goes_with_a_purge(installed: Host) -> None:
     """
     described(installed)
     for words in (("containerd",), ("undo", "containerd")):
-        done = installed.debian.run("gpuhook", "configure", *words, env=HERE)
-        assert done.rc == 0, done.stderr
-    assert "changed /etc/containerd/config.toml" in done.stderr
+        ran = installed.debian.run("gpuhook", "configure", *words, env=HERE)
+        assert ran.rc == 0, ran.stderr
+        assert "changed /etc/containerd/config.toml" in ran.stderr
     (compat,) = package_builds.built().glob("*compat*.deb")
     assert installed.debian.dpkg("--install", compat).rc == 0
     assert installed.debian.run("gpuhook", "cdi", "list").rc == 0
