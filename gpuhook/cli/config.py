@@ -137,9 +137,10 @@ def from_clusterpolicy(file: str, output: str | None) -> None:
     from gpuhook.diagnose import output_file
     from gpuhook.diagnose.cluster_policy import documents, mapping, text
 
-    found = mapping.converted(documents.read(text.content(file), file))
+    named = text.STANDARD_INPUT if file == "-" else file
+    found = mapping.converted(documents.read(text.content(file), named))
     for remark in found.remarks:
-        printing.warn(f"{file}: {remark}")
+        printing.warn(f"{named}: {remark}")
     values = text.values(found, file)
     if output is None:
         click.echo(values, nl=False)

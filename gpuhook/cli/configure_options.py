@@ -44,6 +44,7 @@ _PLACES = ("/usr/bin", "/usr/local/bin", "/opt/gpuhook/bin")
 # What every engine takes, and none takes for an option or a path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WITH_HOMES = ("docker", "podman")  # engines that users run on their own
+_WITH_HANDLERS = ("containerd", "crio")  # RuntimeClasses need one by every route
 
 host_root = click.option(
     "--host-root",
@@ -211,6 +212,9 @@ def wanted(
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false changes nothing: gpuhook's devices need CDI")
+    is_named = chosen == "wrapper" or engine in _WITH_HANDLERS
+    if runtime_name != NAME and not is_named:
+        warnings.append(_idle("--runtime-name", chosen, engine))
     programs = []
     needed = {"wrapper": RUNTIME, "hook": HOOK, "cdi": ""}[chosen]
     for option, name, given in (
@@ -224,8 +228,14 @@ def wanted(
             raise fault("GH2010", name=name, root=host.root, option=option)
         if needed == name and given:
             _require_program(host, given, option)
+        elif given:
+            warnings.append(_idle(option, chosen, engine))
         programs.append(path or f"{_PLACES[0]}/{name}")
     return Wanted(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
+
+
+def _idle(option: str, route: str, engine: str) -> str:
+    return f"{option} changes nothing: the route {route} of {engine} does without it"
 
 
 def _found(host: Host, name: str) -> str:

@@ -28,6 +28,7 @@ CRI_OF_1 = "cri"
 CRI_OF_2 = "io.containerd.grpc.v1.cri"
 CRI_OF_3 = "io.containerd.cri.v1.runtime"
 CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
+_LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ def _wrong_kinds(file: File) -> Iterator[Trouble]:
     version = file.document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):
         yield Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+    for name in _LISTS:
+        yield from toml.no_texts(file.path, file.content, file.document, (name,))
     plugins = file.document.get("plugins", {})
     if not isinstance(plugins, dict):
         yield Trouble(file.line("plugins"), "has plugins that is no table")

@@ -89,6 +89,7 @@ def _paths(files: Files, home: str | None) -> list[str]:
 def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
     """Yield what podman cannot take for what it has to be."""
     yield from toml.no_tables(path, content, document, RUNTIMES)
+    yield from toml.no_texts(path, content, document, ("engine", "hooks_dir"))
     for name, value in toml.table(document, *RUNTIMES).items():
         if not isinstance(value, list):
             place = Place(path, toml.line_of(content, (*RUNTIMES, name)))

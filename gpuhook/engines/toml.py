@@ -75,6 +75,16 @@ def no_tables(
             yield Trouble(place, f"has {dotted} that is no table")
 
 
+def no_texts(
+    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Trouble]:
+    """Yield what has to be a list of strings, and is none; a key that is not there is right."""
+    value = table(document, *names[:-1]).get(names[-1], [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        place = Place(path, line_of(content, names))
+        yield Trouble(place, f"has {'.'.join(names)} that is no list of strings")
+
+
 def text(value: Any) -> str:
     """Return a value that has to be a string, "" of others."""
     return value if isinstance(value, str) else ""

@@ -35,6 +35,8 @@ def at(path: str) -> Tree:
     try:
         with open(os.path.join(path, DESCRIPTION), encoding="utf-8") as file:
             found = json.load(file)
+    except FileNotFoundError as error:
+        raise fault("GH2101", path=path, reason=f"it has no {DESCRIPTION}") from error
     except (OSError, ValueError) as error:
         raise fault("GH2101", path=path, reason=str(error)) from error
     known = found if isinstance(found, dict) else {}

@@ -236,6 +236,13 @@ def test_what_is_no_policy_is_refused(text: str, code: str, words: str, tmp_path
     assert words in done.stderr
 
 
+def test_standard_input_is_called_so() -> None:
+    done = ran("config", "from-clusterpolicy", "-", given_text="x: 1\n")
+    assert "GH2131: standard input has no policy" in done.stderr
+    done = ran("config", "from-clusterpolicy", "-", given_text=POLICY)
+    assert "warning: -:" not in done.stderr
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = ran("config", "from-clusterpolicy", str(tmp_path / "none"))
     assert "GH2130" in done.stderr

@@ -29,6 +29,7 @@ from gpuhook.errors import GpuhookError
 from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 
 pytestmark = pytest.mark.contract
+WANTED = Wanted("wrapper", "nvidia", PROGRAM, HOOK)
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}
 IN_LINES = {name: one for name, one in CHANGED.items() if name != "inline-tables"}
@@ -103,6 +104,13 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
         else:  # tomlkit wrote it, which keeps the meaning
             assert left is not None
             assert PROGRAM.encode() not in left
+
+
+def test_a_file_that_somebody_has_broken_since_is_named_with_its_line() -> None:
+    with pytest.raises(GpuhookError) as caught:
+        containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
+    assert caught.value.code == "GH2021"
+    assert "config.toml:2 is no TOML" in caught.value.message
 
 
 @pytest.mark.parametrize("case", IN_LINES.values(), ids=IN_LINES)
@@ -244,7 +252,7 @@ def test_a_handler_without_marks_is_found_by_its_program() -> None:
         b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n'
         b'BinaryName = "/usr/bin/gpuhook-runtime"\n'
     )
-    left = containerd.without(reader.PATH, content, Wanted("wrapper", "nvidia", PROGRAM, HOOK))
+    left = containerd.without(reader.PATH, content, WANTED)
     assert left is not None
     engine = toml.parsed(left)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     assert engine == {"runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2"}}}

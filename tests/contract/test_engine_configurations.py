@@ -62,6 +62,8 @@ FILES = {
 REFUSED = {
     "no TOML": {"config.toml": "version = 2\n[plugins\n"},
     "a version in quotes": {"config.toml": 'version = "2"\n'},
+    "imports is a number": {"config.toml": "version = 2\nimports = 5\n"},
+    "disabled_plugins has a number": {"config.toml": 'version = 2\ndisabled_plugins = ["a", 5]\n'},
     "an import that is not there": {"config.toml": 'version = 2\nimports = ["HERE/no.toml"]\n'},
     "a question mark is no pattern": {
         "config.toml": 'version = 2\nimports = ["HERE/x?.toml"]\n',

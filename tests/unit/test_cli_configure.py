@@ -135,6 +135,24 @@ def test_cdi_cannot_be_left_out(root: Path) -> None:
     assert "changes nothing" in _run(root, "docker", "--enable-cdi=false").stderr
 
 
+@pytest.mark.parametrize(
+    ("route", "words", "idle"),
+    [
+        ("wrapper", ("--hook-path", "/usr/bin/gpuhook-prestart"), "--hook-path"),
+        ("hook", ("--runtime-path", "/usr/bin/gpuhook-runtime"), "--runtime-path"),
+        ("cdi", ("--runtime-name", "other"), "--runtime-name"),
+        ("wrapper", ("--runtime-name", "other"), ""),
+        ("hook", ("--hook-path", "/usr/bin/gpuhook-prestart"), ""),
+    ],
+)
+def test_an_option_that_the_route_does_without_is_warned_of(
+    root: Path, route: str, words: tuple[str, ...], idle: str
+) -> None:
+    said = _run(root, "docker", "--dry-run", "--route", route, *words).stderr
+    assert said.count("changes nothing") == bool(idle)
+    assert f"{idle} changes nothing" in said or not idle
+
+
 def test_a_program_that_is_not_there_is_a_fault(root: Path) -> None:
     (root / "usr/bin/gpuhook-runtime").unlink()
     result = _run(root, "docker")

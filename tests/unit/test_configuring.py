@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines are configured, and undone to the byte."""
 
+from __future__ import annotations
+
 import json
 import os
 import stat
@@ -13,6 +15,7 @@ from gpuhook.engines.configuring import (
     carrying_out,
     difference,
 )
+from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.work import Write
 from tests.unit import configured_docker, docker_host
 from tests.unit.configured_docker import BESIDE, MAIN

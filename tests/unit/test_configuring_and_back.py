@@ -67,6 +67,18 @@ def test_there_and_back(
     assert _files(tmp_path) == was
 
 
+def test_what_a_restart_does_is_told_only_where_something_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: (27, 0))
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    host, said = Host(str(tmp_path)), "a restart of dockerd stops its containers"
+    for is_told in (True, False):
+        result = carrying_out.configure(host, Where("docker"), wanted())
+        assert any(note.startswith(said) for note in result.notes) is is_told
+
+
 @pytest.mark.parametrize(
     "added", [b"# mine\n", b"# mine\n[mine]\na = 1\n"], ids=["comment", "table"]
 )

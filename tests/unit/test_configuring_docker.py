@@ -329,12 +329,12 @@ def test_the_file_that_dockerd_is_told() -> None:
 def test_containers_that_a_restart_would_stop() -> None:
     """It is told where a restart is needed, and containers do not live on."""
     needed = docker.plan(node({}, version=(27, 0)), wanted())
-    assert any("stops its containers" in note for note in needed.notes)
+    assert any("stops its containers" in note for note in needed.on_restart)
     for found in (
         docker.plan(node({}, version=RECENT), wanted()),
         docker.plan(node(files('{"live-restore": true}'), version=(27, 0)), wanted()),
     ):
-        assert not any("stops its containers" in note for note in found.notes)
+        assert not any("stops its containers" in note for note in found.on_restart)
 
 
 def test_a_users_own() -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines are configured all or not at all, whatever goes wrong."""
 
+from __future__ import annotations
+
 import errno
 import json
 import multiprocessing
@@ -274,6 +276,15 @@ def test_what_the_engine_refuses_is_taken_back(root: Path) -> None:
 def test_an_engine_without_the_check_is_not_asked(root: Path) -> None:
     program(root, "dockerd", 'echo "unknown flag: --validate" >&2; exit 125')
     assert configure(root).verified == ""
+
+
+def test_an_engines_program_that_cannot_be_started_refuses_nothing(root: Path) -> None:
+    program(root, "dockerd", "exit 0")
+    (root / "usr/bin/dockerd").write_text("#!/of/another/machine\n")
+    result = configure(root)
+    assert result.verified == ""
+    assert any(note.startswith("not verified: `dockerd --validate") for note in result.notes)
+    assert runtimes(root) == ["nvidia"]
 
 
 def test_what_the_engine_finds_right_is_told(root: Path) -> None:

@@ -172,6 +172,12 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
         "GH2040",
         f"{MAIN}:2 has the runtime kata that is no list",
     ),
+    "a number for a list": (
+        {MAIN: "[engine]\nhooks_dir = 5\n"},
+        {},
+        "GH2040",
+        f"{MAIN}:2 has engine.hooks_dir that is no list of strings",
+    ),
     "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2040", "byte order mark"),
     "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is no TOML"),
     "later than all": (

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines are told to read their configuration if that was asked for, and only then."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import time

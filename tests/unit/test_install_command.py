@@ -127,7 +127,9 @@ def test_no_engine(host: Path, small: Path) -> None:
 
 def test_what_is_refused(host: Path, small: Path, tmp_path: Path) -> None:
     assert "GH2106" in refused(host, "--tree", str(small))
-    assert "GH2101" in refused(host, "--tree", str(tmp_path), "--engine", "docker")
+    said = refused(host, "--tree", str(tmp_path), "--engine", "docker")
+    assert "GH2101" in said
+    assert "it has no tree.json" in said
     assert "GH2101" in refused(host, "--engine", "docker")  # this checkout is no tree
     assert "needs --stay" in refused(host, "--undo-on-exit")
     assert not (host / "opt").exists()

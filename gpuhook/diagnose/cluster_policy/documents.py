@@ -54,7 +54,8 @@ def read(content: bytes, path: str) -> Policy:
         return Policy(_sections(spec if spec is not None else {}, path), config_maps=maps)
     values = [one for one in found if "kind" not in one and _OF_VALUES & one.keys()]
     if len(values) != 1:
-        raise fault("GH2131", path=path, reason="it has neither a ClusterPolicy nor such values")
+        reason = "it has neither a ClusterPolicy nor sections of such values"
+        raise fault("GH2131", path=path, reason=reason)
     return Policy(_sections(values[0], path), is_values=True, config_maps=maps)
 
 

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.diagnose.cluster_policy.mapping import Converted
 
+STANDARD_INPUT = "standard input"  # its name in what is told
 _MAX_SIZE = 1 << 20
 
 
@@ -31,6 +32,7 @@ _Dumper.add_representer(str, _represented)
 
 def content(path: str) -> bytes:
     """Return what is in a file, "-" for standard input; GH2130 if it cannot be read."""
+    named = STANDARD_INPUT if path == "-" else path
     try:
         if path == "-":
             found = sys.stdin.buffer.read(_MAX_SIZE + 1)
@@ -38,9 +40,9 @@ def content(path: str) -> bytes:
             with open(path, "rb") as stream:
                 found = stream.read(_MAX_SIZE + 1)
     except OSError as error:
-        raise fault("GH2130", path=path, reason=error.strerror or error) from error
+        raise fault("GH2130", path=named, reason=error.strerror or error) from error
     if len(found) > _MAX_SIZE:
-        raise fault("GH2130", path=path, reason="it is larger than 1 MiB")
+        raise fault("GH2130", path=named, reason="it is larger than 1 MiB")
     return found
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SAME, THERE, GPUHOOK, DIFFERS = "same", "only-there", "only-gpuhook", "differs"
-VERDICTS = (SAME, THERE, GPUHOOK, DIFFERS)
 
 REQUEST, NODE, ACCESS, MOUNT = "request", "node", "access", "mount"
 LIBRARY, LINK, VARIABLE, GROUP, MASK, PROFILE = (

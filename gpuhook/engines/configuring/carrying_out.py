@@ -92,14 +92,15 @@ def configure(
             return Result(where.engine, (), todo.notes)
         done = applying.Applied(host, job.store, todo)
         with _taken_back(done):
-            verified = verifying.verify(job.programs, plan, node) or ""
+            verified = verifying.verify(job.programs, plan, node)
         _tell(job, way, done)
         record = todo.record
         if record and (way is not None or not plan.service.units + plan.service.processes):
             record = replace(record, is_taken_up=True)
         left = done.finish(record)
-    notes = (*todo.notes, *_about(job, plan.service, todo, way), *_left(left))
-    return Result(where.engine, todo.writes, notes, verified, way.text if way else "")
+    unverified = (verified.reason,) if verified.reason else ()
+    notes = (*unverified, *todo.notes, *_about(job, plan.service, todo, way), *_left(left))
+    return Result(where.engine, todo.writes, notes, verified.command, way.text if way else "")
 
 
 def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> Result:

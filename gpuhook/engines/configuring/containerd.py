@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configuring.plan import Change
     from gpuhook.engines.configuring.wanted import Node, Wanted
     from gpuhook.engines.containerd import Containerd
+    from gpuhook.errors import GpuhookError
 
 
 def plan(node: Node, wanted: Wanted) -> Plan:
@@ -79,8 +80,8 @@ def without(
 ) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
-    A handler that ours took the place of is there again, as it was `before`. Raises GH2027 where
-    that leaves something that is no TOML.
+    A handler that ours took the place of is there again, as it was `before`. Raises GH2021
+    of what is no TOML, GH2027 where only what is left is none.
     """
     if path == BASE_SPEC:
         return containerd_base_spec.without(content, wanted.hook)
@@ -90,13 +91,23 @@ def without(
         left = _less_handler(path, toml_marks.without(content), wanted, before or b"")
         document = toml.parsed(left)
     except toml.UnreadableError as error:
-        said = f"it is no TOML without what is gpuhook's: {error.reason}"
-        raise fault("GH2027", where=path, said=said) from error
+        raise _unreadable(path, content, error) from error
     left = left.replace(f"{HEADING}\n".encode(), b"")
     # A comment that somebody has added stays, in a file of ours too.
     if HEADING.encode() in content and not set(document) - {"version"} and b"#" not in left:
         return None
     return left
+
+
+def _unreadable(path: str, content: bytes, error: toml.UnreadableError) -> GpuhookError:
+    """Return the fault of a file that is no TOML: as it is, or only without ours."""
+    try:
+        toml.parsed(content)
+    except toml.UnreadableError as there:
+        where = f"{path}:{there.line}" if there.line else path
+        return fault("GH2021", where=where, said=f"is no TOML: {there.reason}")
+    said = f"it is no TOML without what is gpuhook's: {error.reason}"
+    return fault("GH2027", where=path, said=said)
 
 
 def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> bytes:

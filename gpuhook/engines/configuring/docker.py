@@ -62,8 +62,9 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
         service=Service(_SNAP_UNITS if is_snap else _UNITS, ("dockerd",), reloads=is_reloaded),
-        notes=(*_notes(node, wanted, found), *_restart_notes(found, changes, is_reloaded)),
+        notes=tuple(_notes(node, wanted, found)),
         config=path,
+        on_restart=tuple(_on_restart(found, wanted, is_reloaded)),
     )
 
 
@@ -202,8 +203,6 @@ def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
 
 
 def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:
-    if wanted.route == "hook":
-        yield "dockerd looks for the hook of --gpus when it starts: restart it once"
     if node.version is not None and node.version >= docker.GPUS_BY_CDI and wanted.route == "hook":
         yield "Docker 29 and later go by CDI for --gpus where nvidia-cdi-hook is in dockerd's PATH"
     if wanted.route == "wrapper" and found.configuration.cdi_enabled is False:
@@ -228,8 +227,10 @@ def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:
         yield "this is a user's own dockerd: `systemctl --user restart docker` takes it up"
 
 
-def _restart_notes(found: Docker, changes: list[Change], is_reloaded: bool) -> Iterator[str]:
-    if changes and not is_reloaded and not _LIVES_ON.search(found.content):
+def _on_restart(found: Docker, wanted: Wanted, is_reloaded: bool) -> Iterator[str]:
+    if wanted.route == "hook":
+        yield "dockerd looks for the hook of --gpus when it starts: restart it once"
+    if not is_reloaded and not _LIVES_ON.search(found.content):
         yield "a restart of dockerd stops its containers, unless live-restore is true"
 
 

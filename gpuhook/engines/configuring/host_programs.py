@@ -24,12 +24,16 @@ _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "po
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended: its exit status, and what it printed and said."""
+    """How a program ended: its exit status, and what it printed and said.
+
+    One that could not be started has the status of a shell for that, and `said` is why.
+    """
 
     command: str
     status: int
     printed: str
     said: str
+    is_started: bool = True
 
 
 class HostPrograms:
@@ -77,7 +81,7 @@ class HostPrograms:
         except subprocess.TimeoutExpired:
             return Ran(command, 124, "", f"it has not ended within {_TIME:.0f} s")
         except (OSError, subprocess.SubprocessError) as error:  # the latter of _enter
-            return Ran(command, 127, "", str(error))
+            return Ran(command, 127, "", str(error), is_started=False)
         printed, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         return Ran(command, done.returncode, printed, said)
 

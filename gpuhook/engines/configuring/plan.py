@@ -56,9 +56,10 @@ class Plan:
     """All that configuring an engine comes to; without changes it is configured already.
 
     `notes` are sentences for the person who configures: what was decided and why, and what is left
-    to do by hand. `config` is the file that the engine is started with: what is planned is
-    read from there. "" is the usual one, if that reads any file that changes. None is for what
-    cannot be read as the engine will, such as a template: then `expected` is not checked.
+    to do by hand; those of `on_restart` are told only if something is written. `config` is the file
+    that the engine is started with: what is planned is read from there. "" is the usual one, if
+    that reads any file that changes. None is for what cannot be read as the engine will, such as a
+    template: then `expected` is not checked.
     """
 
     engine: str
@@ -67,3 +68,4 @@ class Plan:
     service: Service
     notes: tuple[str, ...] = ()
     config: str | None = ""
+    on_restart: tuple[str, ...] = ()

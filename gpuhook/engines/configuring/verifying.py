@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpuhook.engines import containerd
 from gpuhook.engines.configuring import checking, reading
 from gpuhook.engines.configuring.host_programs import last_words
@@ -33,22 +35,37 @@ class _Printed:
         return []
 
 
-def verify(programs: HostPrograms, plan: Plan, node: Node) -> str | None:
-    """Return the command that has found the written configuration right; None where none could.
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The command that has found the written configuration right, or why there is none.
 
-    Raises GH2005 with what the engine's program says, and OSError.
+    Both are "" where the host has no program that could.
+    """
+
+    command: str = ""
+    reason: str = ""
+
+
+def verify(programs: HostPrograms, plan: Plan, node: Node) -> Verified:
+    """Return what has verified the written configuration.
+
+    A program that is there and cannot be started says nothing about the configuration: it may be
+    of another architecture, or we may not call chroot(2). Raises GH2005 with what the engine's
+    program says, and OSError.
     """
     if not checking.is_read(plan, node):
-        return None
+        return Verified()
     words = _command(plan, node)
     ran = programs.run(words)
     if ran is None or (ran.status and any(word in ran.said for word in _UNKNOWN)):
-        return None
+        return Verified()
+    if not ran.is_started:
+        return Verified(reason=f"not verified: `{ran.command}` cannot be started: {ran.said}")
     if ran.status:
         raise fault("GH2005", command=ran.command, said=last_words(ran), engine=plan.engine)
     if plan.engine == "containerd":
         _require_printed(plan, node, ran)
-    return ran.command
+    return Verified(ran.command)
 
 
 def _command(plan: Plan, node: Node) -> tuple[str, ...]:

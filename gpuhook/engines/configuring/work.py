@@ -119,7 +119,7 @@ def to_configure(
         removed=_inner_first(one for one in directories if one not in needed),
         record=record if originals else None,
         old=old,
-        notes=plan.notes,
+        notes=(*plan.notes, *(plan.on_restart if writes else ())),
     )
 
 
