@@ -26,15 +26,19 @@ DOCKERD = ["PATH=/usr/bin:/bin", "HOME=/root", "PYTHONHOME=/nowhere", "LD_LIBRAR
 
 
 @pytest.fixture(scope="module")
-def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the programs of an installation that has taken the name of NVIDIA's hook."""
     return install(tmp_path_factory.mktemp("docker") / "prefix", PYTHON, "--nvidia-hook")
 
 
-def dockers_hook(bindir: Path, product: Product, more: Sequence[str] = ()) -> dict[str, Any]:
+def dockers_hook(named_bindir: Path, product: Product, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the hook that dockerd puts into config.json for --gpus, with its own environment."""
     own = [f"{name}={value}" for name, value in product.env.items()]
-    return {"path": str(bindir / NAME), "args": [NAME, "prestart"], "env": [*DOCKERD, *own, *more]}
+    return {
+        "path": str(named_bindir / NAME),
+        "args": [NAME, "prestart"],
+        "env": [*DOCKERD, *own, *more],
+    }
 
 
 def asked(product: Product) -> list[str]:
@@ -62,7 +66,7 @@ def made_by_hook(product: Product, made: Bundle) -> dict[str, Any]:
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_docker_gpus(
     engine: str,
-    bindir: Path,
+    named_bindir: Path,
     apart: Product,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
@@ -73,7 +77,7 @@ def test_docker_gpus(
     matter."""
     (tmp_path / "gpuhook").mkdir()
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
-    hook = dockers_hook(bindir, apart, [f"PYTHONPATH={tmp_path}"])
+    hook = dockers_hook(named_bindir, apart, [f"PYTHONPATH={tmp_path}"])
     env = [*asks("all"), *asks("1", "compute,utility")]
     made = bundle_of(root_of("debian"), asked(apart), env, hooks={"prestart": [hook]})
     view = run(made, [engine], engine).view
@@ -81,11 +85,14 @@ def test_docker_gpus(
 
 
 def test_docker_gpus_that_are_not_there(
-    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    named_bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """A container that was given a GPU that the node has not does not start, and Docker shows the
     sentence that says why."""
-    hooks = {"prestart": [dockers_hook(bindir, apart)]}
+    hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
     result = run(bundle_of(root_of("debian"), ["/probe"], asks("9"), hooks=hooks))
     assert result.rc != 0
     assert "GH1102: nvidia.com/gpu=9: no such device" in result.stderr
@@ -93,10 +100,13 @@ def test_docker_gpus_that_are_not_there(
 
 
 def test_docker_gpus_under_the_wrapper(
-    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    named_bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """`docker run --runtime nvidia --gpus device=1`: the wrapper takes the hook out."""
-    hooks = {"prestart": [dockers_hook(bindir, apart)]}
+    hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
     made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
     assert_given(run(made, [apart.runtime], env=apart.on("runc")).view, apart, 1)
     assert NAME not in made.file.read_text()
@@ -116,11 +126,14 @@ def test_hooks_d_beside_the_wrapper(
 
 
 def test_two_hooks(
-    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    named_bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """Docker's hook and one of hooks.d in one container: the second changes nothing, and what the
     first one made stays known."""
-    both = [dockers_hook(bindir, apart), apart.hooks["hook"]]
+    both = [dockers_hook(named_bindir, apart), apart.hooks["hook"]]
     once = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both[:1]})
     twice = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both})
     views = [run(each).view for each in (once, twice)]
@@ -137,13 +150,13 @@ def test_two_hooks(
 @pytest.mark.parametrize("verb", ["poststart", "poststop"])
 def test_nvidias_other_hooks(
     verb: str,
-    bindir: Path,
+    named_bindir: Path,
     apart: Product,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """The verbs of NVIDIA's hook that do nothing there do nothing here."""
-    hook = {**dockers_hook(bindir, apart), "args": [NAME, verb]}
+    hook = {**dockers_hook(named_bindir, apart), "args": [NAME, verb]}
     made = bundle_of(root_of("debian"), ["/probe"], asks("1"), hooks={verb: [hook]})
     assert run(made).view.gpus() == {}
 

@@ -38,23 +38,25 @@ STAMP = "NVIDIA_CTK_DEBUG=false"
 
 
 @pytest.fixture(scope="module")
-def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the programs of an installation that has all of NVIDIA's names."""
     return install(tmp_path_factory.mktemp("compat") / "prefix", PYTHON, "--nvidia-compat")
 
 
-def hook(bindir: Path, product: Product, name: str, *args: str) -> dict[str, Any]:
+def hook(named_bindir: Path, product: Product, name: str, *args: str) -> dict[str, Any]:
     """Return one hook as NVIDIA's tool writes it, told where this node's parts are."""
     own = [f"{key}={value}" for key, value in product.env.items()]
     return {
         "hookName": "createContainer",
-        "path": str(bindir / CDI_HOOK),
+        "path": str(named_bindir / CDI_HOOK),
         "args": [CDI_HOOK, name, *args],
         "env": [STAMP, *own],
     }
 
 
-def toolkit_hooks(bindir: Path, product: Product, libraries: list[str]) -> list[dict[str, Any]]:
+def toolkit_hooks(
+    named_bindir: Path, product: Product, libraries: list[str]
+) -> list[dict[str, Any]]:
     """Return the spec-level hooks of NVIDIA's tool for a driver whose libraries these are."""
     (cuda,) = [path for path in libraries if "/libcuda.so." in path]
     version = cuda.partition(".so.")[2]
@@ -63,23 +65,23 @@ def toolkit_hooks(bindir: Path, product: Product, libraries: list[str]) -> list[
     folders = sorted({path.rpartition("/")[0] for path in libraries})
     each = [word for link in links for word in ("--link", link)]
     return [
-        hook(bindir, product, "create-symlinks", *each),
-        hook(bindir, product, "enable-cuda-compat", f"--host-driver-version={version}"),
-        hook(bindir, product, "update-ldcache", *(f"--folder={one}" for one in folders)),
-        hook(bindir, product, "update-application-profile"),
-        hook(bindir, product, "disable-device-node-modification"),
-        hook(bindir, product, "of-a-newer-toolkit", "--what", "ever"),
+        hook(named_bindir, product, "create-symlinks", *each),
+        hook(named_bindir, product, "enable-cuda-compat", f"--host-driver-version={version}"),
+        hook(named_bindir, product, "update-ldcache", *(f"--folder={one}" for one in folders)),
+        hook(named_bindir, product, "update-application-profile"),
+        hook(named_bindir, product, "disable-device-node-modification"),
+        hook(named_bindir, product, "of-a-newer-toolkit", "--what", "ever"),
     ]
 
 
 @pytest.fixture
-def foreign(apart: Product, bindir: Path) -> Product:
+def foreign(apart: Product, named_bindir: Path) -> Product:
     """Return a node whose only CDI spec is one of NVIDIA's tool."""
     document = yaml.safe_load(apart.spec.read_text(encoding="utf-8"))
     edits = document["containerEdits"]
     mounted = [one["containerPath"] for one in edits["mounts"]]
     libraries = [path for path in mounted if ".so" in path and path.startswith(LIBRARIES)]
-    edits["hooks"] = toolkit_hooks(bindir, apart, libraries)
+    edits["hooks"] = toolkit_hooks(named_bindir, apart, libraries)
     apart.spec.write_text(json.dumps(document), encoding="utf-8")
     for more in apart.specs.iterdir():
         if more != apart.spec:
@@ -117,7 +119,7 @@ def test_spec_of_nvidias_tool(
         assert {"ro", "nosuid", "nodev"} <= view.mounts[one["real"]].options
 
 
-def describe_other(made: Product, bindir: Path, name: str) -> None:
+def describe_other(made: Product, named_bindir: Path, name: str) -> None:
     """Write NVIDIA's spec of another device, with a library and a loader's hook of its own."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{name}.so.1.0"
@@ -126,7 +128,7 @@ def describe_other(made: Product, bindir: Path, name: str) -> None:
     mount = {"hostPath": str(library), "containerPath": f"{directory}/lib{name}.so.1.0"}
     edits = {
         "mounts": [{**mount, "options": ["ro", "nosuid", "nodev", "bind"]}],
-        "hooks": [hook(bindir, made, "update-ldcache", "--folder", directory)],
+        "hooks": [hook(named_bindir, made, "update-ldcache", "--folder", directory)],
     }
     spec = {
         "cdiVersion": "0.5.0",
@@ -141,14 +143,14 @@ def describe_other(made: Product, bindir: Path, name: str) -> None:
 def test_beside_other_specs(
     way: str,
     apart: Product,
-    bindir: Path,
+    named_bindir: Path,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
     for name in ("one", "two"):
-        describe_other(apart, bindir, name)
+        describe_other(apart, named_bindir, name)
     command = ["/probe", *questions(runs=[["/ldconfig", "-p"]])]
     root = root_of("debian")
     shutil.copy(roots.ldconfig(), root / "ldconfig")
@@ -188,10 +190,10 @@ def state_of(made: Bundle) -> str:
     return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
 
 
-def call(bindir: Path, product: Product, made: Bundle, *words: str) -> Any:
+def call(named_bindir: Path, product: Product, made: Bundle, *words: str) -> Any:
     """Call nvidia-cdi-hook as a runtime does."""
     return subprocess.run(
-        [str(bindir / CDI_HOOK), *words],
+        [str(named_bindir / CDI_HOOK), *words],
         input=state_of(made),
         env={**product.env},
         capture_output=True,
@@ -201,7 +203,10 @@ def call(bindir: Path, product: Product, made: Bundle, *words: str) -> Any:
 
 
 def test_each_hook_twice(
-    bindir: Path, apart: Product, bundle_of: Callable[..., Bundle], root_of: Callable[[str], Path]
+    named_bindir: Path,
+    apart: Product,
+    bundle_of: Callable[..., Bundle],
+    root_of: Callable[[str], Path],
 ) -> None:
     """A second start changes nothing, a strange flag is refused, a strange hook passed over."""
     made = bundle_of(root_of("debian"))
@@ -217,24 +222,24 @@ def test_each_hook_twice(
     listings = []
     for _ in range(2):
         for words in every:
-            done = call(bindir, apart, made, *words)
+            done = call(named_bindir, apart, made, *words)
             assert (done.returncode, done.stderr) == (0, ""), words
         listings.append(roots.listing(made.root))
     assert listings[0] == listings[1]
     assert (made.root / "usr/lib/libx.so").readlink() == Path("libx.so.1")
     assert (made.root / PROFILE[1:]).is_file()
-    done = call(bindir, apart, made, "apply-something-new", "--flag")
+    done = call(named_bindir, apart, made, "apply-something-new", "--flag")
     assert done.returncode == 0
     assert "GH2141" in done.stderr
-    done = call(bindir, apart, made, "create-symlinks", "--unknown=1")
+    done = call(named_bindir, apart, made, "create-symlinks", "--unknown=1")
     assert done.returncode == 1
     assert "GH2140" in done.stderr
-    told = subprocess.check_output([bindir / CDI_HOOK, "--version"], text=True)
+    told = subprocess.check_output([named_bindir / CDI_HOOK, "--version"], text=True)
     assert told.startswith("gpuhook-hook ")
 
 
 def test_hostile_image(
-    bindir: Path,
+    named_bindir: Path,
     apart: Product,
     bundle_of: Callable[..., Bundle],
     root_of: Callable[[str], Path],
@@ -250,7 +255,7 @@ def test_hostile_image(
     made = bundle_of(root)
     for name in ("out", "up"):
         done = call(
-            bindir, apart, made, "create-symlinks", "--link", f"/etc/passwd::/opt/{name}/link"
+            named_bindir, apart, made, "create-symlinks", "--link", f"/etc/passwd::/opt/{name}/link"
         )
         assert done.returncode == 0, done.stderr
     assert list(outside.iterdir()) == []
@@ -258,20 +263,23 @@ def test_hostile_image(
 
 
 def test_runtime_and_hook_by_their_names(
-    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    named_bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """daemon.json's nvidia-container-runtime, and hooks.d's nvidia-container-toolkit."""
     command = ["/probe", *questions(tries=[apart.number(0), apart.number(1)])]
     for name in ("", ".cdi", ".legacy"):
         made = bundle_of(root_of("distroless"), command, asks("1"))
-        runtime = str(bindir / ("nvidia-container-runtime" + name))
+        runtime = str(named_bindir / ("nvidia-container-runtime" + name))
         view = run(made, [runtime], env=apart.on("runc")).view
         assert view.tries[apart.number(0)] == "EPERM"
         assert view.tries[apart.number(1)] != "EPERM"
     env = [f"{key}={value}" for key, value in apart.env.items()]
     name = "nvidia-container-toolkit"
     args = [name, "-config", "/etc/nvidia-container-runtime/config.toml", "prestart"]
-    hooks = {"prestart": [{"path": str(bindir / name), "args": args, "env": env}]}
+    hooks = {"prestart": [{"path": str(named_bindir / name), "args": args, "env": env}]}
     made = bundle_of(root_of("distroless"), command, asks("1"), hooks=hooks)
     view = run(made, ["runc"]).view
     assert view.tries[apart.number(0)] == "EPERM"
@@ -279,22 +287,25 @@ def test_runtime_and_hook_by_their_names(
 
 
 def test_runtime_is_not_its_own_low_level(
-    bindir: Path, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    named_bindir: Path,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
     made = bundle_of(root_of("distroless"), ["/probe", *questions()], asks("1"))
     names = json.loads(apart.config.read_text(encoding="utf-8"))
-    names["lowLevelRuntimes"] = [str(bindir / "nvidia-container-runtime"), "runc"]
+    names["lowLevelRuntimes"] = [str(named_bindir / "nvidia-container-runtime"), "runc"]
     apart.config.write_text(json.dumps(names), encoding="utf-8")
-    runtime = str(bindir / "nvidia-container-runtime")
+    runtime = str(named_bindir / "nvidia-container-runtime")
     assert apart.device(1) in run(made, [runtime], env=apart.env).view.gpus()
 
 
-def test_ctk(bindir: Path, apart: Product, tmp_path: Path) -> None:
+def test_ctk(named_bindir: Path, apart: Product, tmp_path: Path) -> None:
     """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
 
     def ctk(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(bindir / "nvidia-ctk"), *words]
+        command = [str(named_bindir / "nvidia-ctk"), *words]
         return subprocess.run(command, env=apart.env, capture_output=True, text=True, check=False)
 
     output = tmp_path / "specs/nvidia.yaml"
