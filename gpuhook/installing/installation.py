@@ -117,8 +117,9 @@ def _copied(where: Place, tree: Tree) -> list[str]:
                 copying.prune(here, frozenset(copying.versions(here)) - {tree.name})
             raise
         copying.use(tree.name, here)
-        held = named.found(where.root, where.directory).versions | {tree.name, before}
-        return copying.prune(here, frozenset(held))
+        found = named.found(where.root, where.directory)
+        others = found.versions if found.is_whole else copying.versions(here)
+        return copying.prune(here, frozenset({*others, tree.name, before}))
 
 
 def _said(error: OSError) -> str:
@@ -154,6 +155,8 @@ def uninstall(
 def _needed(where: Place, undone: list[Result]) -> frozenset[str]:
     """Return the versions that containers of the host still need."""
     found = named.found(where.root, where.directory)
+    if not found.is_whole:
+        return frozenset(copying.versions(where.here))
     running = any(one.is_running for result in undone for one in result.stored)
     if found.has_programs or running:
         return found.versions | {copying.used(where.here)}

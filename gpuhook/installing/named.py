@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from dataclasses import dataclass
 
 from gpuhook import files
@@ -38,34 +39,41 @@ BUNDLES = (
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The names of versions, and whether a program is named by the path that outlives them."""
+    """The names of versions, and whether a program is named by the path that outlives them.
+
+    `is_whole` is whether all files could be read: others may be named where not.
+    """
 
     versions: frozenset[str] = frozenset()
     has_programs: bool = False
+    is_whole: bool = True
 
 
 def found(root: str, at: str) -> Named:
-    """Return what the containers' files of a host name below its directory `at`.
-
-    A file that cannot be read, or is too large, names nothing.
-    """
+    """Return what the containers' files of a host name below its directory `at`."""
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()
     names: set[str] = set()
-    has_programs = False
+    has_programs, is_whole = False, True
     for place in BUNDLES:
         head, star, tail = place.partition("*")
         for path in glob.iglob(glob.escape(inside(root, head)) + f"/{star}{tail}"):
             content = _content(path)
+            if content is None:
+                is_whole = False
+                continue
             names.update(name.decode() for name in pattern.findall(content))
             has_programs = has_programs or programs in content
-    return Named(frozenset(names), has_programs)
+    return Named(frozenset(names), has_programs, is_whole)
 
 
-def _content(path: str) -> bytes:
-    if os.path.islink(path):  # a link of the host means another file here
-        return b""
+def _content(path: str) -> bytes | None:
+    """Return what a file says: nothing if it is gone or is no file, None if it cannot be read."""
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a link of the host means another file here
+            return b""
         return files.read(path, _MAX)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""  # its container has ended
     except (OSError, GpuhookError):
-        return b""
+        return None

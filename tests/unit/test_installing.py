@@ -426,6 +426,20 @@ def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
     assert installation.uninstall(place).kept == ()
 
 
+def test_where_a_containers_file_cannot_be_read_no_version_goes(
+    place: Place, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may name any of them."""
+    monkeypatch.setattr(named, "_MAX", 8)
+    (node / BUNDLE).parent.mkdir(parents=True)
+    (node / BUNDLE).write_text("{'a': 'file that is too large'}", encoding="utf-8")
+    for version in ("1.0", "1.1", "1.2"):
+        put(place, tree_of(version))
+    assert len(copying.versions(place.here)) == 3
+    assert len(installation.uninstall(place).kept) == 3
+    assert installation.uninstall(place, forced=True).kept == ()
+
+
 @pytest.mark.parametrize(
     ("link", "target", "real"),
     [
