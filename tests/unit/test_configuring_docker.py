@@ -329,12 +329,13 @@ def test_the_file_that_dockerd_is_told() -> None:
 def test_containers_that_a_restart_would_stop() -> None:
     """It is told where a restart is needed, and containers do not live on."""
     needed = docker.plan(node({}, version=(27, 0)), wanted())
-    assert any("stops its containers" in note for note in needed.on_restart)
+    assert needed.service.ends_containers
+    assert not needed.service.reloads
     for found in (
         docker.plan(node({}, version=RECENT), wanted()),
         docker.plan(node(files('{"live-restore": true}'), version=(27, 0)), wanted()),
     ):
-        assert not any("stops its containers" in note for note in found.on_restart)
+        assert found.service.reloads or not found.service.ends_containers
 
 
 def test_a_users_own() -> None:

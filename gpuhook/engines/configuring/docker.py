@@ -32,6 +32,7 @@ _FLAGS = {"runtimes": "add-runtime", "default-runtime": "default-runtime", "feat
 _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
+_HOOK_IS_NEW = "dockerd looks for the hook of --gpus when it starts: restart it once"
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
@@ -61,10 +62,15 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             default=wanted.name if wanted.is_default else "",
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
-        service=Service(_SNAP_UNITS if is_snap else _UNITS, ("dockerd",), reloads=is_reloaded),
+        service=Service(
+            units=_SNAP_UNITS if is_snap else _UNITS,
+            processes=("dockerd",),
+            reloads=is_reloaded,
+            ends_containers=not _LIVES_ON.search(found.content),
+        ),
         notes=tuple(_notes(node, wanted, found)),
         config=path,
-        on_restart=tuple(_on_restart(found, wanted, is_reloaded)),
+        on_restart=(_HOOK_IS_NEW,) if wanted.route == "hook" else (),
     )
 
 
@@ -225,13 +231,6 @@ def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:
         )
     if node.home is not None:
         yield "this is a user's own dockerd: `systemctl --user restart docker` takes it up"
-
-
-def _on_restart(found: Docker, wanted: Wanted, is_reloaded: bool) -> Iterator[str]:
-    if wanted.route == "hook":
-        yield "dockerd looks for the hook of --gpus when it starts: restart it once"
-    if not is_reloaded and not _LIVES_ON.search(found.content):
-        yield "a restart of dockerd stops its containers, unless live-restore is true"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,13 @@ class Service:
 
     `units` are those of systemd that it may run as, the first that is active is meant. `processes`
     are the names of its program. `reloads` is whether SIGHUP is enough, and it needs no restart.
+    `ends_containers` is whether its containers end with it.
     """
 
     units: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     reloads: bool = False
+    ends_containers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,8 @@ def _record(document: dict[str, Any]) -> Record:
     document["wanted"] = Wanted(**_known(Wanted, document["wanted"]))
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
-    document["service"] = Service(*names, reloads=service["reloads"])
+    ends = service.get("ends_containers", False)
+    document["service"] = Service(*names, reloads=service["reloads"], ends_containers=ends)
     document["directories"] = tuple(document["directories"])
     document["files"] = tuple(_original(one) for one in document["files"])
     return Record(**_known(Record, document))

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.engines.configuring.host import Host, Kept
-    from gpuhook.engines.configuring.plan import Plan
+    from gpuhook.engines.configuring.plan import Plan, Service
     from gpuhook.engines.configuring.record import Store
     from gpuhook.engines.configuring.table import Engine
     from gpuhook.engines.configuring.wanted import Node, Wanted
+
+ENDS = "a restart of {program} stops its containers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def to_configure(
         removed=_inner_first(one for one in directories if one not in needed),
         record=record if originals else None,
         old=old,
-        notes=(*plan.notes, *(plan.on_restart if writes else ())),
+        notes=(*plan.notes, *((*plan.on_restart, *_ends(plan.service)) if writes else ())),
     )
 
 
@@ -146,8 +148,15 @@ def to_undo(host: Host, store: Store, old: Record, engine: Engine) -> Work:
         removed=_inner_first(old.directories),
         record=None,
         old=old,
-        notes=tuple(notes),
+        notes=(*notes, *(_ends(old.service) if writes else ())),
     )
+
+
+def _ends(service: Service) -> tuple[str, ...]:
+    """Return what a restart does to containers, where it does anything and is needed."""
+    if service.reloads or not service.ends_containers:
+        return ()
+    return (ENDS.format(program=service.processes[0]),)
 
 
 def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list[_Found]:
