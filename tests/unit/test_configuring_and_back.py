@@ -81,6 +81,20 @@ def test_what_a_restart_does_is_told_only_where_something_is_written(
     assert said in carrying_out.undo(host, Where("docker")).notes
 
 
+def test_a_chosen_file_that_was_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a slip of the pen."""
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
+    (tmp_path / "etc").mkdir()
+    host, where = Host(str(tmp_path)), Where("docker", config="/etc/deamon.json")
+    said = "/etc/deamon.json was not there: docker reads it only if it is started with it"
+    for is_told in (True, False):
+        result = carrying_out.configure(host, where, wanted())
+        assert (said in result.notes) is is_told
+
+
 @pytest.mark.parametrize(
     "added", [b"# mine\n", b"# mine\n[mine]\na = 1\n"], ids=["comment", "table"]
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.versions import Version
 
 NOT_RUNNING = "{engine} does not run: it reads its configuration when it starts"
+NEW_FILE = "{path} was not there: {engine} reads it only if it is started with it"
 NOT_TOLD = "{engine} reads this when it starts anew: say --restart, or restart it yourself"
 
 
@@ -142,6 +143,9 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     todo = work.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
     )
+    if where.config and any(one.path == where.config and one.before is None for one in todo.writes):
+        said = NEW_FILE.format(path=where.config, engine=where.engine)
+        todo = replace(todo, notes=(*todo.notes, said))
     return plan, replace(node, files=job.host), todo
 
 
