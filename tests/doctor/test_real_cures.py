@@ -205,3 +205,16 @@ def test_nouveau_on_a_second_card_is_no_failure(tmp_path: Path) -> None:
     add_pci_device(scene, "0000:05:00.0", "0x030000", "nouveau")
     assert wrong(scene) == []
     assert of(scene, "driver.nouveau").status == WARNING
+
+
+def test_a_driver_of_no_known_branch_is_installed_by_a_name_that_there_is(tmp_path: Path) -> None:
+    """Where no module is loaded, nothing says which branch it has to be."""
+    scene = machines.without_gpu(tmp_path)
+    scene.write("/etc/debian_version", "12\n")
+    tree = scene.examined().tree
+    assert packages.driver(tree, "") == "apt-get install -y nvidia-driver"
+    assert packages.driver(tree, "570") == (
+        "apt-get install -y libnvidia-compute-570 nvidia-utils-570"
+    )
+    machines.install(scene, "ubuntu-drivers")
+    assert packages.driver(scene.examined().tree, "") == "ubuntu-drivers install"

@@ -72,6 +72,14 @@ def _is_packaged(tree: Tree) -> bool:
     return not here or any(tree.status(path) is not None for path in modules)
 
 
+def driver(tree: Tree, branch: str) -> str:
+    """Return the command that installs the driver's user space for a branch, "" where unknown."""
+    if not branch and _has(tree, "ubuntu-drivers"):
+        return "ubuntu-drivers install"
+    debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}" if branch else "nvidia-driver"
+    return install(tree, debian, "nvidia-driver-cuda nvidia-driver-cuda-libs")
+
+
 def reinstall_driver(tree: Tree) -> str:
     """Return the command that installs the packages of NVIDIA's driver again."""
     if tree.status(_NIXOS) is not None:

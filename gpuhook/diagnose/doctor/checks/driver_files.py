@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor import packages, user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import driver_places, tree
 from gpuhook.vendors.nvidia.params import PATH as PARAMS
@@ -59,8 +59,7 @@ def _without(
         roots = " or ".join(dict.fromkeys((space.root, *driver_places.OTHER_ROOTS)))
         said = f"no libraries of a driver below {roots}"
         branch = facts.module_version(node).partition(".")[0]
-        debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}"
-        command = facts.install(node, debian, "nvidia-driver-cuda nvidia-driver-cuda-libs")
+        command = packages.driver(node.tree, branch)
         command += "  # or, where it is elsewhere: gpuhook doctor --driver-root DIR"
     return Finding(
         FAILED,

@@ -8,6 +8,7 @@ import posixpath
 
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import spec_facts as specs
+from gpuhook.diagnose.doctor import user_space
 from gpuhook.diagnose.doctor.check import SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.specs import DRIVER, each
 
@@ -51,14 +52,15 @@ def _icd(node: Node, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Fi
         if not lacking:
             return
         said = f"{path} names {', '.join(lacking)}, which {one.path} does not mount"
-    branch = facts.module_version(node).partition(".")[0]
+    branch = (facts.module_version(node) or user_space.of(node).version).partition(".")[0]
+    debian = f"libnvidia-gl-{branch}" if branch else "nvidia-driver-libs"
     yield Finding(
         WARNING,
         said,
         subject=path,
         meaning='graphics find no GPU in containers: vulkaninfo says "Found no drivers!" '
         "(ERROR_INCOMPATIBLE_DRIVER), and EGL finds no device or only llvmpipe",
-        command=f"{facts.install(node, f'libnvidia-gl-{branch}', 'nvidia-driver-libs')} && "
+        command=f"{facts.install(node, debian, 'nvidia-driver-libs')} && "
         f"{specs.rewrite(node, one)}",
         looked_at=(path, one.path),
     )
