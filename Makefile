@@ -17,7 +17,7 @@ NVIDIA_HOOK ?=
 # 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
 NVIDIA_COMPAT ?=
 # How many processes the tests run in.
-WORKERS ?= 2
+WORKERS ?= 3
 
 VENV ?= .venv
 BIN := $(VENV)/bin

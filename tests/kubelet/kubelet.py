@@ -14,6 +14,7 @@ import shutil
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,8 +81,9 @@ class Kubelet:
         """Remove every socket of the directory, and serve Registration on kubelet.sock."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for entry in list(self.directory.iterdir()):
-            if stat.S_ISSOCK(entry.lstat().st_mode):
-                entry.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # a plugin may be closing it
+                if stat.S_ISSOCK(entry.lstat().st_mode):
+                    entry.unlink()
         self._starts += 1
         server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         handler = grpc.unary_unary_rpc_method_handler(
