@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -245,6 +246,7 @@ def test_following(
                 asked.line({"type": "MODIFIED", "object": news.pop(0)})
             elif not process_is_there(log):
                 return
+            time.sleep(0.005)
 
     api.answers = [lambda asked: asked.reply(node({LABEL: "default"}))]
     api.otherwise = watched
@@ -266,6 +268,24 @@ def test_following(
         await task
 
     asyncio.run(scene())
+
+
+def test_an_edition_that_came_with_a_label_of_nothing_is_told_with_the_next(
+    tmp_path: Path, configs: Path, api: ApiStandIn, plugin: tuple[str, Path]
+) -> None:
+    name, log = plugin
+    found = following(tmp_path, api, name)
+    found._changed("default")
+    deadline = time.monotonic() + 60
+    while signals(log) == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    found._changed("nine")
+    edition(configs, 2, {"default": "version: v1\n# 5\n"})
+    found._look()  # nothing can be chosen
+    found._changed("default")
+    while signals(log) == 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert signals(log) == 2
 
 
 def process_is_there(log: Path) -> bool:

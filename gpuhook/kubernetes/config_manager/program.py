@@ -54,11 +54,15 @@ def run(chosen: Options, access: Access) -> None:
 
 
 class _Following:
-    """The label and the edition of the ConfigMap as they were seen last."""
+    """The label and the editions of the ConfigMap: what was seen last, and what the plugin has.
+
+    They differ while the label names what is not there: an edition that came meanwhile is told
+    with the next label that can be followed.
+    """
 
     def __init__(self, chosen: Options, server: ApiServer) -> None:
         self._options = chosen
-        self._edition = choice.edition(chosen)
+        self._seen = self._told = choice.edition(chosen)
         self._label: str | None = None
         self._is_known = False
         self._stop = asyncio.Event()
@@ -87,14 +91,17 @@ class _Following:
 
     def _look(self) -> None:
         """See whether the kubelet has brought another edition."""
-        now = choice.edition(self._options)
-        if self._is_known and now != self._edition:
-            self._edition = now
-            _try(self._options, self._label, has_new_text=True)
+        if self._is_known and choice.edition(self._options) != self._seen:
+            self._take_up()
 
     def _changed(self, label: str | None) -> None:
         self._label, self._is_known = label, True
-        _try(self._options, label, has_new_text=False)
+        self._take_up()
+
+    def _take_up(self) -> None:
+        self._seen = now = choice.edition(self._options)
+        if _is_applied(self._options, self._label, has_new_text=now != self._told):
+            self._told = now
 
     def _failed(self, error: GpuhookError | None) -> None:
         self._refused = error
@@ -104,13 +111,17 @@ class _Following:
             _log(error)
 
 
-def _try(chosen: Options, label: str | None, *, has_new_text: bool) -> None:
+def _is_applied(chosen: Options, label: str | None, *, has_new_text: bool) -> bool:
+    """Apply, and return whether that could be done; what keeps it from that is logged."""
     try:
         _apply(chosen, label, has_new_text=has_new_text)
     except GpuhookError as error:
         _log(error)
     except OSError as error:
         logger().error("the configuration stays as it is", reason=str(error))
+    else:
+        return True
+    return False
 
 
 def _apply(chosen: Options, label: str | None, *, has_new_text: bool) -> None:
