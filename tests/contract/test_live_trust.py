@@ -129,12 +129,21 @@ def test_return_in_a_mount_point(node8: Product, tmp_path: Path) -> None:
         assert roots.listing(host) == before
 
 
+def is_asleep(pid: int) -> bool:
+    """Return whether a shell waits for a sleep(1) that sleeps."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
+        fields = Path(f"/proc/{child}/stat").read_text("ascii").split()
+        return fields[1:3] == ["(sleep)", "S"]
+    return False
+
+
 def test_hidden_libraries(node8: Product, tmp_path: Path) -> None:
     """A container that hides what shows its GPU from a detach does not get it back by a repair."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
     with started(made, mine) as live:
         place = Path(f"/proc/{live.pid}/root{LIBRARIES}")
+        eventually(lambda: is_asleep(live.pid))  # its programs have loaded what they need
         place.rename(place.with_name("hidden"))
         live.detach("2")
         place.with_name("hidden").rename(place)
