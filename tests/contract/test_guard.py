@@ -284,6 +284,7 @@ def test_who_bounds_memory_is_told_on_the_node(
     assert told[above]["guard"] is None
 
 
+@pytest.mark.alone  # what shares a cgroup has to be there before the guard looks again
 def test_a_cgroup_that_is_not_called_like_its_container(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
