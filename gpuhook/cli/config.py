@@ -99,19 +99,14 @@ def import_file(file: str, output: str | None) -> None:
       gpuhook config import /etc/nvidia-container-runtime/config.toml \\
           --output /etc/gpuhook/config.yaml
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.diagnose import output_file, settings_import
+    from gpuhook.diagnose import settings_import
 
     found = settings_import.of_file(file)
     for remark in found.remarks:
         printing.warn(f"{file}: {remark}")
-    text = settings_import.text(found, file)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    output_file.write(output, text.encode(), 0o644)
     count = len(found.remarks)
     rest = f", {count} key{'s' * (count != 1)} not taken over" if count else ""
-    printing.say(f"wrote {output}{rest}")
+    _give(settings_import.text(found, file), output, rest)
 
 
 @config.command(name="from-clusterpolicy")
@@ -134,20 +129,25 @@ def from_clusterpolicy(file: str, output: str | None) -> None:
       kubectl get clusterpolicies.nvidia.com,configmaps -n gpu-operator -o yaml |
           gpuhook config from-clusterpolicy - > values.yaml
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.diagnose import output_file
     from gpuhook.diagnose.cluster_policy import documents, mapping, text
 
     named = text.STANDARD_INPUT if file == "-" else file
     found = mapping.converted(documents.read(text.content(file), named))
     for remark in found.remarks:
         printing.warn(f"{named}: {remark}")
-    values = text.values(found, file)
-    if output is None:
-        click.echo(values, nl=False)
-        return
-    output_file.write(output, values.encode(), 0o644)
     count = len(found.remarks)
     rest = f", with {count} remark{'s' * (count != 1)}" if count else ""
+    _give(text.values(found, file), output, rest)
+
+
+def _give(text: str, output: str | None, rest: str) -> None:
+    """Print a text, or write it to a file and say so; `rest` ends that sentence."""
+    from gpuhook.diagnose import output_file
+
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output_file.write(output, text.encode(), 0o644)
     printing.say(f"wrote {output}{rest}")
 
 
