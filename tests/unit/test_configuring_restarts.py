@@ -108,7 +108,8 @@ def test_an_engine_that_does_not_run_needs_no_restart(root: Path) -> None:
     assert any("does not run" in note for note in result.notes)
 
 
-SIGNALLED = Service((), ("dockerd-of-a-test",), reloads=True)
+# A name of this process alone: others run these tests at the same time.
+SIGNALLED = Service((), (f"dockerd-of-{os.getpid()}",), reloads=True)
 
 
 @pytest.fixture
