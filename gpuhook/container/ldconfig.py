@@ -15,7 +15,7 @@ import os
 import time
 
 from gpuhook import files
-from gpuhook.container.provide import MAX_CACHE
+from gpuhook.container.loader_files import MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import mounts, seclusion
 from gpuhook.kernel.namespaces import in_mount_namespace
@@ -45,15 +45,18 @@ _SYSTEM = (
 )
 
 
-def cache_of(namespace: int, root: int, program: str, directories: list[bytes]) -> bytes:
+def cache_of(
+    namespace: int, root: int, program: str, first: list[bytes], last: list[bytes]
+) -> bytes:
     """Return the cache that the host's `program` makes of the root behind the descriptor `root`.
 
-    `namespace` is a descriptor of the mount namespace that the root is mounted in, `directories`
-    those to look at first. Raises GH1517 for a program that cannot be used, GH1518 if it fails.
+    `namespace` is a descriptor of the mount namespace that the root is mounted in, `first` are the
+    directories to search before those that the image names, `last` those after them. Raises GH1517
+    for a program that cannot be used, GH1518 if it fails.
     """
     runnable = _sealed(program)
     made = os.memfd_create("ld.so.cache", os.MFD_CLOEXEC)
-    text = _configuration(directories)
+    text = _configuration(first, last)
     try:
         in_mount_namespace(namespace, lambda: _make(root, runnable, text, made))
         os.lseek(made, 0, os.SEEK_SET)
@@ -98,11 +101,11 @@ def _sealed(path: str) -> int:
     return copy
 
 
-def _configuration(directories: list[bytes]) -> bytes:
-    """Return the text that ldconfig reads: `directories`, the image's own, those of the system."""
+def _configuration(first: list[bytes], last: list[bytes]) -> bytes:
+    """Return ldconfig's configuration: `first`, the image's, `last`, the system's directories."""
     machine = os.uname().machine
-    lines = [where for where in directories if not any(c in _UNSPEAKABLE for c in where)]
-    lines.append(b"include /etc/ld.so.conf")
+    named = [*first, b"include /etc/ld.so.conf", *last]
+    lines = [line for line in named if line[:1] != b"/" or not any(c in _UNSPEAKABLE for c in line)]
     lines += [where.format(machine=machine).encode() for where in _SYSTEM]
     return b"".join(line + b"\n" for line in lines)
 

@@ -142,12 +142,12 @@ class LiveRoot(Root):
             error.filename = f"{self.path}, which is read-only"
             raise
 
-    def loader_cache(self, program: str, directories: list[bytes]) -> bytes:
+    def loader_cache(self, program: str, first: list[bytes], last: list[bytes]) -> bytes:
         """Return the loader cache that the host's ldconfig makes of this root; see ldconfig.py."""
         from gpuhook.container import ldconfig
 
         with _Host():
-            return ldconfig.cache_of(self.namespace, self._fd, program, directories)
+            return ldconfig.cache_of(self.namespace, self._fd, program, first, last)
 
     def make_target(self, path: str, *, is_directory: bool) -> str:
         """Make an empty file or directory to mount on; returns where it is, links resolved."""

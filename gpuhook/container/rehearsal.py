@@ -44,6 +44,18 @@ class Rehearsal:
         self.changes.append(Change(path, data=data))
         return True
 
+    def is_link(self, path: str) -> bool:
+        """Return whether `path` itself is a symbolic link."""
+        return self._root.is_link(path)
+
+    def open_file(self, path: str) -> int | None:
+        """Return a readable descriptor (the caller's) of a regular file, None if there is none."""
+        return self._root.open_file(path)
+
+    def real(self, path: str) -> str:
+        """Return `path` with every link resolved inside the root."""
+        return self._root.real(path)
+
     def read(self, path: str, limit: int) -> bytes | None:
         """Return what the file holds, None if there is none."""
         return self._root.read(path, limit)

@@ -17,6 +17,8 @@ from gpuhook import files
 from gpuhook.container.walk import ENTRY, Walk, mount_id
 from gpuhook.errors import fault
 
+MAX_NAMES = 1 << 16
+
 
 class Root:
     """An open root file system. Paths are absolute and of the container."""
@@ -130,7 +132,7 @@ class Root:
             raise
 
     def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, [] if there is none; mounts as `mounted`."""
+        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
         fd = self.mounted(path)
         if fd is None:
             return []
@@ -141,7 +143,7 @@ class Root:
         finally:
             os.close(fd)
         try:
-            return sorted(os.listdir(readable))
+            return _listed(readable)
         finally:
             os.close(readable)
 
@@ -205,8 +207,17 @@ class Root:
         _rename(temporary, name, fd)
         return True
 
+    def is_link(self, path: str) -> bool:
+        """Return whether `path` itself is a symbolic link; False if nothing is there."""
+        parent, _, name = path.rpartition("/")
+        try:
+            os.readlink(name, dir_fd=self.directory(parent or "/"))
+        except OSError:
+            return False
+        return True
+
     def names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, [] if there is none."""
+        """Return the names in the directory `path`, the first MAX_NAMES, [] if there is none."""
         try:
             fd = self.directory(path)
         except OSError as error:
@@ -215,7 +226,7 @@ class Root:
             raise
         readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return sorted(os.listdir(readable))
+            return _listed(readable)
         finally:
             os.close(readable)
 
@@ -247,6 +258,17 @@ class Root:
             files.remove_stale(readable)
         finally:
             os.close(readable)
+
+
+def _listed(fd: int) -> list[str]:
+    """Return the names in a directory, sorted; of one that an image filled the first MAX_NAMES."""
+    names = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            names.append(entry.name)
+            if len(names) == MAX_NAMES:
+                break
+    return sorted(names)
 
 
 def _rename(temporary: str, name: str, fd: int) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.container import change, provide
+from gpuhook.container import change
 from gpuhook.container.bind_mounts import Bind
 from gpuhook.container.change import Change
 from gpuhook.container.live import Plan
+from gpuhook.container.loader_files import CACHE
 from gpuhook.container.rehearsal import current
 from gpuhook.container.removals import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.errors import GpuhookError
@@ -127,7 +128,7 @@ def _changes(
         is_ours = now.summary() == summary
         if is_ours and before is not None:
             changes.append(before)
-        elif path == provide.CACHE and now.data is not None:
+        elif path == CACHE and now.data is not None:
             ours = [entry for provision in provisions for entry in provision.entries()]
             ours += _entries_of_links(made)
             changes += _without(ours, now.data, was_there=bool(note))
@@ -148,6 +149,8 @@ def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -
     """Return the loader's cache without the entries `ours`; nothing if nobody else's are left."""
     try:
         held = [(entry.soname, entry.path) for entry in cache.parse(data)]
+        # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.
+        ours += [(name, path[4:]) for name, path in ours if path.startswith(b"/usr/")]
         if not set(held).intersection(ours):
             return []
         flags = cache.flags_for(os.uname().machine)
@@ -156,4 +159,4 @@ def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -
         return []
     if not was_there and left is not None and not cache.parse(left):
         left = None
-    return [Change(provide.CACHE, data=left)]
+    return [Change(CACHE, data=left)]

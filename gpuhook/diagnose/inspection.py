@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook import state
 from gpuhook.container import ledger
-from gpuhook.container.provide import CACHE, MAX_CACHE
+from gpuhook.container.loader_files import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.loader import cache, conf
 from gpuhook.vendors.nvidia import departed, freshness, seen, words
@@ -208,7 +208,7 @@ def _worded(rule: Rule) -> str:
 def _loader(live: Live) -> dict[str, Any]:
     """Return the libraries that we entered into the loader's cache, and whether each is found."""
     try:
-        ours = conf.recorded(live.root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+        ours = conf.recorded(live.root.read(conf.FIRST, conf.MAX_BYTES) or b"")
         content = live.root.read(CACHE, MAX_CACHE)
         entries = {(e.soname, e.path) for e in cache.parse(content)} if content else set()
     except GpuhookError as error:

@@ -11,6 +11,13 @@ from gpuhook.errors import fault
 from gpuhook.loader import cache_format
 from gpuhook.loader.cache_format import ENTRY, MAX_NAME, MAX_PATH, Table
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Union
+
+    _Key = Union[bytes, tuple[int, ...]]
+
 # FLAG_*_LIB* | FLAG_ELF_LIBC6, from glibc sysdeps/generic/ldconfig.h
 _FLAGS = {
     "aarch64": 0x0A03,
@@ -71,116 +78,234 @@ def parse(data: bytes) -> list[Entry]:
 def merged(
     data: bytes | None,
     add: list[tuple[bytes, bytes]],
-    remove: list[tuple[bytes, bytes]] | None = None,
+    remove: Iterable[tuple[bytes, bytes]] = (),
     *,
     flags: int,
 ) -> bytes:
-    """Return the cache `data` in which every (soname, path) of `add` is found first.
+    """Return `Cache(data, flags).merged(add, remove)`."""
+    return Cache(data, flags).merged(add, remove)
 
-    Entries of `remove` are gone, all others are kept, as are glibc-hwcaps and the extensions.
-    Among equal sonames in `add` the first wins. None stands for an image without a cache. Adding
-    again what is there changes nothing. Faults GH1600, GH1601.
+
+class Cache:
+    """A cache that is looked at and then merged with entries that have `flags`.
+
+    None stands for an image without a cache. Raises GH1600, GH1601.
     """
-    table = cache_format.fresh() if data is None else cache_format.read(data)
-    names = _Names(table, add, signed=flags in _SIGNED_CHAR)
-    wanted = dict.fromkeys(add)
-    stale = {
-        i
-        for soname, path in remove or ()
-        if (soname, path) not in wanted
-        for i in _places(table, names, soname, path)[1]
-    }
-    if stale:
-        # Strings of an older driver would pile up with every upgrade, so what is left is packed.
-        kept = [i for i in range(names.count) if i not in stale]
-        return merged(cache_format.write(_packed(table, kept)), add, flags=flags)
-    return _joined(table, names, list(wanted), flags)
+
+    __slots__ = ("_flags", "_names", "_table")
+
+    def __init__(self, data: bytes | None, flags: int) -> None:
+        self._flags = flags
+        self._table = cache_format.fresh() if data is None else cache_format.read(data)
+        self._names = _Names(self._table, signed=flags in _SIGNED_CHAR)
+
+    def has_directory(self, directory: bytes) -> bool:
+        """Return whether an entry is in `directory`: ldconfig has searched it, by this path.
+
+        ldconfig stores a path that is the end of another one inside that one. A directory of which
+        every path is stored like that is not found.
+        """
+        strings, path = self._table.strings, directory + b"/"
+        return strings.startswith(path) or b"\0" + path in strings
+
+    def is_empty(self) -> bool:
+        """Return whether it has no entry."""
+        return not self._names.count
+
+    def paths(self, names: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """Return the paths of the entries with these flags by name; hwcaps entries are left out."""
+        flags, starts, values, _, hwcaps = self._table.fields or [()] * 5
+        wanted = frozenset(names)
+        self._names.require(wanted)
+        found: dict[bytes, list[bytes]] = {}
+        for start, end in self._ranges(wanted):
+            for index in range(start, end):
+                name = self._table.string(starts[index], MAX_NAME)
+                if name in wanted and flags[index] == self._flags and not hwcaps[index]:
+                    path = self._table.string(values[index], MAX_PATH)
+                    found.setdefault(name, []).append(path)
+        return found
+
+    def merged(
+        self,
+        add: list[tuple[bytes, bytes]],
+        remove: Iterable[tuple[bytes, bytes]] = (),
+        last: Iterable[tuple[bytes, bytes]] = (),
+    ) -> bytes:
+        """Return the cache in which each (name, path) of `add` is in front of its equals.
+
+        Those of `last` are behind their equals. Entries of `remove` are gone, all others are kept,
+        as are glibc-hwcaps and the extensions. Of equal names in `add` the first wins. To add what
+        is there changes nothing. Raises GH1600.
+        """
+        front = dict.fromkeys(add)
+        self._names.require([name for name, _ in (*add, *last)])
+        behind = [pair for pair in dict.fromkeys(last) if pair not in front]
+        stale = {pair for pair in remove if pair not in front}.difference(behind)
+        gone = {index for same in self._indices(stale).values() for index in same}
+        if not gone:
+            return self._joined(list(front), behind)
+        # Strings of an older driver would pile up with every upgrade, so the rest is packed.
+        kept = [i for i in range(self._names.count) if i not in gone]
+        return Cache(cache_format.write(_packed(self._table, kept)), self._flags).merged(
+            add, last=behind
+        )
+
+    def _ranges(self, names: Iterable[bytes]) -> set[tuple[int, int]]:
+        """Return the ranges of entries whose names equal one of `names`."""
+        found = {(place.start, place.end) for place in map(self._names.place, names)}
+        return {(start, end) for start, end in found if start < end}
+
+    def _indices(
+        self, pairs: Collection[tuple[bytes, bytes]]
+    ) -> dict[tuple[bytes, bytes], list[int]]:
+        """Return the entries that lead a name to a path already, for each pair that has any.
+
+        An image may have 65,536 equal entries and as many names in its drop-in: each entry is
+        looked at once, not once for every pair.
+        """
+        if not pairs:
+            return {}
+        wanted = frozenset(pairs)
+        _, starts, values, _, _ = self._table.fields
+        found: dict[tuple[bytes, bytes], list[int]] = {}
+        for start, end in self._ranges({name for name, _ in wanted}):
+            for index in range(start, end):
+                # The name as well: libcmp equals lib01 and lib1.
+                name = self._table.string(starts[index], MAX_NAME)
+                pair = name, self._table.string(values[index], MAX_PATH)
+                if pair in wanted:
+                    found.setdefault(pair, []).append(index)
+        return found
+
+    def _joined(self, add: list[tuple[bytes, bytes]], last: list[tuple[bytes, bytes]]) -> bytes:
+        """Return the file with `add` in front of their equals, `last` behind, each entry once."""
+        table, place = self._table, self._names.place
+        indices = self._indices([*add, *last])
+        dropped = {index for same in indices.values() for index in same}
+        base = cache_format.base_of(len(add) + len(last) + self._names.count - len(dropped))
+        delta = base - table.base
+        strings = _Strings(table, base, indices)
+        # (index, dropped, record): what comes before the entry `index`, or takes its place.
+        changes = [(index, True, b"") for index in dropped]
+        # Among equal names those of `add` come before those of `last`: the sort is stable.
+        placed = [(place(pair[0]), False, pair) for pair in add]
+        placed += [(place(pair[0]), True, pair) for pair in last]
+        placed.sort(key=lambda item: item[0].key, reverse=True)
+        for where, is_last, pair in placed:
+            record = strings.record(pair, self._flags)
+            changes.append((where.end if is_last else where.start, False, record))
+        changes.sort(key=lambda change: change[:2])
+        table.entries = _spliced(_shifted(table.entries, delta), changes)
+        table.strings = b"".join(strings.pieces)
+        table.hwcaps = [offset + delta for offset in table.hwcaps]
+        return cache_format.write(table)
+
+
+class _Place:
+    """Where a name is among the entries: those of an equal name are [start, end)."""
+
+    __slots__ = ("end", "key", "start")
+
+    def __init__(self, key: _Key, start: int, end: int) -> None:
+        self.key = key
+        self.start = start
+        self.end = end
+
+
+class _Strings:
+    """The strings of a table that grows; `base` is their offset in the new file."""
+
+    __slots__ = ("_delta", "_end", "_fields", "_indices", "pieces")
+
+    def __init__(
+        self, table: Table, base: int, indices: dict[tuple[bytes, bytes], list[int]]
+    ) -> None:
+        self.pieces = [table.strings]
+        self._end = base + len(table.strings)
+        self._delta = base - table.base
+        self._fields = table.fields
+        self._indices = indices
+
+    def record(self, pair: tuple[bytes, bytes], flags: int) -> bytes:
+        """Return the entry of a (name, path), with the strings that it has already or with new."""
+        same = self._indices.get(pair)
+        if same:
+            _, starts, values, _, _ = self._fields
+            name, value = starts[same[0]] + self._delta, values[same[0]] + self._delta
+        else:
+            soname, path = pair
+            text = path + b"\0" if path.endswith(soname) else path + b"\0" + soname + b"\0"
+            self.pieces.append(text)
+            self._end += len(text)
+            name, value = self._end - len(soname) - 1, self._end - len(text)
+        return ENTRY.pack(flags, name, value, 0, 0)
 
 
 class _Names:
-    """The names of a table in the order of _dl_cache_libcmp, each looked at when asked for."""
+    """The names of a table in the order of _dl_cache_libcmp, each read when it is needed."""
 
-    __slots__ = ("_keys", "_of", "_starts", "_table", "count")
+    __slots__ = ("_keys", "_of", "_places", "_ranges", "_signed", "_starts", "_table", "count")
 
-    def __init__(self, table: Table, add: list[tuple[bytes, bytes]], *, signed: bool) -> None:
-        plain = table.strings.isascii() and all(soname.isascii() for soname, _ in add)
-        self._of = _key if plain else _signed_key if signed else _unsigned_key
-        self._keys: dict[int, bytes | list[int]] = {}
+    def __init__(self, table: Table, *, signed: bool) -> None:
+        self._signed = signed
+        self._of = _key if table.strings.isascii() else self._wide()
+        self._keys: dict[int, _Key] = {}
+        self._places: dict[bytes, _Place] = {}
+        self._ranges: dict[_Key, _Place] = {}
         self._starts = table.fields[1]
         self._table = table
         self.count = len(self._starts)
 
-    def key(self, index: int) -> bytes | list[int]:
+    def _wide(self) -> Callable[[bytes], tuple[int, ...]]:
+        return _signed_key if self._signed else _unsigned_key
+
+    def require(self, names: Iterable[bytes]) -> None:
+        """Compare as glibc does with bytes outside of ASCII, if one of `names` has any."""
+        if self._of is _key and not all(name.isascii() for name in names):
+            self._of = self._wide()
+            for known in (self._keys, self._places, self._ranges):
+                known.clear()
+
+    def place(self, name: bytes) -> _Place:
+        """Return where `name` is, or would be."""
+        place = self._places.get(name)
+        if place is None:
+            key = self._of(name)
+            place = self._ranges.get(key)
+            if place is None:
+                start = self._start(key)
+                place = self._ranges[key] = _Place(key, start, self._end(key, start))
+            self._places[name] = place
+        return place
+
+    def key(self, index: int) -> _Key:
         """Return what orders the name of entry `index` among the others."""
         key = self._keys.get(index)
         if key is None:
             key = self._keys[index] = self._of(self._table.string(self._starts[index], MAX_NAME))
         return key
 
-    def find(self, name: bytes) -> tuple[bytes | list[int], int]:
-        """Return the key of `name`, and the index of the first entry that isn't above it.
+    def _start(self, key: _Key) -> int:
+        """Return the index of the first entry that is not above `key`.
 
         Entries descend: glibc searches them in this order, and so a cache that is not sorted is
         one in which glibc finds as little as we do.
         """
-        key = self._of(name)
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
-            if self.key(middle) > key:  # type: ignore[operator]  # all bytes, or all lists
+            if self.key(middle) > key:  # type: ignore[operator]  # all bytes, or all tuples
                 low = middle + 1
             else:
                 high = middle
-        return key, low
+        return low
 
-
-def _places(
-    table: Table, names: _Names, soname: bytes, path: bytes
-) -> tuple[tuple[bytes | list[int], int], list[int]]:
-    """Return where `soname` is sorted in, and the entries that lead it to `path` already."""
-    found = names.find(soname)
-    key, at = found
-    same = []
-    _, starts, values, _, _ = table.fields
-    while at < names.count and names.key(at) == key:
-        # The name as well: libcmp equals lib01 and lib1.
-        pair = table.string(starts[at], MAX_NAME), table.string(values[at], MAX_PATH)
-        if pair == (soname, path):
-            same.append(at)
-        at += 1
-    return found, same
-
-
-def _joined(table: Table, names: _Names, add: list[tuple[bytes, bytes]], flags: int) -> bytes:
-    """Return the file of `table` with `add` in front of their equals, each entry once."""
-    placed = []
-    dropped: set[int] = set()
-    for soname, path in add:
-        (key, at), same = _places(table, names, soname, path)
-        dropped.update(same)
-        placed.append((key, at, soname, path, same))
-    placed.sort(key=lambda item: item[0], reverse=True)
-    base = cache_format.base_of(len(add) + names.count - len(dropped))
-    delta = base - table.base
-    _, starts, values, _, _ = table.fields
-    strings = [table.strings]
-    end = base + len(table.strings)
-    # (index, dropped, record): what comes before the entry `index`, or takes its place.
-    changes: list[tuple[int, bool, bytes]] = [(i, True, b"") for i in dropped]
-    for _, at, soname, path, same in placed:
-        if same:
-            name, value = starts[same[0]] + delta, values[same[0]] + delta
-        else:
-            text = path + b"\0" if path.endswith(soname) else path + b"\0" + soname + b"\0"
-            strings.append(text)
-            end += len(text)
-            name, value = end - len(soname) - 1, end - len(text)
-        changes.append((at, False, ENTRY.pack(flags, name, value, 0, 0)))
-    changes.sort(key=lambda change: change[:2])
-    table.entries = _spliced(_shifted(table.entries, delta), changes)
-    table.strings = b"".join(strings)
-    table.hwcaps = [offset + delta for offset in table.hwcaps]
-    return cache_format.write(table)
+    def _end(self, key: _Key, start: int) -> int:
+        """Return the index behind the entries that equal `key`, of which `start` is the first."""
+        while start < self.count and self.key(start) == key:
+            start += 1
+        return start
 
 
 def _spliced(entries: bytes, changes: list[tuple[int, bool, bytes]]) -> bytes:
@@ -211,11 +336,11 @@ def _key(name: bytes) -> bytes:
     return b"".join(made) + text[at:] if at else text
 
 
-def _signed_key(name: bytes) -> list[int]:
-    return [c - 256 if 127 < c < 256 else c for c in _unsigned_key(name)]
+def _signed_key(name: bytes) -> tuple[int, ...]:
+    return tuple([c - 256 if 127 < c < 256 else c for c in _unsigned_key(name)])
 
 
-def _unsigned_key(name: bytes) -> list[int]:
+def _unsigned_key(name: bytes) -> tuple[int, ...]:
     """Return what orders any `name`, where char is unsigned; a number n counts as 256 + n."""
     made: list[int] = []
     number = -1
@@ -227,7 +352,7 @@ def _unsigned_key(name: bytes) -> list[int]:
             made.append(256 + number)
             number = -1
         made.append(c)
-    return made
+    return tuple(made)
 
 
 def _shifted(entries: bytes, delta: int) -> bytes:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/etc/ld.so.conf.d/00-gpuhook.conf: so that a later ldconfig in the container keeps the driver.
+"""Our files in /etc/ld.so.conf.d: with them an ldconfig in the container makes the same cache.
 
-HOT. The file names the directories, and in comments the libraries that were added to the cache,
-so that a restart with another driver knows which entries to take out again.
+HOT. FIRST names the directories that hold nothing but the driver, in front of all others. LAST
+names directories of the system that the image's ldconfig does not search by itself: behind those
+of the image, so that its own libraries keep their order. Comments in FIRST record what was added to
+the cache, so that a restart with another driver knows which entries to remove.
 """
 
 from __future__ import annotations
@@ -11,14 +13,20 @@ from binascii import unhexlify
 
 from gpuhook.errors import fault
 
-DROP_IN = "/etc/ld.so.conf.d/00-gpuhook.conf"
-INCLUDE = b"include /etc/ld.so.conf.d/*.conf\n"  # the text of a missing /etc/ld.so.conf
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FIRST = "/etc/ld.so.conf.d/00-gpuhook.conf"
+LAST = "/etc/ld.so.conf.d/zz-gpuhook.conf"
 MAIN = "/etc/ld.so.conf"
 MAX_BYTES = 1 << 20
 MAX_LIBRARIES = 4096
 
-_HEADER = b"# Written by gpuhook, for ldconfig: where the GPU driver's libraries are.\n"
+_USUAL = b"include /etc/ld.so.conf.d/*.conf\n"
+_HEADER = b"# Written by gpuhook, for ldconfig: directories of the GPU driver's libraries.\n"
 _LIBRARY = b"# library "
+_BEHIND = b"# last "
 _MAX_NAME = 255
 _MAX_PATH = 4095
 # ldconfig cuts at "#", takes what follows "=" for a library type, and trims white space.
@@ -26,16 +34,16 @@ _UNSPEAKABLE = b"#=\0\n\t\v\f\r "
 _PLAIN = bytes(c for c in range(33, 127) if c != 37)  # 37: the percent sign
 
 
-def render(dirs: list[bytes], libraries: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the drop-in that names `dirs` for ldconfig, and `libraries` (soname, path) for us.
+def first(
+    dirs: Iterable[bytes], last: Iterable[bytes], libraries: Iterable[tuple[bytes, bytes]]
+) -> bytes:
+    """Return the text of FIRST: it names `dirs` for ldconfig, and records the other two.
 
-    A directory that ldconfig could not read from it is fault GH1604.
+    `last` are the directories of LAST, `libraries` the (name, path) entries of the cache. Raises
+    GH1604 for a directory that ldconfig could not read from it.
     """
-    for where in dirs:
-        if not where.startswith(b"/") or any(c in _UNSPEAKABLE for c in where):
-            raise fault("GH1604", directory=where.decode("utf-8", "replace"), file=DROP_IN)
-    lines = [_HEADER]
-    lines += [where + b"\n" for where in dict.fromkeys(dirs)]
+    lines = [_HEADER, *_directories(dirs)]
+    lines += [_BEHIND + _quoted(where) + b"\n" for where in last]
     lines += [
         _LIBRARY + _quoted(soname) + b" " + _quoted(path) + b"\n"
         for soname, path in dict.fromkeys(libraries)
@@ -43,8 +51,22 @@ def render(dirs: list[bytes], libraries: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(lines)
 
 
+def last(dirs: Iterable[bytes]) -> bytes:
+    """Return the text of LAST, which names `dirs`; GH1604 as `first`."""
+    return b"".join([_HEADER, *_directories(dirs)])
+
+
+def _directories(dirs: Iterable[bytes]) -> list[bytes]:
+    lines = []
+    for where in dict.fromkeys(dirs):
+        if not where.startswith(b"/") or any(c in _UNSPEAKABLE for c in where):
+            raise fault("GH1604", directory=where.decode("utf-8", "replace"), file=FIRST)
+        lines.append(where + b"\n")
+    return lines
+
+
 def recorded(text: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the (soname, path) pairs that render() put into `text`, which an image may forge.
+    """Return the (name, path) pairs that first() put into `text`, which an image may forge.
 
     Lines that are not ours are skipped, and a text over 1 MiB has none.
     """
@@ -61,21 +83,52 @@ def recorded(text: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def includes_drop_ins(text: bytes) -> bool:
-    """Tell whether the ld.so.conf `text` makes ldconfig read DROP_IN."""
-    for line in text.split(b"\n"):
-        words = line.partition(b"#")[0].split()
-        if words[:1] == [b"include"] and any(_matches(pattern) for pattern in words[1:]):
-            return True
-    return False
+def has_last(text: bytes) -> bool:
+    """Return whether first() recorded in `text` that LAST names a directory."""
+    return b"\n" + _BEHIND in text
 
 
-def _matches(pattern: bytes) -> bool:
-    """Tell whether the glob `pattern` of an include line covers DROP_IN; at most one "*" is."""
+def names_last(text: bytes, directory: bytes) -> bool:
+    """Return whether first() recorded in `text` that `directory` is in LAST."""
+    return b"\n" + _BEHIND + _quoted(directory) + b"\n" in text
+
+
+def main(text: bytes, *, with_last: bool) -> bytes:
+    """Return the ld.so.conf `text` with what makes ldconfig read FIRST first, and LAST if there is.
+
+    A file that is missing or empty becomes the usual one. Of another one that does not include all
+    of ld.so.conf.d, the image keeps the rest of that directory out.
+    """
+    if not text.strip():
+        return _USUAL
+    if not _includes(_lines(text)[:1], FIRST):
+        text = b"include " + FIRST.encode() + b"\n" + text
+    if with_last and not _includes(_lines(text), LAST):
+        separator = b"" if text.endswith(b"\n") else b"\n"
+        text += separator + b"include " + LAST.encode() + b"\n"
+    return text
+
+
+def _lines(text: bytes) -> list[list[bytes]]:
+    """Return the words of each line that ldconfig reads."""
+    lines = [line.partition(b"#")[0].split() for line in text.split(b"\n")]
+    return [words for words in lines if words]
+
+
+def _includes(lines: list[list[bytes]], path: str) -> bool:
+    """Return whether one of `lines` makes ldconfig read `path`."""
+    return any(
+        words[:1] == [b"include"] and any(_matches(pattern, path) for pattern in words[1:])
+        for words in lines
+    )
+
+
+def _matches(pattern: bytes, name: str) -> bool:
+    """Return whether the glob `pattern` of an include line, of at most one "*", matches `name`."""
     if not pattern.startswith(b"/"):
         pattern = b"/etc/" + pattern
     start, star, end = pattern.partition(b"*")
-    path = DROP_IN.encode()
+    path = name.encode()
     if not star:
         return path == pattern
     # A star stops at a slash.

@@ -138,7 +138,7 @@ def file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog
         others.append(hook_toolkit.loader(root, spec))
     whole, left_out = provision.beside(root, job, others, rootfs_jobs.nodes(spec))
     if job.ldconfig:
-        whole.index = lambda directories: _indexed(root, job.ldconfig, directories)
+        whole.index = lambda first, last: _indexed(root, job.ldconfig, first, last)
     provided(root, whole, left_out, log)
 
 
@@ -152,13 +152,13 @@ def provided(root: Root, whole: Provision, left_out: list[str], log: EngineLog) 
         log.warning(fault("GH1641", what=what))
 
 
-def _indexed(root: Root, ldconfig: str, directories: list[bytes]) -> bytes:
+def _indexed(root: Root, ldconfig: str, first: list[bytes], last: list[bytes]) -> bytes:
     """Return the loader cache that the host's ldconfig makes of the root file system."""
     from gpuhook.container.ldconfig import cache_of  # few specs ask for it
 
     namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return cache_of(namespace, root.directory("/"), ldconfig, directories)
+        return cache_of(namespace, root.directory("/"), ldconfig, first, last)
     finally:
         os.close(namespace)
 

@@ -123,8 +123,8 @@ def _is_done(
         return False
     whole, reasons = provision.of(root, todo, nodes(spec))
     if engine and whole.libraries:
-        whole.together = provision.of(root, engine)[0].entries()
-        if not set(whole.entries()).issubset(whole.together):
+        whole.together = provision.of(root, engine)[0]
+        if not set(whole.entries()).issubset(whole.together.entries()):
             return False
     if _is_covered(root, whole.paths(), foreign):
         return False

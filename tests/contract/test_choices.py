@@ -88,9 +88,9 @@ def test_ldconfig_makes_the_cache(
     assert "libown.so.1" not in before
     assert cached(root)["libown.so.1"] == "/opt/own/libown.so.1"
     assert sorted(path.name for path in (root / "etc/ld.so.conf.d").glob("*gpuhook*")) == [
-        Path(conf.DROP_IN).name
+        Path(conf.FIRST).name
     ]
-    left = [path for path in root.rglob("*gpuhook.c*") if path.name != Path(conf.DROP_IN).name]
+    left = [path for path in root.rglob("*gpuhook.c*") if path.name != Path(conf.FIRST).name]
     assert left == []
 
 

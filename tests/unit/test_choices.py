@@ -450,7 +450,7 @@ def test_ldconfig_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     root = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
     with pytest.raises(GpuhookError, match="signal 9: it has not ended in 0 seconds") as caught:
-        ldconfig.cache_of(namespace, root, "/sbin/ldconfig", [])
+        ldconfig.cache_of(namespace, root, "/sbin/ldconfig", [], [])
     os.close(root)
     os.close(namespace)
     assert caught.value.code == "GH1518"

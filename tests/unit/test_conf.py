@@ -24,9 +24,9 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
         command = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,lib{name}.so.1", "-o"]
         folder = where if name == "one" else tmp_path
         subprocess.run([*command, f"{folder}/lib{name}.so.1", f"{tmp_path}/x.c"], check=True)
-    (tmp_path / conf.MAIN[1:]).write_bytes(conf.INCLUDE)
-    text = conf.render([b"/opt/driver/lib"], [(b"libtwo.so.1", b"/libtwo.so.1")])
-    (tmp_path / conf.DROP_IN[1:]).write_bytes(text)
+    (tmp_path / conf.MAIN[1:]).write_bytes(conf.main(b"", with_last=False))
+    text = conf.first([b"/opt/driver/lib"], [], [(b"libtwo.so.1", b"/libtwo.so.1")])
+    (tmp_path / conf.FIRST[1:]).write_bytes(text)
     subprocess.run(["ldconfig", "-X", "-r", str(tmp_path)], check=True)
     command = ["ldconfig", "-p", "-r", str(tmp_path)]
     listed = subprocess.check_output(command, text=True)
@@ -34,16 +34,10 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
     assert "libtwo" not in listed
 
 
-def test_the_first_line_is_true_whenever_it_was_written() -> None:
-    """A drop-in may be of the container's create, or of a later `gpuhook attach`."""
-    first = conf.render([b"/a"], []).splitlines()[0]
-    assert first == b"# Written by gpuhook, for ldconfig: where the GPU driver's libraries are."
-
-
 @given(st.lists(st.tuples(names, names.map(lambda n: b"/" + n)), unique=True))
 def test_libraries_come_back(libraries: list[tuple[bytes, bytes]]) -> None:
     """Whatever bytes the names hold, the record gives back what was written."""
-    text = conf.render([b"/a"], libraries)
+    text = conf.first([b"/a"], [], libraries)
     assert conf.recorded(text) == libraries
     assert text.count(b"\n") == 2 + len(libraries)
 
@@ -67,30 +61,56 @@ def test_bounds() -> None:
 def test_directory_that_ldconfig_would_misread(where: bytes) -> None:
     """A directory that ldconfig would cut or split is refused by name."""
     with pytest.raises(GpuhookError) as caught:
-        conf.render([where], [])
+        conf.first([where], [], [])
     assert caught.value.code == "GH1604"
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (conf.INCLUDE, True),
-        (b"/lib\ninclude ld.so.conf.d/*.conf # all\n", True),
-        (b"\tinclude  /etc/ld.so.conf.d/00-gpuhook.conf", True),
-        (b"include /etc/*/00-gpuhook.conf", True),
-        (b"#include /etc/ld.so.conf.d/*.conf\n", False),
-        (b"include /etc/*.conf\n", False),
-        (b"include /usr/etc/ld.so.conf.d/*.conf\n/lib\n", False),
-        (b"", False),
-    ],
-)
-def test_include_lines(text: bytes, answer: bool, tmp_path: Path) -> None:
-    """Only an include line whose pattern covers our drop-in counts, as for the real ldconfig."""
-    assert conf.includes_drop_ins(text) is answer
+USUAL = b"include /etc/ld.so.conf.d/*.conf\n"
+MAINS = [
+    b"",
+    b"# nothing\n",
+    USUAL,
+    b"/lib\ninclude ld.so.conf.d/*.conf # all\n",
+    b"\tinclude  /etc/ld.so.conf.d/00-gpuhook.conf",
+    b"include /etc/*/00-gpuhook.conf",
+    b"#include /etc/ld.so.conf.d/*.conf\n",
+    b"include /etc/*.conf\n",
+    b"include /usr/etc/ld.so.conf.d/*.conf\n/lib\n",
+    b"/own",
+]
+
+
+@pytest.mark.parametrize("has_last", [True, False])
+@pytest.mark.parametrize("text", MAINS)
+def test_ldconfig_reads_ours_first_and_last(text: bytes, has_last: bool, tmp_path: Path) -> None:
+    """The real ldconfig searches FIRST's directory before and LAST's behind those of the image."""
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
-    (tmp_path / "found").mkdir()
-    (tmp_path / "etc/ld.so.conf").write_bytes(text)
-    (tmp_path / conf.DROP_IN[1:]).write_bytes(b"/found\n")
+    for name in ("first", "own", "last"):
+        (tmp_path / name).mkdir()
+    (tmp_path / conf.MAIN[1:]).write_bytes(conf.main(text, with_last=has_last))
+    (tmp_path / conf.FIRST[1:]).write_bytes(conf.first([b"/first"], [b"/last"], []))
+    (tmp_path / conf.LAST[1:]).write_bytes(conf.last([b"/last"]))
+    (tmp_path / "etc/ld.so.conf.d/image.conf").write_bytes(b"/own\n")
     command = ["ldconfig", "-v", "-N", "-X", "-r", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ("/found:" in done.stdout) is answer
+    lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
+    searched = [line for line in lines if line in ("/first", "/own", "/last")]
+    assert searched[0] == "/first"
+    assert not has_last or searched[-1] == "/last"
+    assert conf.main(conf.main(text, with_last=has_last), with_last=has_last) == conf.main(
+        text, with_last=has_last
+    )
+
+
+def test_the_image_keeps_its_other_drop_ins_out(tmp_path: Path) -> None:
+    """An ld.so.conf that includes no drop-ins includes ours alone."""
+    text = conf.main(b"/own\n", with_last=False)
+    assert text == b"include /etc/ld.so.conf.d/00-gpuhook.conf\n/own\n"
+
+
+def test_a_directory_of_last_is_recorded() -> None:
+    """A restart knows which directories are searched because of LAST."""
+    text = conf.first([b"/a"], [b"/usr/lib 64"], [])
+    assert conf.names_last(text, b"/usr/lib 64")
+    assert not conf.names_last(text, b"/usr/lib")
+    assert not conf.names_last(text, b"/a")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.provide import CACHE, Provision, provide, require_writable
+from gpuhook.container.loader_files import CACHE, FRONT
+from gpuhook.container.provide import Provision, provide, require_writable
 from gpuhook.container.rootfs import Root
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import cache, conf
@@ -66,9 +67,9 @@ def test_glibc(place: Path) -> None:
     assert listed(place)[b"libcuda.so.1"] == f"{DIRECTORY}/libcuda.so.1".encode()
     tls = f"{DIRECTORY}/libnvidia-tls.so.550.1"
     assert listed(place)[b"libnvidia-tls.so.550.1"] == tls.encode()
-    assert DIRECTORY in (place / conf.DROP_IN[1:]).read_text().split("\n")
-    text = (place / "etc/ld.so.conf").read_text()
-    assert text == "/opt/lib\n" + conf.INCLUDE.decode()
+    assert DIRECTORY in (place / conf.LAST[1:]).read_text().split("\n")
+    text = (place / "etc/ld.so.conf").read_text().split("\n")
+    assert text == [f"include {conf.FIRST}", "/opt/lib", f"include {conf.LAST}", ""]
     assert list(place.glob("etc/ld-musl-*")) == []
 
 
@@ -87,8 +88,8 @@ def test_no_loader_files_at_all(place: Path) -> None:
     os.rmdir(place / "lib")
     os.rmdir(place / "etc")
     assert provided(place) == []
-    assert set(listed(place)) == {soname.encode() for _, soname in LIBRARIES}
-    assert (place / "etc/ld.so.conf").read_bytes() == conf.INCLUDE
+    assert set(listed(place)) == {b"libcuda.so", *(soname.encode() for _, soname in LIBRARIES)}
+    assert (place / "etc/ld.so.conf").read_text() == "include /etc/ld.so.conf.d/*.conf\n"
 
 
 def test_musl(place: Path) -> None:
@@ -167,8 +168,8 @@ def test_preferred_libraries_come_first(place: Path) -> None:
     with Root(str(place)) as root:
         provide(root, Provision(LIBRARIES, LINKS, [("libcuda.so.1", compat)]))
     assert listed(place)[b"libcuda.so.1"] == compat.encode()
-    drop_in = (place / conf.DROP_IN[1:]).read_text().split("\n")
-    assert drop_in.index("/usr/local/cuda/compat") < drop_in.index(DIRECTORY)
+    assert "/usr/local/cuda/compat" in (place / conf.FIRST[1:]).read_text().split("\n")
+    assert DIRECTORY in (place / conf.LAST[1:]).read_text().split("\n")
 
 
 def test_without_libraries(place: Path) -> None:
@@ -181,9 +182,13 @@ def test_without_libraries(place: Path) -> None:
 def test_paths_are_all_that_is_written(place: Path) -> None:
     """`paths` names every file that a glibc root gets: mounts over them are found by it."""
     provision = Provision(LIBRARIES, LINKS, [])
+    image = cache.merged(None, [(b"libcuda.so.1", b"/opt/libcuda.so.1")], flags=0x0303)
+    (place / "etc/ld.so.cache").write_bytes(image)
     with Root(str(place)) as root:
         provide(root, provision)
-    assert {path[len(str(place)) :] for path in tree(place)} == set(provision.paths())
+    links = {FRONT + "/libcuda.so.1": FRONT}
+    written = [path[len(str(place)) :] for path in tree(place)]
+    assert {links.get(path, path) for path in written} == set(provision.paths())
     assert CACHE in provision.paths()
 
 

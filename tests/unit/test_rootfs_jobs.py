@@ -60,7 +60,8 @@ def found(bundle: Path) -> dict[str, str]:
     """Return where the loader finds each library, and check that a later ldconfig would as well."""
     entries = cache.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
-    lines = (bundle / f"root{conf.DROP_IN}").read_text().splitlines()
+    files = [bundle / f"root{path}" for path in (conf.FIRST, conf.LAST)]
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     named = [line for line in lines if not line.startswith("#")]
     assert sorted(named) == sorted({os.path.dirname(path) for path in places.values()})
     return places
@@ -148,7 +149,7 @@ def test_two_jobs(bundle: Path) -> None:
     """Libraries of two specs are both found, and a second start changes nothing."""
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert found(bundle) == BOTH
-    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{conf.DROP_IN}"]
+    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{conf.FIRST}"]
     once = [file.read_bytes() for file in files]
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert [file.read_bytes() for file in files] == once

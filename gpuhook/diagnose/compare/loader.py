@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from posixpath import dirname, join, normpath
 
-from gpuhook.container.provide import CACHE, MAX_CACHE
+from gpuhook.container.loader_files import CACHE, MAX_CACHE
 from gpuhook.diagnose.compare import item, reasons
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import cache, musl, narrow

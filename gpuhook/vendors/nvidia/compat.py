@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA forward compatibility: a newer libcuda of the image in front of the host's.
+"""CUDA forward compatibility: a newer driver's libraries of the image in front of the host's.
 
-HOT, but the image is read only where it has the directory. Nothing of it is loaded: the library
-says in an ELF note which driver branches it works on.
+HOT, but the image is read only if it has the directory. Nothing of it is loaded: an ELF note of its
+libcuda lists the driver branches that it works on. If that fits, all that ldconfig would enter of
+the directory goes in front, since libraries of two drivers do not work in one process.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import os
 
 from gpuhook import fastjson
+from gpuhook.container import image_libraries
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import elf
+from gpuhook.loader.directory import is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,15 +31,19 @@ _TEGRA = 1  # the major "version" of libcuda.so.1.1
 def libraries(
     root: Root, directory: str, names: list[str], driver: str, cuda: str = ""
 ) -> tuple[list[tuple[str, str]], str]:
-    """Return ([(SONAME, path), ...], reason) of the compatibility libraries that fit `driver`.
+    """Return ([(name, path), ...], reason) of the compatibility libraries that fit `driver`.
 
-    `names` is what `directory` holds. The list is empty where nothing fits; the reason is ""
-    unless somebody should know. With a note a library fits if it names the host's driver branch
-    and is newer than the host's; without one, if its major version is above the host's. Tegra's
-    libcuda.so.1.1 has no version of a driver: there, and where the host's is unknown, the CUDA
-    version of the note has to be above `cuda`, the host's.
+    `names` is what `directory` holds. The list is empty if nothing fits; the reason is "" unless
+    the user needs to know it. With a note a library fits if it names the host's driver branch and
+    is newer than the host's; without one, if its major version is above the host's. Tegra's
+    libcuda.so.1.1 has no version of a driver: there, and if the host's is unknown, the CUDA version
+    of the note has to be above `cuda`, the host's.
     """
-    found = [name for name in names if name.startswith("libcuda.so.") and name.count(".") > 2]
+    libraries = [name for name in names if is_library(name)]
+    if len(libraries) > image_libraries.MAX_LIBRARIES:
+        most = image_libraries.MAX_LIBRARIES
+        return [], f"{directory} holds more than {most} libraries"
+    found = [one for one in libraries if one.startswith("libcuda.so.") and one.count(".") > 2]
     if len(found) != 1:
         return [], f"{directory} holds {len(found)} versions of libcuda" if found else ""
     path = f"{directory}/{found[0]}"
@@ -52,8 +59,7 @@ def libraries(
         return [], f"{path}: {error}"
     if not _fits(note, found[0][len("libcuda.so.") :], driver, cuda):
         return [], ""
-    fitting = [name for name in names if name.startswith("lib") and name.endswith(".so.1")]
-    return [(name, f"{directory}/{name}") for name in fitting], ""
+    return image_libraries.entries(root, directory, libraries), ""
 
 
 def _fits(note: bytes | None, version: str, driver: str, cuda: str) -> bool:

@@ -19,10 +19,11 @@ from gpuhook.vendors.nvidia import params, profile, provision, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from gpuhook.cdi.edits import ContainerEdits, Mount
     from gpuhook.container.live_root import LiveRoot
+    from gpuhook.container.loader_files import Index
     from gpuhook.container.made import Made
     from gpuhook.vendors.nvidia.jobs import Jobs
 
@@ -46,7 +47,7 @@ def wanted(
     if ldconfig and not (is_running and _is_recorded(root, made.entries())):
         made.index = _index(root, ldconfig)
     if is_running and made.libraries:
-        made.together = _with_others(root, made.entries())
+        made.entries_now = _with_others(root, made.entries())
     for job in todo:
         mounts = whole.get("mounts") or []
         masks = [mask for mask in _masks(root, job) if mask not in mounts]
@@ -55,14 +56,14 @@ def wanted(
     return Wanted(whole, [made] if todo else []), reasons
 
 
-def _index(root: LiveRoot, ldconfig: str) -> Callable[[list[bytes]], bytes]:
+def _index(root: LiveRoot, ldconfig: str) -> Index:
     """Return what runs ldconfig in the container, once: what is planned is what is made."""
-    known: dict[tuple[bytes, ...], bytes] = {}
+    known: dict[tuple[tuple[bytes, ...], ...], bytes] = {}
 
-    def index(directories: list[bytes]) -> bytes:
-        key = tuple(directories)
+    def index(first: list[bytes], last: list[bytes]) -> bytes:
+        key = tuple(first), tuple(last)
         if key not in known:
-            known[key] = root.loader_cache(ldconfig, directories)
+            known[key] = root.loader_cache(ldconfig, first, last)
         return known[key]
 
     return index
@@ -70,10 +71,10 @@ def _index(root: LiveRoot, ldconfig: str) -> Callable[[list[bytes]], bytes]:
 
 def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
     try:
-        recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+        recorded = conf.recorded(root.read(conf.FIRST, conf.MAX_BYTES) or b"")
     except OSError:
         return False
-    return set(own).issubset(recorded)
+    return set(_plain(own)).issubset(_plain(recorded))
 
 
 def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -82,11 +83,17 @@ def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[b
     What is recorded keeps its order: nothing changes where all of `own` is among it.
     """
     try:
-        recorded = conf.recorded(root.read(conf.DROP_IN, conf.MAX_BYTES) or b"")
+        recorded = conf.recorded(root.read(conf.FIRST, conf.MAX_BYTES) or b"")
         kept = [entry for entry in recorded if entry in own or _is_whole(root, entry[1])]
     except OSError:
-        return own  # providing it fails for the same reason, which is told
-    return [*(entry for entry in own if entry not in kept), *kept]
+        return own  # to provide it fails for the same reason, which is reported
+    known = _plain(kept)
+    return [*(entry for entry, plain in zip(own, _plain(own)) if plain not in known), *kept]
+
+
+def _plain(entries: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return entries whose paths compare equal for /lib and /usr/lib: an image may merge them."""
+    return [(name, path[4:] if path.startswith(b"/usr/") else path) for name, path in entries]
 
 
 def _is_whole(root: LiveRoot, path: bytes) -> bool:

@@ -67,7 +67,7 @@ def beside(
     """
     made, reasons = of(root, [job], nodes)
     if len(others) > 1:
-        made.together = of(root, others)[0].entries()
+        made.together = of(root, others)[0]
     return made, reasons
 
 

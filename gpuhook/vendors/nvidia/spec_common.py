@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.errors import printable
+from gpuhook.loader import directory
 from gpuhook.vendors.nvidia import gpu_facts, hook_names, hookless, node_edits, nodes, words
 from gpuhook.vendors.nvidia.inventory import DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -152,8 +153,8 @@ def _libcuda_directory(node: Node, choices: Choices) -> str:
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
     """Return what our one hook has to do for the files of `node`."""
     jobs = Jobs(choices.hook_path)
-    libraries = [file for file in node.files if file.kind == "library" and file.soname]
-    jobs.libraries = sorted((file.container_path, str(file.soname)) for file in libraries)
+    libraries = [file for file in node.files if _is_loaded_by_name(file)]
+    jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
     jobs.gpus = gpu_facts.grouped(gpus)
     jobs.cuda_version = node.driver.cuda or ""
     jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
@@ -175,6 +176,21 @@ def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> 
     return jobs
 
 
+def _is_loaded_by_name(file: DriverFile) -> bool:
+    """Return whether programs open a library by its name alone.
+
+    libvdpau does so with NVIDIA's plugin, if it was built for another directory than the host's.
+    """
+    name = file.container_path.rpartition("/")[2]
+    is_vdpau = file.kind == "plugin" and name.startswith("libvdpau_nvidia.so.")
+    return is_vdpau or (file.kind == "library" and directory.is_library(name))
+
+
+def _soname(file: DriverFile) -> str:
+    """Return the name that the loader opens a library by: its file's, if it has no SONAME."""
+    return file.soname or file.container_path.rpartition("/")[2]
+
+
 def _is_libcuda(file: DriverFile) -> bool:
     return file.soname == "libcuda.so.1" and not words.is_32_bit(file.container_path)
 
@@ -182,7 +198,7 @@ def _is_libcuda(file: DriverFile) -> bool:
 def _soname_link(file: DriverFile) -> Link:
     """Return the link that the hook makes for a library anyway."""
     directory, _, name = file.container_path.rpartition("/")
-    return Link(f"{directory}/{file.soname}", name)
+    return Link(f"{directory}/{_soname(file)}", name)
 
 
 def _order(path: str) -> tuple[int, str]:

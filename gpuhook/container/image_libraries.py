@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ldconfig would enter of a directory of the image, read from its files.
+
+HOT, and loaded only for an image that has libraries where the driver's are announced.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import directory, elf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+    from typing import Protocol
+
+    class Tree(Protocol):
+        """A root file system that can be read."""
+
+        def is_link(self, path: str) -> bool: ...
+        def open_file(self, path: str) -> int | None: ...
+
+
+MAX_LIBRARIES = 128  # each is opened: an image may have as many as it likes
+_OWN = "/proc/self/exe"
+
+
+def entries(
+    root: Tree, where: str, names: Sequence[str], skipped: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Return the (name, path) entries of the directory `where`, which holds `names`.
+
+    Libraries of another machine than ours, those called `skipped`, and what cannot be read are left
+    out. A directory of more than MAX_LIBRARIES has none.
+    """
+    libraries = [name for name in names if directory.is_library(name) and name not in skipped]
+    if len(libraries) > MAX_LIBRARIES:
+        return []
+    there = frozenset(names)
+    own = elf.read(_OWN)
+    found: dict[str, str] = {}
+    for name in libraries:
+        path = f"{where}/{name}"
+        library = _library(root, path)
+        if library is None or own is None:
+            continue
+        if (library.bits, library.machine) != (own.bits, own.machine):
+            continue
+        entry = library.soname or name
+        if root.is_link(path):
+            entry = directory.entry_of_link(name, entry)
+        if entry in there:
+            found[entry] = f"{where}/{entry}"
+    return list(found.items())
+
+
+def _library(root: Tree, path: str) -> elf.Elf | None:
+    try:
+        fd = root.open_file(path)
+        if fd is None:
+            return None
+        try:
+            return elf.read(f"/proc/self/fd/{fd}")
+        finally:
+            os.close(fd)
+    except (GpuhookError, OSError):
+        return None

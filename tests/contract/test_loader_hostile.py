@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images whose loader files are made to keep a start busy: create and attach end all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuhook.loader import cache_format, conf
+from tests.contract.bundles import Bundle
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import SECONDS, lifecycle, run
+from tests.contract.test_loader_view import COMPAT
+from tests.simulated import elf_maker
+
+ENTRIES = cache_format.MAX_ENTRIES
+FLAGS = 0x0303
+MEMORY = 96 << 20  # bytes of address space, of which an interpreter has a third
+
+
+def _forge_cache(root: Path, name: bytes) -> None:
+    """Give the image a cache of equal entries, and a drop-in that records as many paths."""
+    path = b"/x/" + name
+    head = [b"glibc-ld.so.cache1.1", ENTRIES, len(path) + 1, 2, 0]
+    base = cache_format.base_of(ENTRIES)
+    entry = cache_format.ENTRY.pack(FLAGS, base + 3, base, 0, 0)
+    text = cache_format._HEADER.pack(*head) + entry * ENTRIES + path + b"\0"
+    (root / "etc/ld.so.cache").write_bytes(text)
+    recorded = [(name, b"/y/%d" % number) for number in range(conf.MAX_LIBRARIES)]
+    (root / conf.FIRST[1:]).write_bytes(conf.first([], [], recorded))
+
+
+@pytest.mark.parametrize("name", [b"libcuda.so.1", b"libother.so.1"])
+def test_a_forged_cache(
+    name: bytes, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A cache of 65,536 equal entries and 4,096 recorded libraries does not multiply."""
+    root = root_of("debian")
+    _forge_cache(root, name)
+    view = run(bundle_of(root, ["/probe"], asks("0")), [node8.runtime], env=node8.on("runc")).view
+    assert "/dev/nvidia0" in view.gpus()
+
+
+def test_attach_to_a_forged_cache(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """An attach plans with the cache and then writes it: neither multiplies."""
+    root = root_of("debian")
+    _forge_cache(root, b"libcuda.so.1")
+    bundle = bundle_of(root, ["/bin/sleep", "1000"])
+    with lifecycle(bundle, [node8.runtime], env=node8.on("runc")) as container:
+        assert container.create().rc == 0
+        assert container.call("start").rc == 0
+        words = [
+            "attach",
+            container.id,
+            "--device",
+            "0",
+            "--state-root",
+            str(bundle.path / "state"),
+        ]
+        done = subprocess.run(
+            [str(node8.bindir / "gpuhook"), *words],
+            env={**os.environ, **node8.env},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_full_compatibility_directory(
+    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A directory of 5,000 libraries takes no more memory than one listing of the first names."""
+    root = root_of("debian")
+    place = root / COMPAT
+    place.mkdir(parents=True)
+    elf_maker.write(place / "libcuda.so.999.10.01", "libcuda.so.1")
+    for number in range(5_000):
+        (place / f"lib{number}.so.1").symlink_to("libcuda.so.999.10.01")
+    bundle = bundle_of(root, ["/probe"], asks("0"))
+    log = bundle.path / "log"
+    command = [node8.runtime, "--log", str(log), "create", "--bundle", str(bundle.path), "full"]
+    env = {**os.environ, **node8.on("/bin/true")}
+    subprocess.run(["prlimit", f"--as={MEMORY}", *command], env=env, check=True, timeout=SECONDS)
+    assert "more than 128 libraries" in log.read_text(encoding="utf-8")

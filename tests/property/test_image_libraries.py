@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we enter of a directory of the image, held against the real ldconfig on any directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuhook.container import image_libraries
+from gpuhook.container.rootfs import Root
+from tests.simulated import elf_maker, elf_maker_32
+
+NAMES = ["liba.so", "liba.so.1", "liba.so.1.2", "libab.so.1", "libb.so.2", "libb.so", "ld-x.so.1"]
+NAMES += ["liba.so.1.#prelink#", "liba-x.1", "xliba.so.1", "liba.so.1.10", "libB.so.2"]
+names = st.sampled_from(NAMES)
+files = st.dictionaries(names, st.one_of(st.none(), names, st.just("32"), st.just("text")))
+links = st.dictionaries(names, names)
+
+
+@settings(max_examples=80)
+@given(files=files, links=links)
+def test_as_the_real_ldconfig(files: dict[str, str | None], links: dict[str, str]) -> None:
+    """Each name that ldconfig enters is entered by us, but for links that it has yet to make."""
+    with TemporaryDirectory() as place:
+        directory = Path(place) / "lib"
+        directory.mkdir()
+        for name, soname in files.items():
+            _write(directory / name, soname)
+        for name, target in links.items():
+            with suppress(FileExistsError):
+                (directory / name).symlink_to(target)
+        with Root(place) as root:
+            ours = image_libraries.entries(root, "/lib", root.names("/lib"))
+        assert set(ours) == _entered(Path(place))
+
+
+def _write(path: Path, soname: str | None) -> None:
+    if soname == "32":
+        elf_maker_32.write(path, "libnarrow.so.1")
+    elif soname == "text":
+        path.write_text("/* GNU ld script */\n" * 20, encoding="utf-8")
+    else:
+        elf_maker.write(path, soname)
+
+
+def _entered(place: Path) -> set[tuple[str, str]]:
+    """Return the 64-bit entries that the real ldconfig makes of /lib in `place`."""
+    (place / "conf").write_text("/lib\n", encoding="utf-8")
+    options = ["-r", str(place), "-X", "-f", "/conf", "-C", "/cache"]
+    subprocess.run(["ldconfig", *options], check=True, capture_output=True)
+    printed = subprocess.check_output(
+        ["ldconfig", "-r", str(place), "-C", "/cache", "-p"], text=True
+    )
+    entries = [line.split() for line in printed.splitlines() if "x86-64" in line]
+    paths = {(words[0], words[-1]) for words in entries if words[-1].startswith("/lib/")}
+    return {(name, path) for name, path in paths if os.path.lexists(place / path[1:])}
+
+
+def test_a_directory_with_too_many(tmp_path: Path) -> None:
+    """No file is opened in a directory that an image filled."""
+    names = [f"lib{number}.so" for number in range(image_libraries.MAX_LIBRARIES + 1)]
+    with Root(str(tmp_path)) as root:
+        assert image_libraries.entries(root, "/lib", names) == []
+        assert image_libraries.entries(root, "/lib", names, names[:1]) == []
