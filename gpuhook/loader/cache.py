@@ -105,8 +105,13 @@ class Cache:
         ldconfig stores a path that is the end of another one inside that one. A directory of which
         every path is stored like that is not found.
         """
-        strings, path = self._table.strings, directory + b"/"
-        return strings.startswith(path) or b"\0" + path in strings
+        strings, path = self._table.strings, b"\0" + directory + b"/"
+        if _is_direct(strings, path[1:], 0):
+            return True
+        at = strings.find(path)
+        while at >= 0 and not _is_direct(strings, path, at):
+            at = strings.find(path, at + len(path))
+        return at >= 0
 
     def is_empty(self) -> bool:
         """Return whether it has no entry."""
@@ -200,6 +205,12 @@ class Cache:
         table.strings = b"".join(strings.pieces)
         table.hwcaps = [offset + delta for offset in table.hwcaps]
         return cache_format.write(table)
+
+
+def _is_direct(strings: bytes, path: bytes, at: int) -> bool:
+    """Return whether the string at `at` is `path` and a name, not one of a directory below."""
+    end = strings.find(b"\0", at + len(path))
+    return strings.startswith(path, at) and strings.find(b"/", at + len(path), end) < 0
 
 
 class _Place:

@@ -82,11 +82,15 @@ def loader(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Job
     """
     made = Jobs("")
     every = list(folders)
+    links: list[tuple[str, str]] = []
     for call in toolkit_hooks.calls_in(spec):
         if call.name == hook_names.CUDA_COMPAT:
             made = toolkit_hooks.jobs_of(call)
+        elif call.name == hook_names.LINKS:
+            links += toolkit_hooks.jobs_of(call).links
         elif call.name == hook_names.LOADER:
             every += call.all("--folder")
+    made.links = links  # libcuda.so has an entry as well
     made.libraries = _mounted(root, spec, every)
     made.skipped = [jobs.PROFILE]  # is a hook of its own
     return made
@@ -125,7 +129,7 @@ def _libraries(root: Root, folder: str) -> list[str]:
 
 
 def _soname(root: Root, path: str) -> str:
-    """Return the name by which the loader asks for a mounted library, "" for what is none."""
+    """Return the name by which the loader opens a mounted library, "" for another file."""
     fd = root.mounted(path)
     if fd is None:
         return ""
@@ -133,4 +137,4 @@ def _soname(root: Root, path: str) -> str:
         library = elf.read(f"/proc/self/fd/{fd}")
     finally:
         os.close(fd)
-    return (library.soname or "") if library is not None else ""
+    return (library.soname or path.rpartition("/")[2]) if library is not None else ""

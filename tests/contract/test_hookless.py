@@ -15,6 +15,7 @@ from tests.contract.doors import Doors
 from tests.contract.product import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Product
 from tests.contract.views import questions
 
+VDPAU = "libvdpau_nvidia.so.1"
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
@@ -30,10 +31,10 @@ def hookless(apart: Product) -> Product:
 def test_a_working_container(
     kind: str, engine: str, hookless: Product, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """Podman gives such a container its GPU, and the loader finds the driver by its SONAMEs."""
+    """Podman gives such a container its GPU, and the loader finds the driver by its names."""
     asked = questions(
         tries=[hookless.number(1), hookless.number(2)],
-        runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]],
+        runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so", "libnvcuvid.so", VDPAU]],
     )
     result = Doors(hookless, tmp_path, pytest.fail).by_podman(
         root_of(kind),

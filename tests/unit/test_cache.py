@@ -263,3 +263,15 @@ def test_forged_entries_are_looked_at_once(
     monkeypatch.setattr(cache_format.Table, "string", counted)
     cache.merged(data, [(name, b"/z/" + name)], remove, flags=0x0303)
     assert calls < 10 * (count + len(remove))
+
+
+@pytest.mark.parametrize(
+    ("directory", "answer"),
+    [(b"/usr/lib", True), (b"/lib", False), (b"/opt", False), (b"/opt/x", True), (b"/us", False)],
+)
+def test_directories_of_entries(directory: bytes, answer: bool) -> None:
+    """A directory is one of the cache's if an entry is in it, not only below it."""
+    paths = [b"/usr/lib/liba.so", b"/opt/x/libb.so", b"/opt/x/y/libc.so", b"/z/usr/lib/liba.so"]
+    add = [(path.rpartition(b"/")[2], path) for path in paths]
+    held = cache.Cache(cache.merged(None, add, flags=0x0303), 0x0303)
+    assert held.has_directory(directory) is answer

@@ -16,6 +16,7 @@ from __future__ import annotations
 from posixpath import basename, dirname, join, normpath
 
 from gpuhook.loader.narrow import is_narrow
+from gpuhook.vendors.nvidia.inventory import VDPAU_PLUGIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def bindings(
         own = directory.removesuffix("64") if is_narrow(path) else directory
         place = join(own, basename(path)) if dirname(path) in directories else path
         found.setdefault(place, host[end])
+        if basename(path).startswith(VDPAU_PLUGIN):  # libvdpau falls back to its name alone
+            found.setdefault(join(own, basename(path)), host[end])
     return [(source, place) for place, source in found.items()], lost
 
 

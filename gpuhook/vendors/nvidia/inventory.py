@@ -11,6 +11,8 @@ import os
 import stat
 from dataclasses import dataclass, field
 
+VDPAU_PLUGIN = "libvdpau_nvidia.so."  # and a version
+
 
 @dataclass(frozen=True, slots=True)
 class Driver:

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from gpuhook.loader import elf, narrow
-from gpuhook.vendors.nvidia.inventory import DriverFile, Link
+from gpuhook.vendors.nvidia.inventory import VDPAU_PLUGIN, DriverFile, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _OWN_VERSION = re.compile(
     r"(libnvidia-(?:nvvm70|egl-gbm|egl-wayland2?|egl-xcb|egl-xlib))\.so\.([0-9]+(?:\.[0-9]+)*)$"
 )
 _BELOW_SYSTEM = re.compile(r"(.*/lib(?:64)?(?:/[^/]+-linux-gnu)?)/nvidia/[^/]+$")
-_VDPAU = "libvdpau_nvidia.so."
 _XORG_SERVER = "libglxserver_nvidia.so."
 _XORG_PLACES = (
     "nvidia/xorg",
@@ -76,7 +75,7 @@ def libraries(root: Root, libcuda: Libcuda) -> Libraries:
                 seen.add(key)
     for directory in libcuda.directories:
         for name in root.names(posixpath.join(directory, "vdpau")):
-            if name == _VDPAU + libcuda.version and _stem(name) not in seen:
+            if name == VDPAU_PLUGIN + libcuda.version and _stem(name) not in seen:
                 take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
     if libcuda.bits == 64:
         _take_xorg(found, root, libcuda)
@@ -106,7 +105,7 @@ def _stem(name: str) -> str:
 def take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
     """Add the library `path` (inside the root) with its links; tell whether it is one."""
     name = path.rpartition("/")[2]
-    plugin = name.startswith((_VDPAU, _XORG_SERVER)) or name == "nvidia_drv.so"
+    plugin = name.startswith((VDPAU_PLUGIN, _XORG_SERVER)) or name == "nvidia_drv.so"
     real = root.real(path)
     try:
         binary = elf.read(root.host(real)) if real else None
@@ -186,7 +185,7 @@ def _link_always(found: Libraries, version: str) -> None:
     for name in ("libnvidia-vulkan-producer.so", _XORG_SERVER.rstrip(".")):
         link(f"{name}.{version}", name, f"{name}.{version}")
     _link_plugin(found, held.get("libnvidia-allocator.so." + version), "gbm/nvidia-drm_gbm.so", 1)
-    _link_plugin(found, held.get(_VDPAU + version), "vdpau/" + _VDPAU + "1", None)
+    _link_plugin(found, held.get(VDPAU_PLUGIN + version), "vdpau/" + VDPAU_PLUGIN + "1", None)
 
 
 def _link_plugin(found: Libraries, file: DriverFile | None, place: str, number: int | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpuhook.errors import printable
 from gpuhook.loader import directory
 from gpuhook.vendors.nvidia import gpu_facts, hook_names, hookless, node_edits, nodes, words
-from gpuhook.vendors.nvidia.inventory import DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.inventory import VDPAU_PLUGIN, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.jobs import Jobs
 
 TYPE_CHECKING = False
@@ -182,7 +182,7 @@ def _is_loaded_by_name(file: DriverFile) -> bool:
     libvdpau does so with NVIDIA's plugin, if it was built for another directory than the host's.
     """
     name = file.container_path.rpartition("/")[2]
-    is_vdpau = file.kind == "plugin" and name.startswith("libvdpau_nvidia.so.")
+    is_vdpau = file.kind == "plugin" and name.startswith(VDPAU_PLUGIN)
     return is_vdpau or (file.kind == "library" and directory.is_library(name))
 
 
