@@ -105,7 +105,8 @@ def test_many_variables_are_looked_up() -> None:
 def test_the_mounts_of_a_record() -> None:
     """Those that the wrapper has made are known by it; what is no record names none."""
     assert record_undone.mounts(created({})) == ["/c"]
-    for content in ("no record", [], {"mounts": 7}, {"mounts": [7]}):
+    broken: list[Any] = ["no record", [], {"mounts": 7}, {"mounts": [7]}]
+    for content in broken:
         assert record_undone.mounts(recorded(content)) == []
     assert record_undone.mounts({}) == []
 
