@@ -23,6 +23,7 @@ START, REFUSE, AUTO = "start", "refuse", "auto"
 ALWAYS, NEVER = "always", "never"
 IGNORE, FAIL = "ignore", "fail"
 REFRESH = "refresh"
+KUBELET, ANY, NONE = "kubelet", "any", "none"
 _MAX_SIZE = 1 << 20
 # How the variables of sections begin; GPUHOOK_CONFIG and others are no settings.
 _VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "REQUEST", "RUNTIME"))
@@ -32,6 +33,7 @@ class Settings:
     """The settings that the hot path needs; the defaults are those of a node without a file."""
 
     __slots__ = (
+        "accept_annotations",
         "accept_env_when_unprivileged",
         "accept_volume_mounts",
         "annotation_prefixes",
@@ -54,6 +56,7 @@ class Settings:
     )
 
     def __init__(self) -> None:
+        self.accept_annotations = AUTO  # by what made the container: grant/annotation_origin.py
         self.accept_env_when_unprivileged = True
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
@@ -86,6 +89,7 @@ KEYS = {
     ("limits", "guarantee"): "limits_guarantee",
     ("limits", "hints"): "limits_hints",
     ("limits", "onFailure"): "limits_on_failure",
+    ("request", "acceptAnnotations"): "accept_annotations",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
     ("request", "acceptVolumeMounts"): "accept_volume_mounts",
     ("request", "disableRequirements"): "disable_requirements",

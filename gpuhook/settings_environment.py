@@ -33,6 +33,11 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "GPUHOOK_LIMITS_GUARANTEE": ("limits_guarantee", "", ("auto", "always", "never")),
     "GPUHOOK_LIMITS_HINTS": ("limits_hints", LIST, _HINTS),
     "GPUHOOK_LIMITS_ON_FAILURE": ("limits_on_failure", "", ("auto", "refuse", "start")),
+    "GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": (
+        "accept_annotations",
+        "",
+        ("auto", "kubelet", "any", "none"),
+    ),
     "GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": ("accept_env_when_unprivileged", BOOLEAN, ()),
     "GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS": ("accept_volume_mounts", BOOLEAN, ()),
     "GPUHOOK_REQUEST_DISABLE_REQUIREMENTS": ("disable_requirements", BOOLEAN, ()),

@@ -1,15 +1,16 @@
 #!/bin/sh
-# gpuhook-prestart: the OCI hook, state on standard input. A container that names no GPU ends here,
-# in a millisecond and with no Python that could fail; any other goes to `gpuhook-hook prestart`.
+# gpuhook-prestart: the OCI hook, state on standard input. A container that names no GPU and has no
+# memory limit ends here, in a millisecond and with no Python that could fail; any other goes to
+# `gpuhook-hook prestart`.
 case ${1-prestart} in prestart) ;; *) exec "@BIN@/gpuhook-hook" "$@" ;; esac
 PATH=$PATH:/usr/bin:/bin
 state=$(cat 2>/dev/null)
 bundle=${state#*'"bundle":'} bundle=${bundle#*'"'} bundle=${bundle%%'"'*}
 settings=${GPUHOOK_CONFIG:-/etc/gpuhook/config.yaml}
 [ -r "$settings" ] || settings=/dev/null
-# The words of a request; and where the settings have words of their own, Python reads them.
+# The words of a request and of a memory limit; if the settings name more words, Python reads them.
 if [ $# -lt 2 ] && [ -r "$bundle/config.json" ]; then
-  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|nvidia-container-devices|cdi\.k8s\.io|^[^#]*(annotationPrefixes|swarmResources)' "$bundle/config.json" "$settings"
+  grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o]|vo[^i]|voi[^d]|void[^"])|nvidia-container-devices|cdi\.k8s\.io|gpuhook/memory/|NVIDIA_GPU_MEMORY_|^[^#]*(annotationPrefixes|swarmResources)' "$bundle/config.json" "$settings"
   # 1: none of them. An image of old asks by its age, where it has no such variable.
   if [ $? -eq 1 ]; then
     grep -qs '"CUDA_VERSION=' "$bundle/config.json" || exit 0

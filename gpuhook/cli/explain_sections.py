@@ -37,7 +37,8 @@ def sources(container: dict[str, Any], *, is_pod: bool) -> Iterator[str]:
     if not container["sources"] and not is_pod and container["fault"] is None:
         yield "no variable, annotation or mount names a device"
     for one in container["sources"]:
-        because = f": {one['reason']}" if one["reason"] else ""
+        why = one["reason"] or one["origin"]
+        because = f": {why}" if why else ""
         yield f"{one['result']:<8}{one['where']} asks for {listed(one['names'])}{because}"
     for one in container["extras"]:
         because = f": {one['reason']}" if one["reason"] else ""

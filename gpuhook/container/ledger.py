@@ -52,10 +52,11 @@ _LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
 
-# Where engines say which pod and container this is: containerd's CRI, CRI-O, Docker and podman.
+# Where engines say which pod and container this is: containerd's CRI, then CRI-O and podman.
 _POD_KEYS = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
 _NAMESPACE_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
 _CONTAINER_KEYS = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+_CRIO = "io.kubernetes.cri-o.Annotations"  # CRI-O writes it over any annotation of the pod
 
 
 def directory() -> str:
@@ -74,16 +75,20 @@ def is_id(text: str) -> bool:
 
 
 def pod_of(annotations: object) -> dict[str, str]:
-    """Return {"pod", "namespace", "container"} as far as an engine's annotations tell."""
+    """Return {"pod", "namespace", "container"} as far as an engine's annotations tell.
+
+    CRI-O copies all annotations of the pod, containerd's keys among them. Its own it writes last.
+    """
     if not isinstance(annotations, dict):
         return {}
     told = {}
+    first = 1 if _CRIO in annotations else 0
     for name, keys in (
         ("pod", _POD_KEYS),
         ("namespace", _NAMESPACE_KEYS),
         ("container", _CONTAINER_KEYS),
     ):
-        for key in keys:
+        for key in keys[first:]:
             if isinstance(annotations.get(key), str):
                 told[name] = annotations[key]
                 break

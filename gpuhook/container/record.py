@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotation that says what we changed in a config.json, so that it can be taken back.
+"""The record of what gpuhook changed in a config.json, so that a later create can undo it.
 
-HOT. The second create of one bundle reads an env that says `void` and finds our edits; with the
-record the original comes back first and is resolved anew, so that nothing is there twice and
-nothing of another driver stays. A tenant may forge the annotation: all that it can do is to name
-variables (which go through policy like any others) and to take away devices, allow rules and
-driver mounts from its own container.
+HOT. The second create of one bundle reads an env that says `void` and finds the edits of the
+first. The record restores the original config.json, which is then resolved again: nothing is in
+it twice, and nothing of an older driver remains.
+
+The record is a property of config.json itself, beside `process` and `mounts`. Runtimes must
+ignore properties that they do not know (OCI runtime-spec, config.md, "Extensibility"). Engines
+take the variables, annotations and mounts of a container from its image and its user, but no
+property at the top of config.json. So its presence proves that gpuhook-runtime edited the file.
+An annotation would not prove that: CRI-O copies all annotations of a pod, Docker and podman those
+of the command line.
 """
 
 from __future__ import annotations
 
-from gpuhook import fastjson
 from gpuhook.container import oci
 
 TYPE_CHECKING = False
@@ -19,14 +23,13 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.edits import ContainerEdits
 
-ANNOTATION = "io.gpuhook.record"
+KEY = "io.gpuhook.record"
 HOOK_MARK = "GPUHOOK_HOOK="
 
 
 def take_back(spec: dict[str, Any]) -> bool:
     """Restore what an earlier create changed in `spec`; returns whether there was a record."""
-    annotations = spec.get("annotations")
-    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+    if KEY not in spec:
         return False
     from gpuhook.container import record_undone  # bundles are seldom created twice
 
@@ -35,9 +38,9 @@ def take_back(spec: dict[str, Any]) -> bool:
 
 
 def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:
-    """Annotate `spec` with what `edits` changed; `before` is what `survey` said beforehand."""
+    """Record in `spec` what `edits` changed; `before` is what `survey` returned beforehand."""
     rules = oci.device_rules(spec)
-    record = {
+    spec[KEY] = {
         "env": [
             [entry, before["env"].get(entry.partition("=")[0])] for entry in edits.get("env") or ()
         ],
@@ -45,8 +48,6 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
         "mounts": [mount["containerPath"] for mount in edits.get("mounts") or ()],
         "rules": [rule for rule in rules if rule not in before["rules"]],
     }
-    text = fastjson.dumps(record).decode("utf-8", "surrogateescape")
-    oci.section(spec, "annotations")[ANNOTATION] = text
 
 
 def survey(spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ HOT, and loaded only for a config.json that has a record.
 from __future__ import annotations
 
 from gpuhook import fastjson
-from gpuhook.container.record import ANNOTATION, HOOK_MARK
+from gpuhook.container.record import HOOK_MARK, KEY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ _STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hook
 def take_back(spec: dict[str, Any]) -> None:
     """Restore what an earlier create changed in `spec`, which has a record."""
     record = _read(spec)
-    annotations = spec["annotations"]
-    del annotations[ANNOTATION]
-    if not annotations:
-        del spec["annotations"]
+    del spec[KEY]
     _restore_variables(spec, record.get("env"))
     _drop_mounts(spec, _strings(record.get("mounts")))
     linux = spec.get("linux")
@@ -38,15 +35,8 @@ def mounts(spec: dict[str, Any]) -> list[str]:
 
 
 def _read(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of a spec, {} where there is none."""
-    annotations = spec.get("annotations")
-    text = annotations.get(ANNOTATION) if isinstance(annotations, dict) else None
-    if not isinstance(text, str):
-        return {}
-    try:
-        record = fastjson.loads(text.encode("utf-8", "surrogateescape"))
-    except ValueError:
-        return {}
+    """Return the record of a spec, {} if it has none."""
+    record = spec.get(KEY)
     return record if isinstance(record, dict) else {}
 
 
@@ -60,25 +50,32 @@ def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
     env = process.get("env") if isinstance(process, dict) else None
     if not isinstance(env, list) or not isinstance(pairs, list):
         return
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or pair[0] not in env:
-            continue
-        if isinstance(pair[1], str):
-            env[env.index(pair[0])] = pair[1]
-        else:
-            env.remove(pair[0])
+    before = {
+        pair[0]: pair[1]
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+    }
+    restored = []
+    for entry in env:
+        is_ours = isinstance(entry, str) and entry in before
+        old = before.pop(entry) if is_ours else entry
+        if not is_ours or isinstance(old, str):
+            restored.append(old)
+    env[:] = restored
 
 
 def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:
     """Drop recorded binds with `nodev`: no engine mounts so what a container's safety rests on."""
     mounts = spec.get("mounts")
+    ours = frozenset(destinations)
     if isinstance(mounts, list):
         mounts[:] = [
             mount
             for mount in mounts
             if not (
                 isinstance(mount, dict)
-                and mount.get("destination") in destinations
+                and isinstance(mount.get("destination"), str)
+                and mount["destination"] in ours
                 and mount.get("type") == "bind"
                 and "nodev" in (mount.get("options") or ())
             )
@@ -88,18 +85,26 @@ def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:
 def _drop(held: object, key: str, values: list[str]) -> None:
     if isinstance(held, list):
         gone = frozenset(values)
-        held[:] = [item for item in held if not (isinstance(item, dict) and item.get(key) in gone)]
+        held[:] = [
+            item
+            for item in held
+            if not (isinstance(item, dict) and isinstance(item.get(key), str) and item[key] in gone)
+        ]
 
 
 def _drop_rules(linux: dict[str, Any], rules: object) -> None:
     resources = linux.get("resources")
     held = resources.get("devices") if isinstance(resources, dict) else None
     if isinstance(held, list) and isinstance(rules, list):
-        # Allow rules only: a forged record must not lift a denial.
+        ours = frozenset(map(fastjson.dumps, rules))
         held[:] = [
             rule
             for rule in held
-            if not (isinstance(rule, dict) and rule.get("allow") is True and rule in rules)
+            if not (
+                isinstance(rule, dict)
+                and rule.get("allow") is True
+                and fastjson.dumps(rule) in ours
+            )
         ]
 
 

@@ -7,6 +7,7 @@ on it is merged into that. A containerd 2.x brings older files to its own versio
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,19 @@ def read(files: Files, root: str = PATH, daemon: Version | None = None) -> Conta
         ),
         ignored=tuple(_ignored(found, key, runtimes, of_1=of_1)),
         imports=tuple(pattern for file in found for pattern in file.imports),
+    )
+
+
+def covers(pattern: str, key: str) -> bool:
+    """Return whether a pattern of pod_annotations covers an annotation's key.
+
+    Of a `key` that ends in "/", whether it covers any key that begins so. containerd matches by
+    path.Match, whose `*` stops at a "/".
+    """
+    parts, names = pattern.split("/"), key.split("/")
+    return len(parts) == len(names) and all(
+        fnmatch.fnmatchcase(name, part) if name else bool(part)
+        for part, name in zip(parts, names, strict=True)
     )
 
 

@@ -42,7 +42,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1009": (
         RefusedError,
         "{where} names {name}, a device of another vendor than {vendor}",
-        "ask with an annotation cdi.k8s.io/*; variables may name devices of {vendor} alone",
+        (
+            "request it by a device plugin or the engine's --device; variables and annotations of"
+            " pods may name devices of {vendor} only"
+        ),
     ),
     "GH1020": (
         RequestError,

@@ -7,7 +7,8 @@ HOT.
 from __future__ import annotations
 
 from gpuhook.errors import fault
-from gpuhook.grant.request import MOUNTS, VARIABLES, Source
+from gpuhook.grant.request import ANNOTATIONS, MOUNTS, OWN_CHOICE, POD_ANNOTATIONS, Source
+from gpuhook.settings import NONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,24 +44,30 @@ def judge(sources: list[Source], spec: dict[str, Any], settings: Settings) -> Ve
 
 
 def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
+    if source.kind in (ANNOTATIONS, POD_ANNOTATIONS) and settings.accept_annotations == NONE:
+        return "the setting request.acceptAnnotations is none"
     if source.kind == MOUNTS and not settings.accept_volume_mounts:
         return "the setting request.acceptVolumeMounts is off"
-    if source.kind not in VARIABLES:
+    if source.kind not in OWN_CHOICE:
         return ""
     if not settings.accept_env_when_unprivileged and not privileged(spec):
-        return "the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
+        because = f"{source.origin}, " if source.origin else ""
+        return (
+            f"{because}the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
+        )
     return ""
 
 
 def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) -> None:
-    """Raise GH1009 if a variable names a device of another vendor than `default_kind`'s.
+    """Raise GH1009 if a pod or an image names a device of another vendor than `default_kind`'s.
 
-    An image chooses its variables: with them it may ask for GPUs, but not for whatever else the
-    CDI specs of the host describe (another vendor's devices, management access, host directories).
-    In a privileged container, vendors whose names are below that one's are the same vendor's.
+    They choose their variables and annotations: with them they may ask for GPUs, but not for
+    whatever else the CDI specs of the host describe (another vendor's devices, management access,
+    host directories). In a privileged container, vendors whose names are below that one's are the
+    same vendor's.
     """
     vendor = default_kind.partition("/")[0]
-    for name in source.names if source.kind in VARIABLES else ():
+    for name in source.names if source.kind in OWN_CHOICE else ():
         kind, equals, _ = name.partition("=")
         asked = kind.partition("/")[0]
         if not equals or "/" not in kind or asked == vendor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpuhook.errors import fault
 from gpuhook.grant import mounted
+from gpuhook.settings import AUTO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ MAX_NAMES = 4096
 ANNOTATIONS, MOUNTS, ENV = "annotations", "mounts", "env"
 # Variables of an orchestrator in place of the devices' own; and an image that says so by its age.
 RESOURCES, IMAGE = "resources", "image"
-VARIABLES = (RESOURCES, ENV, IMAGE)  # what anybody who makes an image can set
+# Annotations that are no grant: annotation_origin.py tells who wrote them.
+POD_ANNOTATIONS = "pod-annotations"
+# What a pod or an image chooses by itself. Policy judges all of these alike.
+OWN_CHOICE = (POD_ANNOTATIONS, RESOURCES, ENV, IMAGE)
 _IMAGE_WORDS = frozenset(("all", "none"))
 
 
@@ -85,14 +89,18 @@ class Vocabulary:
 
 
 class Source:
-    """One place that names devices: its kind, where exactly, and the names in order, each once."""
+    """One place that names devices: its kind, where exactly, and the names in order, each once.
 
-    __slots__ = ("kind", "names", "where")
+    `origin` is who wrote annotations, "" for another kind.
+    """
 
-    def __init__(self, kind: str, where: str, names: list[str]) -> None:
+    __slots__ = ("kind", "names", "origin", "where")
+
+    def __init__(self, kind: str, where: str, names: list[str], origin: str = "") -> None:
         self.kind = kind
         self.where = where
         self.names = names
+        self.origin = origin
 
     @property
     def is_grant(self) -> bool:
@@ -175,29 +183,52 @@ def sources(
     resources: Sequence[str] = (),
     *,
     takes_old: bool = False,
+    accept: str = AUTO,
 ) -> list[Source]:
     """Return every source that names devices, in the order of precedence; [] asks for nothing.
 
     `prefixes` are those of the annotation keys that carry CDI names. `resources` are variables
     that count in place of the devices' own, where a container has any of them. With `takes_old`,
-    an image of old asks for all.
+    an image of old asks for all. `accept` is request.acceptAnnotations.
     """
+    granting, others = _from_annotations(spec, prefixes, accept)
     found = (
-        _from_annotations(spec, prefixes),
+        granting,
         _from_mounts(spec, words),
+        others,
         _from_variables(spec, words, resources, takes_old=takes_old),
     )
     return [source for source in found if source is not None]
 
 
-def _from_annotations(spec: dict[str, Any], prefixes: list[str]) -> Source | None:
-    annotations = spec.get("annotations")
-    if not isinstance(annotations, dict):
-        return None
-    keys = sorted(key for key in annotations if key.startswith(tuple(prefixes)))
-    values = [annotations[key] for key in keys if isinstance(annotations[key], str)]
-    names = _names(",".join(values), "annotation " + ", ".join(keys))
-    return Source(ANNOTATIONS, ", ".join(keys), names) if names else None
+def _from_annotations(
+    spec: dict[str, Any], prefixes: list[str], accept: str
+) -> tuple[Source | None, Source | None]:
+    """Return (the annotations that are a grant, those that are not)."""
+    held = spec.get("annotations")
+    if not isinstance(held, dict):
+        return None, None
+    starts = tuple(prefixes)
+    keys = sorted(key for key in held if key.startswith(starts) and isinstance(held[key], str))
+    if not keys:
+        return None, None
+    from gpuhook.grant import annotation_origin  # few containers have such an annotation
+
+    origins = annotation_origin.origins(held, keys)
+    grants = {key: annotation_origin.is_grant(origins[key], accept) for key in keys}
+    return (
+        _from_keys(ANNOTATIONS, held, [key for key in keys if grants[key]], origins),
+        _from_keys(POD_ANNOTATIONS, held, [key for key in keys if not grants[key]], origins),
+    )
+
+
+def _from_keys(
+    kind: str, annotations: dict[str, str], keys: list[str], origins: dict[str, str]
+) -> Source | None:
+    where = ", ".join(keys)
+    names = _names(",".join(annotations[key] for key in keys), "annotation " + where)
+    origin = "; ".join(dict.fromkeys(origins[key] for key in keys))
+    return Source(kind, where, names, origin) if names else None
 
 
 def _from_mounts(spec: dict[str, Any], words: Vocabulary) -> Source | None:

@@ -85,6 +85,7 @@ class Granting:
             settings.annotation_prefixes,
             settings.swarm_resources,
             takes_old=settings.legacy_images,
+            accept=settings.accept_annotations,
         )
         if sources and sources[-1].kind == request.IMAGE and _has_been_given(spec):
             sources.pop()

@@ -67,7 +67,7 @@ def _require(job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     Raises what requiring.doubts does. Where the wrapper was there, it has judged.
     """
     environment = request.environment(spec)
-    if not words.requires(environment) or record.ANNOTATION in (spec.get("annotations") or {}):
+    if not words.requires(environment) or record.KEY in spec:
         return
     todo = _all_jobs(spec, job)
     if todo[0].arguments() != job.arguments():

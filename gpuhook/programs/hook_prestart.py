@@ -66,7 +66,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
 
 def _served(spec: dict[str, Any]) -> str:
     """Return who gave the container its GPUs before it was made, empty for nobody."""
-    if record.ANNOTATION in (spec.get("annotations") or {}):
+    if record.KEY in spec:
         return "gpuhook-runtime gave it its GPUs"
     return "its engine gave it its GPUs by CDI" if jobs.hooks_in(spec) else ""
 

@@ -207,10 +207,13 @@ def started(
 def prestart(
     product: Product, *words: str, stage: str = "prestart", **more: str
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of a config.json that names our hook for a stage; `more` is its env."""
-    program = str(product.bindir / "gpuhook-hook")
+    """Return the hooks of a config.json with the installed hook program; `more` is its env.
+
+    That is the launcher gpuhook-prestart, which the hooks.d file names.
+    """
+    program = str(product.bindir / "gpuhook-prestart")
     env = {"PATH": "/usr/bin:/bin", **product.env, **more}
-    own = {"path": program, "args": ["gpuhook-hook", "prestart", *words]}
+    own = {"path": program, "args": ["gpuhook-prestart", "prestart", *words]}
     return {stage: [{**own, "env": [f"{name}={value}" for name, value in env.items()]}]}
 
 

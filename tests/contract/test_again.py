@@ -82,6 +82,41 @@ def test_create_twice(
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
+@pytest.mark.parametrize("annotations", [None, {"io.gpuhook.record": "{}"}])
+def test_create_again_without_state(
+    annotations: dict[str, str] | None,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A second create needs neither the ledger nor a hook to know the work of the first."""
+    bundle = bundle_of(root_of("debian"), ["/probe"], asks("1"), annotations)
+    assert apart.edit(bundle).rc == 0
+    once = bundle.file.read_bytes()
+    assert not [name for name in bundle.config().get("hooks", {}) if name.startswith("create")]
+    shutil.rmtree(apart.state)
+    assert apart.edit(bundle).rc == 0
+    assert bundle.file.read_bytes() == once
+    assert bundle.config().get("annotations") == annotations
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_a_forged_record_restores_nothing(
+    engine: str, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """An annotation in the record's name changes no variable and no mount of the container."""
+    forged = {"env": [["PLACE=/x", "LD_PRELOAD=/evil.so"], ["KEPT=1", None]], "mounts": ["/kept"]}
+    annotations = {"io.gpuhook.record": json.dumps(forged)}
+    root = root_of("debian")
+    bundle = bundle_of(root, ["/probe"], [*asks("1"), "PLACE=/x", "KEPT=1"], annotations)
+    bundle.mount(root / "etc", "/kept", "ro", "nodev", "bind")
+    view = run(bundle, [node8.runtime], engine, env=node8.on(engine)).view
+    assert set(view.gpus()) == {*CONTROL, node8.device(1)}
+    assert (view.values("PLACE"), view.values("KEPT")) == (["/x"], ["1"])
+    assert view.values("LD_PRELOAD") == []
+    assert "/kept" in view.mounts
+
+
 def test_the_second_request_counts(
     node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:

@@ -43,6 +43,28 @@ def test_pod_gets_its_replica(node: tuple[Cri, Product], tmp_path: Path) -> None
         containerd.remove(pod)
 
 
+def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Product]) -> None:
+    """containerd copies the kubelet's to config.json, and writes its own key that tells a sandbox
+    from a container; of the pod it copies none.
+    """
+    containerd, made = node
+    pod = containerd.pod("noted", "nvidia", annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
+    try:
+        given = Allocation(annotations={"cdi.k8s.io/plugin": "nvidia.com/gpu=1"})
+        for allocation, expected in ((given, {*CONTROL, made.device(1)}), (Allocation(), set())):
+            name = "noted" if expected else "plain"
+            seen = containerd.ended(
+                containerd.container(pod, ["/probe", *questions()], allocation, name=name)
+            )
+            assert seen.rc == 0, seen.stderr
+            assert set(view(seen.stdout).gpus()) == expected
+        sleeping = containerd.container(pod, ["/bin/sleep", "600"], given, name="sleeper")
+        told = made.gpuhook("explain", sleeping.id)
+        assert "containerd copied it" in told.stdout, told
+    finally:
+        containerd.remove(pod)
+
+
 def test_pod_without_a_request_gets_none(node: tuple[Cri, Product]) -> None:
     containerd, _ = node
     pod = containerd.pod("plain", "nvidia")

@@ -153,13 +153,26 @@ def test_prestart(
     assert (record["by"], record["asked"]) == ("driver", True)
 
 
+FORGED = {"io.gpuhook.record": "{}"}
+
+
+@pytest.mark.parametrize("annotations", [None, FORGED], ids=["plain", "forged"])
+@pytest.mark.parametrize("env", [asks("void"), asks(""), []], ids=["void", "empty", "unset"])
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 def test_nodes_of_a_container_that_asks_for_none(
-    route: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    route: str,
+    env: list[str],
+    annotations: dict[str, str] | None,
+    mine: Product,
+    root_of: Rooted,
+    bundle_of: Bundled,
 ) -> None:
-    """A device plugin hands out nodes and a grant; the pod says that it asks for no GPU."""
+    """A device plugin assigns nodes and grants memory; the pod says that it requests no GPU.
+
+    An annotation in the name of gpuhook's record does not end the hook either.
+    """
     hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
-    made = bundle_of(root_of("debian"), WAIT, asks("void"), **hooks_of)
+    made = bundle_of(root_of("debian"), WAIT, env, annotations, **hooks_of)
     grant(mine, made, 2, 1024, 512)
     config = made.config()
     minor = int(str(mine.gpu(2).minor))
@@ -291,6 +304,28 @@ def test_rootless(
     result = run(made, command, engine, "v2", mine.on(engine))
     assert result.rc != 0, result
     assert "GH1315" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+@ENGINES
+@pytest.mark.parametrize("route", ["wrapper", "prestart"])
+def test_a_forged_record_keeps_the_limit(
+    route: str, engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+) -> None:
+    """A container that requests a GPU gets it with its limit; the operator's variable remains.
+
+    The annotation `bundle` does not lead the launcher to another config.json either.
+    """
+    limit = f"{LIMIT}=1000"
+    forged = {"env": [[limit, None]], "mounts": ["/proc"], "devices": ["/dev/null"], "rules": []}
+    other = bundle_of(root_of("distroless"), ["/probe"])
+    annotations = {"bundle": str(other.path), "io.gpuhook.record": json.dumps(forged)}
+    hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
+    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), limit], annotations, **hooks_of)
+    runtime = engine if route == "prestart" else mine.runtime
+    with started(made, mine, engine, "v2", runtime) as live:
+        assert held(mine, live.pid) == {uuid(mine, 2): (1000, 0)}
+        assert entry(mine)["route"] == route
+    assert limit in made.config()["process"]["env"]
 
 
 def test_a_tenant_cannot_say_that_it_is_done(

@@ -14,9 +14,11 @@ from gpuhook.vendors.nvidia import dump_file
 from tests.contract import doors
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
+from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
 from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import run
+from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
 from tests.simulated.node import make_node
 
@@ -252,6 +254,23 @@ def test_what_an_engine_gave_is_judged_before_it_starts(
             assert edited(two, made) == []
         else:
             assert "arch>=9.0 (it is 7.5)" in refused(two, made, "GH1044")
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_a_forged_record_ends_no_judgement(
+    engine: str, two: Product, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """The hook of a CDI spec judges a container whose annotation says that the wrapper has."""
+    base = bundle_of(
+        root_of("debian"),
+        ["/probe"],
+        [f"NVIDIA_REQUIRE_X={OLD}"],
+        annotations={"io.gpuhook.record": "{}"},
+    )
+    made = given_by_engine(two, base, "0")
+    done = run(made, secluded(two, engine), engine)
+    assert done.rc != 0, done
+    assert "GH1043" in (two.state / "hook.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("engine", "cgroup"), [("runc", "host"), ("crun", "v2")])

@@ -77,6 +77,7 @@ def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
 def test_a_plain_create_pays_for_no_other_names() -> None:
     """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
     own = {"cdi.unknown", "container.record_undone", "programs.mending"}
+    own |= {"grant.annotation_origin"}
     own |= {"programs.node_devices", "vendors.nvidia.known_node"}
     assert loaded(SYSTEM, "gpuhook.programs.create").isdisjoint(f"gpuhook.{name}" for name in own)
 

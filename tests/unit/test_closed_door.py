@@ -13,6 +13,7 @@ from gpuhook.grant import policy, request
 from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.given import given
 from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests import cri_annotations
 from tests.daemon_set import asking
 from tests.unit.test_documented import BLOCK, ROOT
 
@@ -61,7 +62,11 @@ def test_the_files_strategy_counts(shown: tuple[str, str]) -> None:
 
 
 def test_a_pod_that_asks_by_itself_gets_nothing(shown: tuple[str, str]) -> None:
-    spec = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+    all_of_them = {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
     document = yaml.safe_load(shown[0])
     assert document == {"request": STRICT}
-    assert chosen(spec, document) is None
+    for held in ({}, cri_annotations.crio(all_of_them)):
+        env = ["NVIDIA_VISIBLE_DEVICES=all"]
+        assert chosen({"process": {"env": env}, "annotations": held}, document) is None
+    given = cri_annotations.crio({}, all_of_them)
+    assert chosen({"annotations": given}, document) is not None

@@ -160,7 +160,8 @@ PRESTART = "/usr/bin/nvidia-container-runtime-hook"
         ({"hooks": None, "annotations": None}, {}, []),
         ({"hooks": {"prestart": [{"path": PRESTART}]}}, {}, ["nvidia-legacy"]),
         ({"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-ctk"}]}}, {}, ["nvidia-cdi"]),
-        ({"annotations": {"io.gpuhook.record": "{}"}}, {}, ["gpuhook"]),
+        ({"io.gpuhook.record": {}}, {}, ["gpuhook"]),
+        ({"annotations": {"io.gpuhook.record": "{}"}}, {}, []),
         ({}, {"route": "attach"}, ["gpuhook"]),
         (
             {"hooks": {"createContainer": [{"path": "/x", "args": ["gpuhook-hook", "apply"]}]}},

@@ -70,7 +70,8 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
         (config(), ["/dev/nvidia0"], [], giver.UNKNOWN),
         (config(), ["/dev/nvidiactl"], [], giver.NOBODY),
         ({}, [], [LIBCUDA], giver.UNKNOWN),
-        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], giver.OURS),
+        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], giver.OURS),
+        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], giver.LEGACY),
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], giver.NOBODY),
     ],
 )

@@ -14,6 +14,7 @@ from gpuhook.diagnose.doctor.check import Node
 from gpuhook.diagnose.doctor.checks import (
     cgroups,
     containerd,
+    containerd_annotations,
     containerd_runtimes,
     crio,
     docker,
@@ -33,6 +34,7 @@ CHECKS = (
     *rootless.CHECKS,
     *nvidia_toolkit.CHECKS,
     *containerd.CHECKS,
+    *containerd_annotations.CHECKS,
     *containerd_runtimes.CHECKS,
     *gpu_access.CHECKS,
     *docker.CHECKS,
@@ -173,6 +175,57 @@ def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
     assert trial.failed() == ["containerd.runtime"]
     trial.write(spec, '{"hooks": {"prestart": [{"path": "/usr/local/bin/gpuhook-prestart"}]}}')
     assert trial.failed() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "plugin"),
+    [
+        (1, "plugins.cri"),
+        (2, 'plugins."io.containerd.grpc.v1.cri"'),
+        (3, 'plugins."io.containerd.cri.v1.runtime"'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        ([], []),
+        (["example.com/*", "cdi.k8s.io", "io.kubernetes.cri-o.userns-mode"], []),
+        (["example.com/*", "cdi.k8s.io/*"], ["any CDI device"]),
+        (["*/*"], ["any CDI device"]),
+        (["cdi.k8s.i?/x-[a-z]"], ["any CDI device"]),
+        (["io.kubernetes.*"], ["container of CRI-O"]),
+        (["*", "*/*"], ["any CDI device", "container of CRI-O"]),
+    ],
+)
+def test_annotations_that_pods_may_write(
+    patterns: list[str], words: list[str], version: int, plugin: str, trial: Trial
+) -> None:
+    """In configurations of each version; container_annotations copy those of the kubelet alone."""
+    trial.programs("containerd", "gpuhook-runtime", "containerd-shim-runc-v2")
+    if version == 3:
+        trial.version("containerd", "2.1.9")
+    trial.write(
+        MAIN,
+        f"""version = {version}
+[{plugin}.containerd.runtimes.gpus]
+runtime_type = "io.containerd.runc.v2"
+pod_annotations = {json.dumps(patterns)}
+container_annotations = ["cdi.k8s.io/*"]
+[{plugin}.containerd.runtimes.gpus.options]
+BinaryName = "/usr/bin/gpuhook-runtime"
+[{plugin}.containerd.runtimes.kata]
+runtime_type = "io.containerd.kata.v2"
+pod_annotations = ["*/*"]
+""",
+    )
+    (result,) = [
+        one
+        for one in trial.examine("containerd.pod-annotations").results
+        if one.check.id == "containerd.pod-annotations"
+    ]
+    assert result.finding.status == ("warning" if words else "ok")
+    assert [word for word in words if word not in result.finding.meaning] == []
+    assert len(result.finding.meaning.split("; ")) == max(len(words), 1)
 
 
 def test_a_containerd_with_a_file_of_its_own_is_found_by_its_process(trial: Trial) -> None:

@@ -226,7 +226,7 @@ def test_devices_in_a_pods_annotations_are_noted() -> None:
     """
     (found,) = read(text)
     (note,) = found.notes
-    assert note.startswith("annotation cdi.k8s.io/x of a pod gives no device")
+    assert note.startswith("annotation cdi.k8s.io/x of a pod assigns no device")
 
 
 def test_runtime_classes_count_where_they_are_known() -> None:

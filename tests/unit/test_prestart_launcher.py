@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-prestart, the launcher: a container that names no GPU ends there, any other goes on."""
+"""gpuhook-prestart, the launcher: a container without a GPU's name or a limit ends there."""
 
 from __future__ import annotations
 
@@ -46,11 +46,19 @@ SPECS: dict[str, dict[str, Any]] = {
     "another's version": env("MY_CUDA_VERSION=8.0"),
     "annotation": {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=0"}},
     "mount": mounted("/dev/null", "/var/run/nvidia-container-devices/GPU-0"),
+    "grant of memory": {
+        **env("NVIDIA_VISIBLE_DEVICES=void"),
+        **mounted("/dev/null", "/var/run/gpuhook/memory/GPU-0,hard=4096,soft=0"),
+    },
+    "limit of memory": env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_GPU_MEMORY_LIMIT=4096"),
+    "request of memory": env("NVIDIA_GPU_MEMORY_REQUEST=4096"),
+    "record of a tenant": {"annotations": {"io.gpuhook.record": "{}"}},
 }
 ASKING = [
     name
     for name, spec in SPECS.items()
     if request.sources(spec, words.VOCABULARY, PREFIXES, takes_old=True)
+    or request.limits_memory(spec, words.VOCABULARY)
 ]
 
 

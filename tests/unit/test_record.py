@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of what was changed in a config.json, and what a forged one cannot do."""
+"""The record of what was changed in a config.json, and what a broken one cannot do."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def created(spec: dict[str, Any], edits: Any = EDITS) -> dict[str, Any]:
     return spec
 
 
-def forged(content: str, **spec: Any) -> dict[str, Any]:
-    return {"annotations": {record.ANNOTATION: content, "mine": "x"}, **spec}
+def recorded(content: object, **spec: Any) -> dict[str, Any]:
+    return {record.KEY: content, "annotations": {"mine": "x"}, **spec}
 
 
 def test_the_request_comes_back() -> None:
@@ -35,7 +35,7 @@ def test_the_request_comes_back() -> None:
     assert "NVIDIA_VISIBLE_DEVICES=void" in spec["process"]["env"]
     assert record.take_back(spec)
     assert spec["process"]["env"] == ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]
-    assert "annotations" not in spec
+    assert record.KEY not in spec
     assert spec["linux"]["devices"] == spec["linux"]["resources"]["devices"] == spec["mounts"] == []
 
 
@@ -53,7 +53,7 @@ def test_a_spec_without_a_record() -> None:
     specs: list[dict[str, Any]] = [
         {"hooks": {"createContainer": [hook]}},
         {"annotations": []},
-        {"annotations": {}},
+        {"annotations": {record.KEY: "{}"}},
     ]
     for spec in specs:
         before = fastjson.dumps(spec)
@@ -64,51 +64,72 @@ def test_a_spec_without_a_record() -> None:
 def test_marked_hooks_go() -> None:
     """Hooks of the wrapper's go with the record, the engine's stay."""
     ours, theirs = {"path": "/h", "env": [record.HOOK_MARK + "params"]}, {"path": "/h", "env": []}
-    spec = forged("{}", hooks={"createContainer": [ours, theirs, "odd"]})
+    spec = recorded({}, hooks={"createContainer": [ours, theirs, "odd"]})
     record.take_back(spec)
     assert spec["hooks"]["createContainer"] == [theirs, "odd"]
 
 
-@pytest.mark.parametrize("content", ["", "no json", "[]", "null", '{"env": {"a": 1}}', "[" * 9999])
-def test_broken_records(content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "{}", 7, [], None, {"env": {"a": 1}}, {"env": [[["A=1"], "B=1"], ["A=1"]]}]
+)
+def test_broken_records(content: object) -> None:
     """A record that cannot be read is dropped; other annotations stay."""
-    spec = forged(content, process={"env": ["A=1"]})
+    spec = recorded(content, process={"env": ["A=1"]})
     assert record.take_back(spec)
     assert spec == {"annotations": {"mine": "x"}, "process": {"env": ["A=1"]}}
+
+
+class Counted(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_variables_are_looked_up() -> None:
+    """The work grows with the number of the variables, not with its square."""
+    names = [f"V{number}=1" for number in range(2000)]
+    pairs = [[Counted(name), None] for name in names]
+    spec = recorded({"env": pairs}, process={"env": [*map(Counted, names), "A=1"]})
+    record.take_back(spec)
+    assert spec["process"]["env"] == ["A=1"]
+    assert Counted.compared <= 4 * len(names)
 
 
 def test_the_mounts_of_a_record() -> None:
     """Those that the wrapper has made are known by it; what is no record names none."""
     assert record_undone.mounts(created({})) == ["/c"]
-    for content in ("no json", "[]", '{"mounts": 7}', '{"mounts": [7]}'):
-        assert record_undone.mounts(forged(content)) == []
-    assert (
-        record_undone.mounts({"annotations": {record.ANNOTATION: 7}})
-        == record_undone.mounts({})
-        == []
-    )
+    broken: list[Any] = ["no record", [], {"mounts": 7}, {"mounts": [7]}]
+    for content in broken:
+        assert record_undone.mounts(recorded(content)) == []
+    assert record_undone.mounts({}) == []
 
 
 def test_a_denial_is_never_lifted() -> None:
-    """A forged record takes allow rules away, never a denial."""
+    """A record takes allow rules away, never a denial."""
     deny, allow = {"allow": False, "access": "rwm"}, {"allow": True, "access": "r"}
-    text = fastjson.dumps({"rules": [deny, allow, {"access": "rwm"}]}).decode()
-    held = [deny, allow, {"access": "rwm"}]
-    spec = forged(text, linux={"resources": {"devices": held}})
+    rules = [deny, allow, {"access": "rwm"}]
+    spec = recorded({"rules": rules}, linux={"resources": {"devices": list(rules)}})
     record.take_back(spec)
     assert spec["linux"]["resources"]["devices"] == [deny, {"access": "rwm"}]
 
 
 def test_only_our_kind_of_mount_goes() -> None:
-    """A forged record unmounts no /proc, no tmpfs and no engine's bind without `nodev`."""
+    """A record unmounts no /proc, no tmpfs and no engine's bind without `nodev`."""
     kept = [
         {"destination": "/proc", "type": "proc", "options": ["nodev"]},
         {"destination": "/secret", "type": "bind", "options": ["rbind", "ro"]},
         {"destination": "/tmp", "type": "tmpfs"},
     ]
     ours = {"destination": "/c", "type": "bind", "options": ["ro", "nodev"]}
-    text = fastjson.dumps({"mounts": ["/proc", "/secret", "/tmp", "/c"]}).decode()
-    spec = forged(text, mounts=[*kept, ours])
+    named = {"mounts": ["/proc", "/secret", "/tmp", "/c"]}
+    spec = recorded(named, mounts=[*kept, ours])
     record.take_back(spec)
     assert spec["mounts"] == kept
 

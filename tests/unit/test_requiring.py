@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuhook.container import record
 from gpuhook.diagnose.node.described import Heard
 from gpuhook.errors import DriverError, GpuhookError, RequestError
 from gpuhook.programs import hook_apply, requiring
@@ -243,5 +244,6 @@ def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> No
 
 @pytest.mark.usefixtures("settings_file")
 def test_a_hook_leaves_it_to_the_wrapper_that_was_there() -> None:
-    container = engines(JOB, annotations={"io.gpuhook.record": "{}"})
+    container = engines(JOB)
+    container[record.KEY] = {}
     hook_apply._require(jobs.parse(JOB), container, Heard())

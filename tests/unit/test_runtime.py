@@ -357,7 +357,7 @@ class TestLauncher:
             '{"destination":"/var/run/nvidia-container-devices/0"}',
             '{"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=0"}}',
             '{"args":["gpuhook-hook","apply"]}',
-            '{"annotations":{"io.gpuhook.record":"{}"}}',
+            '{"io.gpuhook.record":{}}',
         ],
     )
     def test_other_ways_to_name_one(self, spec: str, shell: list[str], place: Place) -> None:

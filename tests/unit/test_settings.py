@@ -33,6 +33,7 @@ request:
   driverCapabilities: [compute, utility]
   ignoreImexChannels: true
   legacyImages: false
+  acceptAnnotations: kubelet
   onMissingDriver: refuse
   onRefusal: fail
   swarmResources: [DOCKER_RESOURCE_GPU]
@@ -83,6 +84,7 @@ def test_every_setting(file: Path) -> None:
     file.write_text(WHOLE)
     found = settings.load(compiling)
     assert values(found) == {
+        "accept_annotations": "kubelet",
         "accept_env_when_unprivileged": False,
         "accept_volume_mounts": True,
         "annotation_prefixes": ["gpus.example.com/"],

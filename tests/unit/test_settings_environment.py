@@ -35,6 +35,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "GPUHOOK_LIMITS_GUARANTEE": ("never", "never"),
     "GPUHOOK_LIMITS_HINTS": ("jax,cupy,jax", ["jax", "cupy"]),
     "GPUHOOK_LIMITS_ON_FAILURE": ("start", "start"),
+    "GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": ("none", "none"),
     "GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": ("No", False),
     "GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS": ("1", True),
     "GPUHOOK_REQUEST_DISABLE_REQUIREMENTS": ("TRUE", True),

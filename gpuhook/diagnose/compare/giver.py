@@ -28,7 +28,7 @@ def of(
     mounts of the driver that config.json has not.
     """
     held = set(mounts)
-    if record.ANNOTATION in (spec.get("annotations") or {}) or jobs.hooks_in(spec):
+    if record.KEY in spec or jobs.hooks_in(spec):
         return OURS
     if entry.get("nodes") or entry.get("live"):
         return OURS

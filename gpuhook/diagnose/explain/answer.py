@@ -172,7 +172,7 @@ def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
 
 def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
     """Yield each source of a verdict with what came of it, in the order of precedence."""
-    order = {request.ANNOTATIONS: 0, request.MOUNTS: 1}
+    order = {request.ANNOTATIONS: 0, request.MOUNTS: 1, request.POD_ANNOTATIONS: 2}
     chosen = [(verdict.chosen, "won", "")] if verdict.chosen else []
     beaten = [
         (source, "beaten", f"{verdict.chosen.where} comes first")
@@ -180,12 +180,13 @@ def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
         if verdict.chosen
     ]
     refused = [(source, "refused", reason) for source, reason in verdict.refused]
-    found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 2))
+    found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 3))
     for source, result, reason in found:
         yield {
             "kind": source.kind,
             "where": source.where,
             "names": source.names,
+            "origin": source.origin,
             "result": result,
             "reason": reason,
         }

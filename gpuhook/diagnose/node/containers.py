@@ -195,7 +195,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     found = []
     if (
         entry.get("route")
-        or record.ANNOTATION in (spec.get("annotations") or {})
+        or record.KEY in spec
         or jobs.hooks_in(spec)
         or any(name in _OURS for name in prestart)
         or any(map(is_ours, (*foreign, *(p for p in later if os.path.basename(p) in _CDI_HOOKS))))

@@ -54,9 +54,9 @@ def of(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
     for name in sorted(asked.annotations):
         if name.startswith(_CDI_PREFIX):
             yield (
-                f"annotation {name} of a pod gives no device: engines read those that a device "
-                "plugin gives to containers, and a runtime sees a pod's where the engine's "
-                "pod_annotations names it"
+                f"annotation {name} of a pod assigns no device: engines read those that a device "
+                "plugin adds to containers. containerd copies it for a runtime only if "
+                "pod_annotations covers it; on CRI-O it is judged as a variable is"
             )
     if asked.privileged and not asked.gpus:
         yield "is privileged: it sees the device nodes of all GPUs of its node"

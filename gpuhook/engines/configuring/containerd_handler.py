@@ -7,13 +7,12 @@ containers with GPUs, too; NVIDIA's tool loses it where the default is not writt
 
 from __future__ import annotations
 
-import fnmatch
 from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines import toml
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
-from gpuhook.engines.containerd import RUNC
+from gpuhook.engines.containerd import RUNC, covers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from gpuhook.engines.containerd import Containerd
 
 BASE_SPEC = "/etc/containerd/gpuhook-base.json"
-CDI_ANNOTATIONS = "cdi.k8s.io/*"
+_CDI_PREFIX = "cdi.k8s.io/"
+CDI_ANNOTATIONS = f"{_CDI_PREFIX}*"
 _PROGRAM = ("binaryname", "runtime")  # options of runc's shims, of v2 and of the one before
 _LEGACY = "default_runtime"  # the table of containerd 1.x's old configurations
 _SHIM = "io.containerd.runc."
@@ -152,19 +152,10 @@ def _with_cdi(said: object) -> list[str]:
 
 def _drop_open_annotations(table: dict[str, Any]) -> bool:
     patterns = toml.texts(table.get("pod_annotations"))
-    kept = [one for one in patterns if not _covers_cdi(one)]
+    kept = [one for one in patterns if not covers(one, _CDI_PREFIX)]
     if len(kept) == len(patterns):
         return False
     table.pop("pod_annotations")
     if kept:
         table["pod_annotations"] = kept
     return True
-
-
-def _covers_cdi(pattern: str) -> bool:
-    """Return whether a pattern of path.Match, whose * stops at a /, covers CDI's annotations."""
-    parts = pattern.split("/")
-    names = ("cdi.k8s.io", "nvidia")
-    if len(parts) != len(names):
-        return False
-    return fnmatch.fnmatchcase(names[0], parts[0]) and bool(parts[1])

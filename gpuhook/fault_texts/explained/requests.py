@@ -66,10 +66,11 @@ $ dkms autoinstall -k 6.12.9 && modprobe nvidia
     "GH1007": (
         (
             "The request was found and not honoured, because the node's settings say so: an "
-            "unprivileged container may not choose GPUs by a variable "
-            "(request.acceptEnvWhenUnprivileged is off), or mounts below "
+            "unprivileged container may not choose GPUs by a variable or by an annotation of its "
+            "pod (request.acceptEnvWhenUnprivileged is off), mounts below "
             "/var/run/nvidia-container-devices do not count (request.acceptVolumeMounts is "
-            "off). The container starts without GPUs of that source."
+            "off), or no annotation is accepted (request.acceptAnnotations is none). The "
+            "container starts without GPUs of that source."
         ),
         (
             "In Kubernetes, let the pod ask for nvidia.com/gpu: what the device plugin grants "
@@ -100,15 +101,16 @@ request:
     ),
     "GH1009": (
         (
-            "A variable names a CDI device of another vendor, such as a network card or a "
-            "directory of the host. Images choose their variables; with them they may ask for "
-            "GPUs and for nothing else that the CDI specs of a host describe. In a privileged "
-            "container they may name devices of the vendor's subdomains as well, such as "
-            "management.nvidia.com/gpu=all."
+            "A variable, or an annotation of a pod, names a CDI device of another vendor, such as "
+            "a network card or a directory of the host. Images and pods choose these; with them "
+            "they may request GPUs and nothing else that the CDI specs of a host describe. In a "
+            "privileged container they may name devices of the vendor's subdomains as well, such "
+            "as management.nvidia.com/gpu=all."
         ),
         (
-            "Ask for devices of other vendors as CDI means it: by an annotation, or by the "
-            "engine's --device option."
+            "Request devices of other vendors by their device plugin, or by the engine's "
+            "--device option. If a pod's annotations are to be grants on this node, set "
+            "request.acceptAnnotations to any."
         ),
         """
 NVIDIA_VISIBLE_DEVICES=vendor.example/nic=eth1        # GH1009

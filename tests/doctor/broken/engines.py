@@ -108,6 +108,12 @@ def _no_shim(scene: Scene) -> None:
     scene.remove("/usr/bin/containerd-shim-runc-v2")
 
 
+def _pod_annotations(scene: Scene) -> None:
+    open_to_pods = 'runtime_type = "io.containerd.runc.v2"\n  pod_annotations = ["cdi.k8s.io/*"]'
+    handler = NVIDIA.replace('runtime_type = "io.containerd.runc.v2"', open_to_pods)
+    scene.write(DROP_IN, f"version = 2\n{RUNC}{handler}")
+
+
 def spec(scene: Scene) -> None:
     """See that there is a CDI spec of GPUs."""
     if not any(scene.path("/etc/cdi/x").parent.iterdir()):
@@ -218,6 +224,7 @@ BROKEN = [
     Broken("default-runtime-not-registered", "containerd.default", _default),
     Broken("runc-forgotten", "containerd.default", _no_runc),
     Broken("shim-not-installed", "containerd.shim", _no_shim),
+    Broken("pods-annotate", "containerd.pod-annotations", _pod_annotations, is_warning=True),
     Broken("cdi-dirs-elsewhere", "containerd.cdi-dirs", _cdi_dirs),
     Broken("containerd-1.6-has-no-cdi", "containerd.cdi", _cdi_of_old, is_warning=True),
     Broken("containerd-not-restarted", "containerd.restarted", _not_restarted),
