@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the wrapper and the hooks report: the engine's log file, the journal, standard error.
 
-HOT. An engine gives `create` the container's own standard streams, so standard error is for one
-thing only: the error that keeps the container from starting. Warnings go to the file of --log, to
-the node's journal or syslog, and, by `warnings`, into the container's ledger entry.
+HOT. An engine gives `create` the container's own standard streams, so only the error that keeps the
+container from starting is printed there. Warnings go to the file of --log, to the node's journal or
+syslog, and, by `warnings`, into the container's ledger entry.
 
 How the file of --log is read when a create fails:
 
     containerd  (go-runc, in its shim; Docker has the same shim) reads one JSON value after the
                 other, and reports the last one whose level is "error". `time` must be RFC 3339.
-    podman      parses the whole file as one JSON value, and reports its msg whatever the level.
-                If that fails, it reports what conmon has read of the runtime's standard error,
-                where runc and crun write their errors as well.
+    podman      passes --log to runtimes of known names (runtime_supports_json). It parses the
+                whole file as one JSON value, and reports its msg whatever the level. If that
+                fails, it reports what conmon has read of the runtime's standard error, where runc
+                and crun write their errors as well.
     CRI-O       passes no --log: it reports what conmon has read of standard error.
 
 So an error is one JSON object. A warning is two, message and hint: podman can then never take a
@@ -52,10 +53,16 @@ class EngineLog:
         self.warnings: list[GpuhookError] = []
 
     def failure(self, error: GpuhookError) -> None:
-        """Report a fault: one line in the log; the hint on a line of its own on standard error."""
+        """Report a fault: one line in the log; the hint on a line of its own on standard error.
+
+        The container does not start, so the warnings before it belong to the engine's error text.
+        They come last: conmon reads a few kilobytes, and a container chooses their number.
+        """
         line = f"{error.code}: {error.message}"
         self._write([("error", f"{line} ({error.hint})")])
-        _print(f"{self._program}: error {line}\n{self._program}: hint: {error.hint}\n")
+        lines = [f"error {line}", f"hint: {error.hint}"]
+        lines += [f"warning {one.code}: {one.message}" for one in self.warnings]
+        _print("".join(f"{self._program}: {text}\n" for text in lines))
 
     def warning(self, error: GpuhookError) -> None:
         """Report what the container goes without. It never reaches the container's streams."""
@@ -64,7 +71,7 @@ class EngineLog:
         self.warnings.append(error)
         line = f"{error.code}: {error.message}"
         if self._format == "json":
-            self._write([("warning", line), ("info", f"{error.code}: hint: {error.hint}")])
+            self._write([("warning", line), ("info", f"hint: {error.hint}")])
         else:
             self._write([("warning", f"{line} ({error.hint})")])
         from gpuhook import journal  # few containers have a warning

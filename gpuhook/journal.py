@@ -33,7 +33,7 @@ def send(program: str, code: str, text: str, container: str) -> None:
         "SYSLOG_FACILITY": _DAEMON,
         "SYSLOG_IDENTIFIER": program,
         "GPUHOOK_CODE": code,
-        "CONTAINER_ID": container,
+        "GPUHOOK_CONTAINER": container,
     }
     native = "".join(f"{name}={value}\n" for name, value in fields.items() if value != "")
     classic = f"<{_DAEMON * 8 + _WARNING}>{program}[{os.getpid()}]: {line}"

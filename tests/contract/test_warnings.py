@@ -51,7 +51,7 @@ def journal() -> Iterator[tuple[Path, socket.socket]]:
 
 def read(bound: socket.socket) -> list[dict[str, str]]:
     """Return the messages that wait in a journal's socket, as its native protocol has them."""
-    found = []
+    found: list[dict[str, str]] = []
     while True:
         try:
             raw = bound.recv(1 << 16).decode("utf-8")
@@ -134,10 +134,10 @@ def test_the_streams_are_the_containers(
             assert created.rc == 0, created
             assert streams(container) == expected
             (told,) = read(bound)
-    assert told.keys() == {*FIELDS, "CONTAINER_ID"}
+    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
     assert (told["GPUHOOK_CODE"], told["PRIORITY"]) == ("GH1007", "4")
     assert told["SYSLOG_IDENTIFIER"] == "gpuhook-runtime"
-    assert told["CONTAINER_ID"] == container.id
+    assert told["GPUHOOK_CONTAINER"] == container.id
     assert told["MESSAGE"].startswith(f"container {container.id}: GH1007: ignored the request")
     if log_format == "json":
         levels = [json.loads(line)["level"] for line in created.log.splitlines()]
@@ -233,7 +233,7 @@ def test_hostile_text(log_format: str, node8: Product, tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         (told,) = read(bound)
-    assert told.keys() == {*FIELDS, "CONTAINER_ID"}
+    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
     assert (told["PRIORITY"], told["GPUHOOK_CODE"]) == ("4", "GH1028")
     assert told["MESSAGE"].isprintable()
     lines = log.read_text(encoding="utf-8").splitlines()
@@ -353,7 +353,7 @@ def test_hooks(engine: str, node8: Product, tmp_path: Path) -> None:
         assert streams(container) == ("out\n", "err\n")
         (told,) = read(bound)
     assert (told["GPUHOOK_CODE"], told["SYSLOG_IDENTIFIER"]) == ("GH1007", "gpuhook-hook")
-    assert told["CONTAINER_ID"] == container.id
+    assert told["GPUHOOK_CONTAINER"] == container.id
     if engine == "crun":
         assert (tmp_path / "hook.stderr").read_text(encoding="utf-8") == ""
     (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
@@ -363,14 +363,13 @@ def test_hooks(engine: str, node8: Product, tmp_path: Path) -> None:
 
 
 def test_a_hook_that_fails_after_a_warning(node8: Product, tmp_path: Path) -> None:
-    """runc prints the standard error of a hook that fails: the error alone."""
+    """runc prints the standard error of a hook that fails: the error comes first."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = hooked(tmp_path, mine, asks("77"))
     devnull(made, "bad")
     done = run(made, ["runc"])
     assert done.rc != 0
-    assert "GH1102" in done.stderr
-    assert "GH1028" not in done.stderr
+    assert "stderr: gpuhook-hook: error GH1102" in done.stderr
     assert "GH1028" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
