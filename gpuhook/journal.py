@@ -4,6 +4,9 @@
 HOT, and loaded only for a warning. A datagram is sent without waiting: if the logging daemon does
 not read, the message is lost. The socket module costs 5 ms, its C part almost nothing.
 
+The id of the container has a field of our own: engines find what a container wrote by CONTAINER_ID
+and CONTAINER_ID_FULL.
+
 Sources: systemd's "Native Journal Protocol"; RFC 3164.
 """
 
