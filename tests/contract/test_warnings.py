@@ -25,7 +25,7 @@ from tests.contract.cri import cri
 from tests.contract.engines import Containerd
 from tests.contract.kept import CHECKOUT
 from tests.contract.limiting import grant, uuid
-from tests.contract.live import WAIT, prestart
+from tests.contract.live import BOTH, WAIT, prestart, started
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
 from tests.simulated import stub_limits
@@ -146,49 +146,43 @@ def test_the_streams_are_the_containers(
         assert ' level=warning msg="gpuhook-runtime: GH1007: ' in created.log
 
 
-@RUNTIMES
-def test_the_ledger_explain_and_ps(engine: str, node8: Product, tmp_path: Path) -> None:
-    """A container that started without a GPU: the entry has warnings, and no one takes it in."""
+@BOTH
+def test_the_ledger_explain_and_ps(
+    engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """A container that started without a GPU: its entry has warnings, and it is no holder."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = bundles.bundle(
         tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
     )
-    with lifecycle(made, [mine.runtime], engine, env=mine.on(engine)) as container:
-        assert container.create().rc == 0
-        assert container.call("start").rc == 0
+    with started(made, mine, engine, cgroup, mine.runtime) as live:
         kept = entry(mine)
         assert codes(kept["warnings"]) == ["GH1007"]
         assert kept["route"] == ""
-        roots_of = ("--state-root", str(made.path / "state"))
-        listed = document(mine, "ps", "--no-nvml", *roots_of)
+        ps = ("ps", "--no-nvml", "--recorded")
+        listed = document(mine, *ps)
         assert listed["containers"] == []
         (without,) = listed["without_gpu"]
-        assert (without["id"], codes(without["warnings"])) == (container.id, ["GH1007"])
-        table = mine.gpuhook("ps", "--no-nvml", *roots_of)
+        assert (without["id"], codes(without["warnings"])) == (live.id, ["GH1007"])
+        table = mine.gpuhook(*ps)
         assert "1 container started without a requested GPU (GH1007)" in table.stderr
         assert "WARNINGS" not in table.stdout
-        wide = mine.gpuhook("ps", "--no-nvml", "-o", "wide", *roots_of).stdout.splitlines()
+        wide = mine.gpuhook(*ps, "-o", "wide").stdout.splitlines()
         assert wide[0].endswith("WARNINGS")
-        assert wide[1].startswith(container.id)
+        assert wide[1].startswith(live.id)
         assert wide[1].endswith("GH1007")
-        told = document(mine, "explain", container.id, *roots_of)["containers"][0]
+        told = document(mine, "explain", live.id, *live.roots)["containers"][0]
         assert codes(told["start_warnings"]) == ["GH1007"]
-        text = mine.gpuhook("explain", container.id, *roots_of).stdout
+        text = mine.gpuhook("explain", live.id, *live.roots).stdout
         assert "Warnings when it started\n  GH1007: ignored the request" in text
         # What changes a running container keeps what was reported when it started.
-        live = ("--device", "1", container.id, *roots_of)
-        mine.config.write_text(
-            json.dumps({"cdi": {"specDirs": [str(mine.specs)]}}), encoding="utf-8"
-        )
-        words = [str(mine.bindir / "gpuhook"), "attach", *live]
-        env = {**os.environ, **mine.env}
-        attached = subprocess.run(
-            [*container.around.prefix, *words], env=env, capture_output=True, check=False
-        )
-        if attached.returncode == 0:  # not in every test environment are there device rules
-            assert entry(mine)["route"] == "attach"
+        live.attach("1")
+        assert entry(mine)["route"] == "attach"
         assert codes(entry(mine)["warnings"]) == ["GH1007"]
-        mine.gpuhook("repair", container.id, *roots_of)
+        (held,) = document(mine, *ps)["containers"]
+        assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
+        assert live.gpuhook("repair").rc == 0
+        live.detach("1")
         assert codes(entry(mine)["warnings"]) == ["GH1007"]
 
 
