@@ -93,7 +93,7 @@ def _without_flags(words: list[str]) -> list[str]:
 
 
 def _log() -> str:
-    """Return the file of the hooks' errors and warnings: a runtime tells them no log of its own.
+    """Return the file of the hooks' errors and warnings: runtimes pass them no --log.
 
     A full file makes room for a new one.
     """
