@@ -1,9 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log file that an engine names with --log, written as the low-level runtime writes it.
+"""Where the wrapper and the hooks report: the engine's log file, the journal, standard error.
 
-HOT. containerd and podman read that file to tell the user why a container did not start. Podman
-takes the whole file for one JSON object, so nothing is written there of a container that gets what
-it asked for.
+HOT. An engine gives `create` the container's own standard streams, so only the error that keeps the
+container from starting is printed there. Warnings go to the file of --log, to the node's journal or
+syslog, and, by `warnings`, into the container's ledger entry.
+
+How the file of --log is read when a create fails:
+
+    containerd  (go-runc, in its shim; Docker has the same shim) reads one JSON value after the
+                other, and reports the last one whose level is "error". `time` must be RFC 3339.
+    podman      passes --log to runtimes of known names (runtime_supports_json). It parses the
+                whole file as one JSON value, and reports its msg whatever the level. If that
+                fails, it reports what conmon has read of the runtime's standard error, where runc
+                and crun write their errors as well.
+    CRI-O       passes no --log: it reports what conmon has read of standard error.
+
+So an error is one JSON object. A warning is two, message and hint: podman can then never take a
+lone warning for the reason why a container did not start, and containerd skips both.
+
+A hook's standard error: runc keeps it and prints it if the hook fails, crun sends it to /dev/null,
+or to the file of the annotation run.oci.hooks.stderr, which may be the container's stream.
 """
 
 from __future__ import annotations
@@ -12,56 +28,98 @@ import os
 import time
 
 from gpuhook import fastjson
+from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
 
+_MOST_WARNINGS = 32  # a container chooses how many there are
+_MAX_LINE = 4096
+
 
 class EngineLog:
-    """Where a program of ours reports: the engine's log file, and standard error."""
+    """The reports of one program on one container.
+
+    `container` is the container's id, "" while it is not known. `warnings` are those reported so
+    far, each once.
+    """
 
     def __init__(self, program: str, path: str = "", log_format: str = "text") -> None:
         self._program = program
         self._path = path
         self._format = log_format
+        self.container = ""
+        self.warnings: list[GpuhookError] = []
 
     def failure(self, error: GpuhookError) -> None:
-        """Report a fault: one line in the log; the hint on a line of its own on standard error."""
+        """Report a fault: one line in the log; the hint on a line of its own on standard error.
+
+        The container does not start, so the warnings before it belong to the engine's error text.
+        They come last: conmon reads a few kilobytes, and a container chooses their number.
+        """
         line = f"{error.code}: {error.message}"
-        self._write("error", f"{self._program}: {line} ({error.hint})")
-        _talk(f"{self._program}: error {line}\n{self._program}: hint: {error.hint}\n")
+        self._write([("error", f"{line} ({error.hint})")])
+        lines = [f"error {line}", f"hint: {error.hint}"]
+        lines += [f"warning {one.code}: {one.message}" for one in self.warnings]
+        _print("".join(f"{self._program}: {text}\n" for text in lines))
 
     def warning(self, error: GpuhookError) -> None:
-        """Report what the container does without, or what went wrong beside its way."""
+        """Report what the container goes without. It never reaches the container's streams."""
+        if len(self.warnings) == _MOST_WARNINGS or _is_among(error, self.warnings):
+            return
+        self.warnings.append(error)
         line = f"{error.code}: {error.message}"
-        self._write("warning", f"{self._program}: {line} ({error.hint})")
-        _talk(f"{self._program}: warning {line}\n")
+        if self._format == "json":
+            self._write([("warning", line), ("info", f"hint: {error.hint}")])
+        else:
+            self._write([("warning", f"{line} ({error.hint})")])
+        from gpuhook import journal  # few containers have a warning
 
-    def _write(self, level: str, message: str) -> None:
+        text = printable(f"{line} ({error.hint})", _MAX_LINE)
+        journal.send(self._program, error.code, text, printable(self.container))
+
+    def _write(self, lines: list[tuple[str, str]]) -> None:
+        """Append (level, message) to the log, all in one write: other programs append too."""
         if not self._path:
             return
-        line = fastjson.dumps(message).decode()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        if self._format == "json":
-            text = f'{{"level":"{level}","msg":{line},"time":"{now}"}}\n'
-        else:
-            text = f'time="{now}" level={level} msg={line}\n'
+        text = "".join(self._formatted(level, message, now) for level, message in lines)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
             fd = os.open(self._path, flags, 0o644)
         except OSError:
-            return  # standard error has it too
+            return  # an error is on standard error too, a warning in the ledger
         try:
-            os.write(fd, text.encode("utf-8", "surrogateescape"))
+            os.write(fd, text.encode("utf-8", "backslashreplace"))
         except OSError:
             return
         finally:
             os.close(fd)
 
+    def _formatted(self, level: str, message: str, now: str) -> str:
+        line = printable(f"{self._program}: {message}", _MAX_LINE)
+        quoted = fastjson.dumps(line).decode()
+        if self._format == "json":
+            return f'{{"level":"{level}","msg":{quoted},"time":"{now}"}}\n'
+        return f'time="{now}" level={level} msg={quoted}\n'
 
-def _talk(text: str) -> None:
+
+class TerminalLog(EngineLog):
+    """The log of a command that a person runs: standard error is the terminal."""
+
+    def warning(self, error: GpuhookError) -> None:
+        """Print a warning."""
+        line = printable(f"{self._program}: warning {error.code}: {error.message}", _MAX_LINE)
+        _print(line + "\n")
+
+
+def _is_among(error: GpuhookError, known: list[GpuhookError]) -> bool:
+    return any((one.code, one.message) == (error.code, error.message) for one in known)
+
+
+def _print(text: str) -> None:
     try:
         os.write(2, text.encode("utf-8", "backslashreplace"))
     except OSError:
-        return  # nobody listens
+        return  # standard error is closed

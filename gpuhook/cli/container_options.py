@@ -15,7 +15,7 @@ from gpuhook.cdi import spec
 from gpuhook.cli import parameters, printing
 from gpuhook.container import find
 from gpuhook.diagnose import settings_file
-from gpuhook.engine_log import EngineLog
+from gpuhook.engine_log import TerminalLog
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import replicas
 from gpuhook.programs import cold
@@ -114,7 +114,7 @@ def grants(*, may_refresh: bool = False) -> Granting:
     With `may_refresh`, stale specs are written anew where the settings say so.
     """
     refresh = cold.Compiler(sys.argv[0]).refresh if may_refresh else None
-    return _Granting(settings_file.of_node(), EngineLog("gpuhook"), _compile, refresh)
+    return _Granting(settings_file.of_node(), TerminalLog("gpuhook"), _compile, refresh)
 
 
 def whole_names(names: Sequence[str], granting: Granting) -> list[str]:

@@ -245,3 +245,9 @@ def warnings(container: dict[str, Any]) -> Iterator[str]:
     for one in container["warnings"]:
         yield f"{one['code']}: {one['message']}"
         yield f"  hint: {one['hint']}"
+
+
+def start_warnings(container: dict[str, Any]) -> Iterator[str]:
+    """Yield what gpuhook reported when the container started."""
+    for one in container["start_warnings"]:
+        yield f"{one['code']}: {one['message']}"

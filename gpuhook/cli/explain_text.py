@@ -188,3 +188,4 @@ def _sections(
             yield "Given by", [container["route"]["note"]]
     yield "Ignored", container["ignored"]
     yield "Warnings", list(sections.warnings(container))
+    yield "Warnings when it started", list(sections.start_warnings(container))

@@ -88,6 +88,10 @@ def ps(
     plugin's guard ends processes of who is above; else "3776Mi nobody", also under a guard that
     only reports. "(over: 5000Mi)" is what a container above its limit uses, as the guard saw last.
 
+    WARNINGS, if a container has one, are the codes of what gpuhook reported when it started:
+    `gpuhook explain CONTAINER` prints them. -o wide also lists the containers that requested a GPU
+    and started without one.
+
     Entries of the ledger whose containers are gone are removed while reading; nothing else is
     changed. Exit status 1 where nothing could be looked at.
     """
@@ -125,7 +129,7 @@ def _text(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> st
     if isolation:
         lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
         return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
-    headers = (*ps_text.HEADERS, *ps_text.WIDE) if is_wide else ps_text.HEADERS
+    headers = ps_text.headers(usage.document, is_wide=is_wide)
     rows = ps_text.rows(usage.document, is_wide=is_wide)
     return table(None if no_headers else headers, rows)
 

@@ -21,13 +21,41 @@ HEADERS = (
     "ROUTE", "SINCE",
 )  # fmt: skip
 WIDE = ("ENGINE", "PROCESSES", "REQUEST", "TIME-SLICE", "COMPUTE-MODE")
+WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
 WORTH_TELLING = 256 << 20  # bytes: a driver rounds, and has a little for itself
 
 
+def headers(document: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
+    """Return the headers of rows()."""
+    names = (*HEADERS, *WIDE) if is_wide else HEADERS
+    return (*names, WARNINGS) if any(_warned(document, is_wide=is_wide)) else names
+
+
 def rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
-    """Return the rows of the table: containers, the host's processes, what nobody accounts for."""
+    """Return the rows of the table: containers, the host's processes, what nobody accounts for.
+
+    A wide table also has the containers that started without a GPU. A column of warnings is last,
+    if a container has one.
+    """
+    warned = _warned(document, is_wide=is_wide)
+    found = _rows(document, is_wide=is_wide)
+    if not any(warned):
+        return found
+    warned += ["-"] * (len(found) - len(warned))
+    return [(*row, codes or "-") for row, codes in zip(found, warned)]
+
+
+def _warned(document: dict[str, Any], *, is_wide: bool) -> list[str]:
+    """Return the codes of each container's warnings, in the order of the rows."""
+    listed = [*document["containers"], *(document["without_gpu"] if is_wide else ())]
+    return [",".join(dict.fromkeys(told["code"] for told in one["warnings"])) for one in listed]
+
+
+def _rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
     found = [_row(one, is_wide=is_wide) for one in document["containers"]]
+    if is_wide:
+        found += [_without_gpu(one) for one in document["without_gpu"]]
     for gpu in document["gpus"]:
         of_it = [one for one in document["processes"] if one["gpu"] == gpu["gpu"]]
         hosts = [one for one in of_it if one["host"]]
@@ -64,6 +92,13 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
     )
     uses = [use for told in one["usage"] for use in told["processes"]]
     return (*cells, one["engine"] or "-", _processes(uses), requests, slices, modes)
+
+
+def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:
+    """Return the row of a container that requested a GPU and started without one."""
+    names = (one["id"], one["pod"] or "-", one["namespace"] or "-")
+    nothing = ("-",) * (len(HEADERS) - len(names) - 1)
+    return (*names, *nothing, guarded.ago(time.time() - one["since"]), *("-",) * len(WIDE))
 
 
 def _usage(told: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, str]:

@@ -17,8 +17,10 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
+
+    from gpuhook.errors import GpuhookError
 
 _ENTRIES = "entries"
 _CHANGING = "changing"
@@ -75,6 +77,32 @@ def update(
             ledger.remove(ledger.path_of(place, identity))
         else:
             ledger.record(place, identity, changed)
+    finally:
+        os.close(lock)
+
+
+def warn(
+    state: tuple[str, str],
+    errors: Iterable[GpuhookError],
+    made: dict[str, Any] | None = None,
+) -> None:
+    """Add warnings to the entry of a container that starts.
+
+    `state` is its id and its bundle, which is "/" if the runtime does not name it. A container
+    without an entry gets `made`, if that is given. Raises OSError if the directory cannot be
+    written.
+    """
+    identity, bundle = state
+    lock = _opened(_ENTRIES)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for entry in ledger.living():
+            if entry["id"] == identity and bundle in (entry.get("bundle"), "/"):
+                records = ledger.warning_records(errors, ledger.warnings(entry))
+                ledger.record(entry["root"], identity, {**entry, "warnings": records})
+                return
+        if made is not None:
+            ledger.record("", identity, {**made, "warnings": ledger.warning_records(errors)})
     finally:
         os.close(lock)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.container import memory_records
+from gpuhook.container import ledger, memory_records
 from gpuhook.grant.memory import NO_LIMIT
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
-    """Return the finding for one ledger entry: id, pod, gpus, replicas, memory, route, since.
+    """Return the finding for one ledger entry: its container, its GPUs, its warnings.
 
     `by_node` has the UUIDs of GPUs and MIG instances by a device node of their own, as far as
     generate-cdi has left its inventory on this node; others go by the names that were used.
@@ -37,6 +37,7 @@ def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
         "since": entry["since"],
         "withdrawn": entry.get("withdrawn") or [],
         "memory": [_limit(record) for record in memory_records.of(entry).values()],
+        "warnings": ledger.warnings(entry),
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROGRAM = "gpuhook"
+_MAX_OUTPUT = 65536
 
 
 class Compiler:
@@ -52,18 +53,12 @@ class Compiler:
         program = self._program()
         if not program:
             raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
-        # Standard output carries our answer to the launcher, so the child's goes to stderr.
         try:
-            pid = os.posix_spawn(
-                program,
-                [PROGRAM, *arguments],
-                _environment(),
-                file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
-            )
-            _, status = os.waitpid(pid, 0)
+            status, output = _ended([program, *arguments])
         except OSError:
-            status = -1
+            status, output = -1, b""
         if status != 0:
+            _print(output)
             raise fault("GH1403", path=path, command=f"{program} {' '.join(arguments)}")
 
     def _dirs(self) -> tuple[str, ...]:
@@ -75,6 +70,39 @@ class Compiler:
             if os.access(program, os.X_OK):
                 return program
         return ""
+
+
+def _ended(command: list[str]) -> tuple[int, bytes]:
+    """Run a command to its end; returns its wait status and the beginning of its output.
+
+    Our standard output carries the answer to the launcher, our standard error may be the
+    container's: the command has neither.
+    """
+    reader, writer = os.pipe()
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2)]
+        words = [PROGRAM, *command[1:]]
+        pid = os.posix_spawn(command[0], words, _environment(), file_actions=actions)
+    except OSError:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    output = b""
+    try:
+        while chunk := os.read(reader, 65536):
+            output = (output + chunk)[:_MAX_OUTPUT]
+    finally:
+        os.close(reader)
+        status = os.waitpid(pid, 0)[1]
+    return status, output
+
+
+def _print(output: bytes) -> None:
+    try:
+        os.write(2, output)
+    except OSError:
+        return  # standard error is closed
 
 
 def _environment() -> dict[str, str]:

@@ -30,7 +30,7 @@ class Edited:
     """What was done to a config.json, and why.
 
     `source` is the request that counted, `grant` what it got, `memory` the ledger's records of
-    limits; `route` is "" for a container that the ledger has nothing to tell of.
+    limits; `route` is "" for a container that was given nothing.
     """
 
     __slots__ = ("grant", "is_changed", "memory", "route", "source")
@@ -81,7 +81,7 @@ class Create:
         edited = self.edited(spec, low_level)
         if edited.is_changed:
             files.replace(path, fastjson.dumps(spec))
-        if edited.route:
+        if edited.route or self.log.warnings:
             self._enter_in_ledger(spec, edited, low_level)
 
     def edited(self, spec: dict[str, Any], low_level: str) -> Edited:
@@ -193,9 +193,12 @@ class Create:
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
             return  # and one that is in use, whose entry stays as it is
-        nodes = oci.device_paths(spec)
         source, grant = edited.source, edited.grant or resolve.Grant()
-        told = told_replicas.of(spec, grant.devices, lambda: self.grants.covered(nodes))
+        # Without a route there are warnings alone: what it has of nodes is not by our grant.
+        nodes = oci.device_paths(spec) if edited.route else []
+        told: list[str] = []
+        if edited.route:
+            told = told_replicas.of(spec, grant.devices, lambda: self.grants.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry: dict[str, Any] = {
             **ledger.pod_of(spec.get("annotations")),
@@ -213,6 +216,8 @@ class Create:
         }
         if edited.memory:
             entry["memory"] = edited.memory
+        if self.log.warnings:
+            entry["warnings"] = ledger.warning_records(self.log.warnings)
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)

@@ -12,7 +12,7 @@ import os
 import sys
 
 from gpuhook import __version__, state
-from gpuhook.engine_log import EngineLog
+from gpuhook.engine_log import EngineLog, TerminalLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import bundled
 
@@ -76,7 +76,9 @@ def main() -> None:
     if words[0] in ("--version", "-version"):
         os.write(1, f"{PROGRAM} {__version__}\n".encode())
         os._exit(0)
-    os._exit(_status(words, EngineLog(PROGRAM, _log())))
+    # A dry run is a command that a person calls; what a runtime calls has no terminal.
+    log = (TerminalLog if "--dry-run" in words else EngineLog)(PROGRAM, _log())
+    os._exit(_status(words, log))
 
 
 def _without_flags(words: list[str]) -> list[str]:
@@ -91,9 +93,9 @@ def _without_flags(words: list[str]) -> list[str]:
 
 
 def _log() -> str:
-    """Return the file in which faults and warnings of hooks are kept, for runtimes keep none.
+    """Return the file of the hooks' errors and warnings: runtimes pass them no --log.
 
-    crun throws away what a hook says. A full file makes room for a new one.
+    A full file makes room for a new one.
     """
     path = os.path.join(state.directory(), "hook.log")
     try:
@@ -101,7 +103,7 @@ def _log() -> str:
         if os.stat(path).st_size > _MAX_LOG:
             os.rename(path, path + ".1")
     except OSError:
-        return path  # not there yet; or /run cannot be written, and standard error has it all
+        return path  # not there yet; or /run cannot be written, which EngineLog finds too
     return path
 
 

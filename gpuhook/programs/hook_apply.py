@@ -42,6 +42,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
     began = time.monotonic()
     job = jobs.parse(arguments)
     state = hook_state.read()
+    log.container = state.id
     if job.fingerprint:
         now = freshness.fingerprint(job.host_root, job.libcuda)
         changed = freshness.differences(job.fingerprint, now)
@@ -59,6 +60,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
             mask_params(root, job, log)
     pid = _init_pid()
     _enter_in_ledger(state, pid, _limit(state.spec, pid, log), began, log)
+    hook_state.keep_warnings(state, log)
 
 
 def _require(job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:

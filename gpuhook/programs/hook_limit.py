@@ -53,6 +53,7 @@ def run(words: list[str], log: EngineLog) -> None:
     call = _parsed(words)
     state = hook_state.read()
     state.require_id()
+    log.container = state.id
     told: list[GpuhookError] = []
     with Process(state.init_pid()) as process:
         records = handover.held(
@@ -65,6 +66,7 @@ def run(words: list[str], log: EngineLog) -> None:
         )
         note(call.root, state.id, process, records, log)
     handover.judge(records, told, log, required=call.required)
+    hook_state.keep_warnings(state, log)
 
 
 def in_container(

@@ -56,12 +56,15 @@ def run(arguments: list[str], log: EngineLog) -> None:
         if word != _DRY_RUN:
             raise fault("GH1644", argument=word)
     state = hook_state.read()
+    log.container = state.id
     served = _served(state.spec)
     told = (
         [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(arguments))
     )
     if arguments:
         _print(state, told)
+    else:
+        _keep_warnings(state, log)
 
 
 def _served(spec: dict[str, Any]) -> str:
@@ -273,6 +276,20 @@ def _entry(
         "started": process.started,
         "init": [state.pid, process.started],
     }
+
+
+def _keep_warnings(state: HookState, log: EngineLog) -> None:
+    """Add the warnings to the ledger's entry; a container that was given nothing gets one."""
+    pid, made = state.pid, None
+    if log.warnings and isinstance(pid, int) and pid > 1:
+        made = {
+            **ledger.pod_of(state.spec.get("annotations")),
+            "bundle": state.bundle,
+            "route": "",
+            "pid": pid,
+            "started": ledger.start_time(pid),
+        }
+    hook_state.keep_warnings(state, log, made)
 
 
 def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:

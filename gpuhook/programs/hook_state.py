@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.engine_log import EngineLog
+
 _MAX_STATE = 4 << 20
 _BEGUN = ("running", "paused")  # crun says so in poststart; runc says "created" there as well
 
@@ -97,6 +99,19 @@ def read() -> HookState:
     if not isinstance(document, dict):
         raise fault("GH1642", reason="it is no JSON object")
     return HookState(document)
+
+
+def keep_warnings(state: HookState, log: EngineLog, made: dict[str, Any] | None = None) -> None:
+    """Add what a hook has reported to the ledger's entry; one without an entry gets `made`."""
+    if not log.warnings or not ledger.is_id(state.id):
+        return
+    from gpuhook.container import ledger_changes  # few containers have a warning
+
+    try:
+        ledger_changes.warn((state.id, state.bundle), log.warnings, made)
+    except OSError as error:
+        where, reason = error.filename or ledger.directory(), error.strerror or str(error)
+        log.warning(fault("GH1410", container=state.id, path=where, reason=reason))
 
 
 def _input() -> bytes:

@@ -41,11 +41,13 @@ def run(words: list[str], log: EngineLog) -> None:
         return
     _take_state(call)
     state = hook_state.read()
+    log.container = state.id
     with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == "tmpfs":
                 root.admit(str(mount.get("destination")))
         _do(call, root, state.spec, log)
+    hook_state.keep_warnings(state, log)
 
 
 def _take_state(call: Call) -> None:

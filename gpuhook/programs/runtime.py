@@ -35,6 +35,7 @@ def main() -> None:
     os.umask(0o022)
     command = oci_command.parse(argv)
     log = EngineLog("gpuhook-runtime", command.log, command.log_format)
+    log.container = command.identity
     try:
         low_level = _prepare(command, launcher, log)
     except GpuhookError as error:

@@ -39,7 +39,8 @@ class Target:
     `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
     what was newly made for that, `withdrawn` the nodes that were taken away of the former,
     `denied` those that may be denied without showing it. `cgroup` is the name of its cgroup that
-    counts, as Found has it.
+    counts, as Found has it. `recorded` is the ledger entry of a container that was given nothing
+    too, which has warnings alone.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class Target:
         self.held = held
         self.cgroup = cgroup
         entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
-        self.entry: dict[str, Any] = entry or {}
+        self.recorded: dict[str, Any] = entry or {}
+        self.entry = self.recorded if ledger.is_holder(self.recorded) else {}
         record = LiveRecord(self.entry.get("live"))
         self.by_config = granted.by_config(spec)
         self.given = granted.renewed(record.edits)
@@ -107,8 +109,8 @@ class Target:
         """Change the container's entry in the ledger; raises OSError."""
 
         def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
-            for key, value in _introduction(self.found, self.spec).items():
-                entry.setdefault(key, value)
+            if not entry.get("route"):  # it is new, or has warnings alone
+                entry.update(_introduction(self.found, self.spec))
             change(entry)
             return entry or None
 
@@ -124,7 +126,7 @@ class Note:
     def __init__(self, target: Target, change: Callable[[dict[str, Any]], None]) -> None:
         self._target = target
         self._change = change
-        self._before = target.entry
+        self._before = target.recorded
 
     def describe(self) -> list[str]:
         """Return nothing: it is not the container that changes."""

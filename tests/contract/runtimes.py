@@ -10,6 +10,7 @@ it, in a namespace of its own too.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,16 @@ class Result:
         """Return what the probe printed; its output is shown where it did not get that far."""
         assert self.rc == 0, self
         return view(self.stdout)
+
+    @property
+    def warned(self) -> list[str]:
+        """Return the codes of the warnings in the log of a container that started.
+
+        Standard error is the container's own: it has none.
+        """
+        assert self.rc == 0, self
+        assert "warning" not in self.stderr, self
+        return re.findall(r"^(?=.*level\W+warning).*?(GH\d{4})", self.log, re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,8 @@ def test_cgroup_v1(
         assert "systemd.unified_cgroup_hierarchy=1" in result.stderr
     else:
         assert hooks(made) == []
-        assert "GH1647" in result.stderr
-        assert "GH1312" in result.stderr or "cgroup v1" in result.stderr
+        assert result.warned == ["GH1647"]
+        assert "GH1312" in result.log or "cgroup v1" in result.log
 
 
 def test_a_shared_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
@@ -164,8 +164,7 @@ def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: B
     assert "GH1024" in result.stderr
     set_policy(mine, "start")
     result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
-    assert result.rc == 0
-    assert "GH1024" in result.stderr
+    assert "GH1024" in result.warned
     made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
     with started(made, mine, "runc", "v2", mine.runtime) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"

@@ -28,8 +28,7 @@ def test_unprivileged_variables(
     plain = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
     before = plain.file.read_bytes()
     done = strict.edit(plain)
-    assert done.rc == 0
-    assert "warning GH1007" in done.stderr
+    assert done.warned == ["GH1007"]
     assert "NVIDIA_VISIBLE_DEVICES" in done.log
     assert plain.file.read_bytes() == before
     config = plain.config()
@@ -71,7 +70,7 @@ def test_the_plugin_itself_where_the_door_is_closed(
         assert done.rc == 0, done
         assert sorted(gpus(bundle)) == sorted(node.device(n) for n in range(8))
     bundle.write({**config, "mounts": [m for m in config["mounts"] if m not in own]})
-    assert "GH1007" in node.edit(bundle).stderr
+    assert node.edit(bundle).warned == ["GH1007"]
     assert gpus(bundle) == []
 
 
@@ -83,7 +82,7 @@ def test_settings_of_the_engines_environment(
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
     config = bundle.config()
     done = lax.edit(bundle, env={"GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": "false"})
-    assert (done.rc, "warning GH1007" in done.stderr) == (0, True)
+    assert done.warned == ["GH1007"]
     assert gpus(bundle) == []
     wrong = {"GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": "perhaps"}
     bundle.write(config)
@@ -105,8 +104,7 @@ def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bu
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("all"))
     before = bundle.file.read_bytes()
     started = node8.edit(bundle, env=none)
-    assert started.rc == 0
-    assert "warning GH1008" in started.stderr
+    assert started.warned == ["GH1008"]
     strict = node8.apart(tmp_path / "node", request={"onMissingDriver": "refuse"})
     refused = strict.edit(bundle, env=none)
     assert refused.rc == 1

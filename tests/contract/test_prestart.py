@@ -233,13 +233,14 @@ def test_rootless(
     """
     asked = ["/probe", *questions(runs=[LOOKED_UP])]
     linux = {"resources": None, "cgroupsPath": None}
-    made = hooked(tmp_path, node8, asked, asks("2"), linux=linux)
+    mine = node8.apart(tmp_path / "node")
+    made = hooked(tmp_path, mine, asked, asks("2"), linux=linux)
     config = made.config()
     gone = [*NOT_OURS, "/dev/pts"]
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     said = tmp_path / "said"
-    config["hooks"] = to_file(prestart(node8, **known), "2", said)
+    config["hooks"] = to_file(prestart(mine, **known), "2", said)
     made.write(config)
     around = ["unshare", "--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
@@ -247,4 +248,6 @@ def test_rootless(
     assert_nodes(view, node8, CONTROL, 2)
     assert node8.device(2) in view.mounts
     assert_found(view.runs[0], str(node8.node.node.driver.version))
-    assert "nobody can change them (rootless)" in said.read_text(encoding="utf-8")
+    assert said.read_text(encoding="utf-8") == ""
+    log = (mine.state / "hook.log").read_text(encoding="utf-8")
+    assert "nobody can change them (rootless)" in log

@@ -68,7 +68,7 @@ def test_an_image_of_old_elsewhere(
     bundle = bundle_of(root_of("distroless"), ["/probe"], [OLD])
     before = bundle.file.read_bytes()
     started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})
-    assert (started_without.rc, "GH1008" in started_without.stderr) == (0, True)
+    assert started_without.warned == ["GH1008"]
     young = node8.apart(tmp_path / "node", request={"legacyImages": False})
     silent = young.edit(bundle)
     assert (silent.rc, silent.stderr) == (0, "")
@@ -207,7 +207,7 @@ def test_a_mount_that_names_nothing(
     bundle = bundle_of(root_of("distroless"), ["/probe"], [])
     with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")
     done = node.edit(bundle)
-    assert (done.rc, "GH1028" in done.stderr) == (0, True)
+    assert done.warned == ["GH1028"]
     assert done.log.count("cdi/gpu0") == 1
     paths = [device["path"] for device in bundle.config()["linux"]["devices"]]
     assert node.device(3) in paths

@@ -53,9 +53,7 @@ def through(two: Product, tmp_path: Path, request: pytest.FixtureRequest) -> Doo
 
 def edited(node: Product, made: Bundle) -> list[str]:
     """Create a container that starts, and return the codes of the warnings."""
-    done = node.edit(made)
-    assert done.rc == 0, done
-    return [line.split()[2].rstrip(":") for line in done.stderr.splitlines() if "warning" in line]
+    return node.edit(made).warned
 
 
 def refused(node: Product, made: Bundle, code: str) -> str:

@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's log file: one line per fault, in the format that was asked for."""
+"""The engine's log file, the journal, and what is printed: each in the form of its readers."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from gpuhook.engine_log import EngineLog
+from gpuhook import journal
+from gpuhook.engine_log import EngineLog, TerminalLog
 from gpuhook.errors import fault
 
 FAULT = fault("GH1302", node='/dev/"nvidia0"\n\x1b', reason="gone")
 
 
 def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A line as runc's own, and the hint on a line of its own on standard error."""
+    """A line as runc's own; only a fault is printed, with the warnings before it."""
     log = EngineLog("gpuhook-runtime", str(tmp_path / "log"))
-    log.failure(FAULT)
     log.warning(FAULT)
-    first, second = (tmp_path / "log").read_text().splitlines()
+    log.warning(FAULT)  # once is enough
+    assert capfd.readouterr() == ("", "")
+    log.failure(FAULT)
+    second, first = (tmp_path / "log").read_text().splitlines()
     assert first.startswith('time="20')
     assert ' level=error msg="gpuhook-runtime: GH1302: device node /dev/\\"nvidia0\\"' in first
     assert " level=warning " in second
@@ -38,9 +47,95 @@ def test_json(tmp_path: Path) -> None:
     log.failure(FAULT)
     found = json.loads((tmp_path / "log").read_text())
     assert set(found) == {"level", "msg", "time"}
+    datetime.strptime(found["time"], "%Y-%m-%dT%H:%M:%S%z")  # RFC 3339
     assert found["level"] == "error"
     assert found["msg"].startswith("gpuhook-runtime: GH1302: ")
     assert FAULT.hint in found["msg"]
+
+
+def test_a_warning_in_json(tmp_path: Path) -> None:
+    """Two objects: who takes the whole file for one object takes no warning for an error."""
+    EngineLog("gpuhook-runtime", str(tmp_path / "log"), "json").warning(FAULT)
+    text = (tmp_path / "log").read_text()
+    with pytest.raises(ValueError, match="Extra data"):
+        json.loads(text)
+    message, hint = map(json.loads, text.splitlines())
+    assert (message["level"], hint["level"]) == ("warning", "info")
+    assert message["msg"].startswith("gpuhook-runtime: GH1302: ")
+    assert hint["msg"] == f"gpuhook-runtime: hint: {FAULT.hint}"
+
+
+def test_a_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A person's command prints its warnings, and keeps none."""
+    log = TerminalLog("gpuhook", str(tmp_path / "log"))
+    log.warning(FAULT)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("gpuhook: warning GH1302: device node ")
+    assert err.removesuffix("\n").isprintable()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], socket.socket]]:
+    """Return a function that binds the socket of a logging daemon: "JOURNAL" or "SYSLOG"."""
+    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as place, ExitStack() as stack:
+        for name in ("JOURNAL", "SYSLOG"):
+            monkeypatch.setattr(journal, name, f"{place}/{name}")
+
+        def bound(name: str) -> socket.socket:
+            made = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            made.bind(f"{place}/{name}")
+            made.setblocking(False)
+            return made
+
+        yield bound
+
+
+def test_the_journal_comes_first(daemons: Callable[[str], socket.socket]) -> None:
+    """Where there is a journal, syslog gets nothing."""
+    first, second = daemons("JOURNAL"), daemons("SYSLOG")
+    log = EngineLog("gpuhook-hook")
+    log.container = "some-id"
+    log.warning(FAULT)
+    fields = dict(line.split("=", 1) for line in first.recv(65536).decode().splitlines())
+    assert fields["MESSAGE"].startswith("container some-id: GH1302: device node ")
+    assert fields["MESSAGE"].endswith(f" ({FAULT.hint})")
+    assert fields["GPUHOOK_CONTAINER"] == "some-id"
+    with pytest.raises(BlockingIOError):
+        second.recv(1)
+
+
+def test_syslog(daemons: Callable[[str], socket.socket]) -> None:
+    """Without a journal: one line of RFC 3164, daemon.warning."""
+    server = daemons("SYSLOG")
+    EngineLog("gpuhook-runtime").warning(FAULT)
+    line = server.recv(65536).decode()
+    assert line.startswith(f"<28>gpuhook-runtime[{os.getpid()}]: GH1302: device node ")
+    assert line.isprintable()
+
+
+def test_a_daemon_that_does_not_read(daemons: Callable[[str], socket.socket]) -> None:
+    """What does not fit into its queue goes to the other one, or is lost; nobody waits."""
+    first, second = daemons("JOURNAL"), daemons("SYSLOG")
+    for number in range(3000):
+        journal.send("gpuhook-runtime", "GH1302", f"number {number}", "")
+    assert b"MESSAGE=number 0\n" in first.recv(65536)
+    assert second.recv(65536)
+
+
+@pytest.mark.usefixtures("daemons")
+def test_no_daemon() -> None:
+    """It is dropped."""
+    journal.send("gpuhook-runtime", "GH1302", "text", "")
+
+
+def test_their_number_is_bounded(tmp_path: Path) -> None:
+    """A container chooses how many there are."""
+    log = EngineLog("x", str(tmp_path / "log"))
+    for number in range(100):
+        log.warning(fault("GH1302", node=f"/dev/{number}", reason="gone"))
+    assert len((tmp_path / "log").read_text().splitlines()) == len(log.warnings) == 32
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

@@ -377,3 +377,42 @@ def test_nothing_that_cannot_be_read(root: str, held: Path) -> None:
     with pytest.raises(OSError, match="File too large"):
         entered(root, "here", live="x" * (1 << 20))
     assert [path.read_bytes() for path in held.iterdir()] == [before]
+
+
+def test_warnings_are_bounded_and_printable(root: str) -> None:
+    """As they are written, and as they are read of a file with another form."""
+    many = [GpuhookError("GH1007", f"{n} \x1b[2J\n" + "x" * 5000, "") for n in range(100)]
+    entered(root, "here", warnings=ledger.warning_records(many))
+    (entry,) = ledger.living()
+    found = ledger.warnings(entry)
+    assert found == entry["warnings"]
+    assert len(found) == 16
+    assert all(one["message"].isprintable() and len(one["message"]) < 1100 for one in found)
+    hostile = {"code": "GH1\x1b[2J" + "9" * 50, "message": "a\nb\u202e"}
+    for value, count in (
+        ([hostile, {"code": 1, "message": "x"}, {"code": "GH1"}, None, "GH1"], 1),
+        ({"code": "GH1", "message": "x"}, 0),
+        ("GH1", 0),
+        (None, 0),
+    ):
+        found = ledger.warnings({"warnings": value})
+        assert len(found) == count
+        assert all(text.isprintable() for one in found for text in one.values())
+
+
+def test_warnings_are_added(root: str) -> None:
+    """To the entry of this id and bundle, each once; one without an entry gets what is made."""
+    first, second = (GpuhookError(f"GH100{n}", f"number {n}", "") for n in (7, 8))
+    entered(root, "here", bundle="/b", route="wrapper", warnings=ledger.warning_records([first]))
+    ledger_changes.warn(("here", "/other"), [second])
+    assert ledger.warnings(ledger.living()[0]) == ledger.warning_records([first])
+    for bundle in ("/b", "/"):  # crun 1.8 does not always name it
+        ledger_changes.warn(("here", bundle), [first, second])
+        (entry,) = ledger.living()
+        assert ledger.warnings(entry) == ledger.warning_records([first, second])
+        assert ledger.is_holder(entry)
+    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), "route": ""}
+    ledger_changes.warn(("new", "/n"), [second], {**own, "bundle": "/n"})
+    added = ledger.living()[1]
+    assert (added["id"], ledger.is_holder(added)) == ("new", False)
+    assert ledger.warnings(added) == ledger.warning_records([second])

@@ -117,6 +117,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "route": outcome.route(answer),
         "ignored": ignored.of(answer.asked, devices, granting.settings),
         "warnings": [parts.fault_of(warning) for warning in answer.warnings],
+        "start_warnings": list(answer.question.start_warnings),
         "fault": parts.fault_of(answer.fault) if answer.fault else None,
     }
 

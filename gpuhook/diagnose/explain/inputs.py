@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from gpuhook import files
-from gpuhook.container import find, oci
+from gpuhook.container import find, ledger, ledger_changes, oci
 from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
 from gpuhook.errors import GpuhookError, fault
@@ -76,8 +76,15 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     notes = _asked_again(spec)
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
+    entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
     return Question(
-        question.CONTAINER, where, spec, place, has_root=_has_root(place, spec), notes=tuple(notes)
+        question.CONTAINER,
+        where,
+        spec,
+        place,
+        has_root=_has_root(place, spec),
+        notes=tuple(notes),
+        start_warnings=tuple(ledger.warnings(entry or {})),
     )
 
 

@@ -26,7 +26,8 @@ class Question:
 
     `bundle` is its directory, "" for one that is only thought of; without `has_root` its root file
     system is not here, and an empty one stands for it. `raw` is the text of config.json where
-    that is known. `notes` say what was supposed.
+    that is known. `notes` say what was supposed. `start_warnings` are those that gpuhook reported
+    when the container started, as the ledger has them.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Question:
     has_root: bool = False
     raw: bytes = b""
     notes: tuple[str, ...] = ()
+    start_warnings: tuple[dict[str, str], ...] = ()
     asked: Asked | None = None  # the container of a manifest that it is
     allocated: Allocated | None = None  # what a device plugin gives to that
 

@@ -34,7 +34,6 @@ class Heard(EngineLog):
     def __init__(self) -> None:
         super().__init__("gpuhook")
         self.failures: list[GpuhookError] = []
-        self.warnings: list[GpuhookError] = []
 
     def failure(self, error: GpuhookError) -> None:
         """Keep a fault."""

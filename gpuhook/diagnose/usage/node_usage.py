@@ -26,7 +26,7 @@ from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from gpuhook.container.runtime_state import Found
@@ -69,7 +69,9 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     """Return who uses what now; `driver` is what the driver has just told."""
     told = kubelet.told(wanted.kubelet)
     running, denied = find.visible(wanted.roots)
-    entries = ledger.living()
+    known = ledger.living()
+    entries = [entry for entry in known if ledger.is_holder(entry)]
+    warned = {entry["id"]: entry for entry in known if not ledger.is_holder(entry)}
     members = processes.Members(running, (entry["id"] for entry in entries))
     devices = driver.devices or known_devices.noted()
     users = attribution.of(devices, members)
@@ -77,6 +79,8 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     others = []
     if not wanted.only_recorded:
         others = _others(running, entries, users.containers, by_node)
+    for entry in others:
+        entry["warnings"] = ledger.warnings(warned.pop(entry["id"], {}))
     whole = [*entries, *(_with_units(entry, told) for entry in others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
     containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
@@ -84,27 +88,45 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     _add_uses(containers, devices, users, told)
     has_processes = any(one.processes for one in devices)
     faults = [driver.trouble, members.trouble if has_processes else None, denied]
+    without = [_without_gpu(entry) for entry in warned.values()]
     document = {
         "schema": SCHEMA,
         "containers": containers,
         "gpus": [_device(one, users) for one in devices],
         "processes": users.documents(),
+        "without_gpu": without,
         "driver": {
             "asked": driver.is_asked,
             "trouble": driver.trouble.message if driver.trouble else "",
             "code": driver.trouble.code if driver.trouble else "",
         },
     }
-    warnings = (f"the kubelet tells nobody: {told.trouble}",) if told.trouble else ()
+    warnings = [f"the kubelet tells nobody: {told.trouble}"] if told.trouble else []
+    warnings += _started_without(without)
     trouble = tuple(one for one in faults if one is not None)
-    return Usage(document, trouble, warnings, told.units)
+    return Usage(document, trouble, tuple(warnings), told.units)
+
+
+def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a container that requested a GPU, started without one, and has warnings alone."""
+    names = {key: entry.get(key) for key in ("id", "pod", "namespace", "container", "since")}
+    return {**names, "warnings": ledger.warnings(entry)}
+
+
+def _started_without(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence on the containers that started without the GPU that they requested."""
+    if found:
+        codes = ", ".join(sorted({told["code"] for one in found for told in one["warnings"]}))
+        who = "1 container" if len(found) == 1 else f"{len(found)} containers"
+        yield f"{who} started without a requested GPU ({codes}): see `gpuhook ps -o wide`"
 
 
 def empty(devices: Iterable[Device]) -> dict[str, Any]:
     """Return the document of devices that nobody uses, such as those of a dump."""
     gpus = [_device(one, attribution.Users()) for one in devices]
     driver = {"asked": False, "trouble": "", "code": ""}
-    return {"schema": SCHEMA, "containers": [], "gpus": gpus, "processes": [], "driver": driver}
+    nothing: dict[str, Any] = {"containers": [], "gpus": gpus, "processes": [], "without_gpu": []}
+    return {"schema": SCHEMA, **nothing, "driver": driver}
 
 
 def _others(

@@ -40,6 +40,7 @@ def documents() -> list[dict[str, Any]]:
         for name in listed
         if name.endswith(".json") and not files.is_temporary(name)
         if (entry := ledger.entry_at(os.path.join(directory, name))) is not None
+        and ledger.is_holder(entry)
     ]
     return sorted(entries, key=lambda one: one["since"])
 

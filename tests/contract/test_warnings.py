@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warnings go to the engine's log, the journal and the ledger; the streams are the container's."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from gpuhook.kubernetes.allocation.allocation import Allocation
+from tests.contract import bundles, engines, roots
+from tests.contract.bundles import Bundle
+from tests.contract.cri import cri
+from tests.contract.engines import Containerd
+from tests.contract.kept import CHECKOUT
+from tests.contract.limiting import grant, uuid
+from tests.contract.live import BOTH, WAIT, prestart, started
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
+from tests.simulated import stub_limits
+
+RUNTIMES = pytest.mark.parametrize("engine", ["runc", "crun"])
+SPEAKS = ["/bin/sh", "-c", "echo out; echo err >&2"]
+REFUSED = {"acceptEnvWhenUnprivileged": False}
+MOUNTS = {"acceptVolumeMounts": True}
+HOSTILE = "x\nPRIORITY=0\nMESSAGE=forged\n\x1b[2Jlevel=error\u2028\x85\x7f"
+FIELDS = {"MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "GPUHOOK_CODE"}
+
+
+@contextmanager
+def journal() -> Iterator[tuple[Path, socket.socket]]:
+    """Give a directory that takes the place of /run/systemd, and the journal's socket in it."""
+    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as place:  # sockets have short names
+        (Path(place) / "journal").mkdir()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
+            bound.bind(f"{place}/journal/socket")
+            bound.setblocking(False)
+            yield Path(place), bound
+
+
+def read(bound: socket.socket) -> list[dict[str, str]]:
+    """Return the messages that wait in a journal's socket, as its native protocol has them."""
+    found: list[dict[str, str]] = []
+    while True:
+        try:
+            raw = bound.recv(1 << 16).decode("utf-8")
+        except BlockingIOError:
+            return found
+        lines = raw.split("\n")
+        assert lines.pop() == ""
+        fields = dict(line.split("=", 1) for line in lines)
+        assert len(fields) == len(lines), raw
+        found.append(fields)
+
+
+def inside(place: Path, product: Product, command: list[str]) -> list[str]:
+    """Return a command that sees `place` as /run/systemd and the product's state directory."""
+    product.state.mkdir(exist_ok=True)
+    script = (
+        "mkdir -p /run/systemd /run/gpuhook"
+        f" && mount --bind {place} /run/systemd && mount --bind {product.state} /run/gpuhook"
+        ' && exec "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+
+
+def entry(product: Product) -> dict[str, Any]:
+    """Return the only entry of the ledger."""
+    (name,) = product.entries()
+    text = (product.state / "containers" / name).read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def codes(warnings: list[dict[str, str]]) -> list[str]:
+    """Return the codes of warnings."""
+    return [one["code"] for one in warnings]
+
+
+def document(product: Product, *words: str) -> dict[str, Any]:
+    """Return what `gpuhook` prints as JSON, checked by its schema."""
+    done = product.gpuhook(*words, "-o", "json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    schema = CHECKOUT / f"gpuhook/schemas/{words[0]}.json"
+    jsonschema.validate(found, json.loads(schema.read_text(encoding="utf-8")))
+    return found
+
+
+def streams(container: Container) -> tuple[str, str]:
+    """Start a container that was created, and return what its streams have when it has ended."""
+    assert container.call("start").rc == 0
+    for _ in range(600):
+        if json.loads(container.call("state").stdout)["status"] == "stopped":
+            break
+        time.sleep(0.1)
+    return container.output, container.errors
+
+
+def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
+    """Return the streams of the same container under the runtime alone."""
+    with lifecycle(bundle, [engine], engine) as container:
+        assert container.create().rc == 0
+        return streams(container)
+
+
+@RUNTIMES
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_the_streams_are_the_containers(
+    engine: str, log_format: str, node8: Product, tmp_path: Path
+) -> None:
+    """`create` with the container's streams: they have what they have without gpuhook."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    made = bundles.bundle(
+        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), SPEAKS, asks("0")
+    )
+    expected = silent(engine, made)
+    assert expected == ("out\n", "err\n")
+    (made.path / "log").unlink(missing_ok=True)
+    with journal() as (place, bound):
+        runtime = [*inside(place, mine, [mine.runtime]), "--log-format", log_format]
+        with lifecycle(made, runtime, engine, env=mine.on(engine)) as container:
+            created = container.create()
+            assert created.rc == 0, created
+            assert streams(container) == expected
+            (told,) = read(bound)
+    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
+    assert (told["GPUHOOK_CODE"], told["PRIORITY"]) == ("GH1007", "4")
+    assert told["SYSLOG_IDENTIFIER"] == "gpuhook-runtime"
+    assert told["GPUHOOK_CONTAINER"] == container.id
+    assert told["MESSAGE"].startswith(f"container {container.id}: GH1007: ignored the request")
+    if log_format == "json":
+        levels = [json.loads(line)["level"] for line in created.log.splitlines()]
+        assert levels == ["warning", "info"]
+    else:
+        assert ' level=warning msg="gpuhook-runtime: GH1007: ' in created.log
+
+
+@BOTH
+def test_the_ledger_explain_and_ps(
+    engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """A container that started without a GPU: its entry has warnings, and it is no holder."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    made = bundles.bundle(
+        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
+    )
+    with started(made, mine, engine, cgroup, mine.runtime) as live:
+        kept = entry(mine)
+        assert codes(kept["warnings"]) == ["GH1007"]
+        assert kept["route"] == ""
+        ps = ("ps", "--no-nvml", "--recorded")
+        listed = document(mine, *ps)
+        assert listed["containers"] == []
+        (without,) = listed["without_gpu"]
+        assert (without["id"], codes(without["warnings"])) == (live.id, ["GH1007"])
+        table = mine.gpuhook(*ps)
+        assert "1 container started without a requested GPU (GH1007)" in table.stderr
+        assert "WARNINGS" not in table.stdout
+        wide = mine.gpuhook(*ps, "-o", "wide").stdout.splitlines()
+        assert wide[0].endswith("WARNINGS")
+        assert wide[1].startswith(live.id)
+        assert wide[1].endswith("GH1007")
+        told = document(mine, "explain", live.id, *live.roots)["containers"][0]
+        assert codes(told["start_warnings"]) == ["GH1007"]
+        text = mine.gpuhook("explain", live.id, *live.roots).stdout
+        assert "Warnings when it started\n  GH1007: ignored the request" in text
+        # What changes a running container keeps what was reported when it started.
+        live.attach("1")
+        assert entry(mine)["route"] == "attach"
+        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+        (held,) = document(mine, *ps)["containers"]
+        assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
+        assert live.gpuhook("repair").rc == 0
+        live.detach("1")
+        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+
+
+def test_a_holder_with_a_warning(node8: Product, tmp_path: Path) -> None:
+    """Of a container with a GPU, `ps` shows the codes of its warnings in a column."""
+    mine = node8.apart(tmp_path / "node", request=MOUNTS)
+    made = bundles.bundle(
+        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
+    )
+    devnull(made, "bad")
+    with lifecycle(made, [mine.runtime], env=mine.on("runc")) as container:
+        assert container.create().rc == 0
+        assert codes(entry(mine)["warnings"]) == ["GH1028"]
+        (held,) = document(mine, "ps", "--no-nvml", "--recorded")["containers"]
+        assert codes(held["warnings"]) == ["GH1028"]
+        head, row = mine.gpuhook("ps", "--no-nvml", "--recorded").stdout.splitlines()
+        assert head.endswith("WARNINGS")
+        assert row.endswith("GH1028")
+
+
+def devnull(made: Bundle, name: str) -> None:
+    """Add a mount of /dev/null at a path that names no CDI device: GH1028."""
+    made.mount(Path("/dev/null"), f"/var/run/nvidia-container-devices/cdi/{name}")
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_hostile_text(log_format: str, node8: Product, tmp_path: Path) -> None:
+    """A path with control characters forges no line, no field and nothing on a terminal."""
+    mine = node8.apart(tmp_path / "node", request=MOUNTS)
+    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    devnull(made, HOSTILE)
+    with journal() as (place, bound):
+        log = made.path / "log"
+        words = ["--root", str(made.path / "state"), "--log", str(log), "--log-format", log_format]
+        words += ["create", "--bundle", str(made.path), "hostile"]
+        done = subprocess.run(
+            inside(place, mine, [mine.runtime, *words]),
+            env={**os.environ, **mine.on("/bin/true")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        (told,) = read(bound)
+    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
+    assert (told["PRIORITY"], told["GPUHOOK_CODE"]) == ("4", "GH1028")
+    assert told["MESSAGE"].isprintable()
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == (2 if log_format == "json" else 1)
+    assert all(line.isprintable() for line in lines)
+    (kept,) = entry(mine)["warnings"]
+    assert kept["message"].isprintable()
+
+
+def test_a_journal_that_does_not_read(node8: Product, tmp_path: Path) -> None:
+    """Where the socket's queue is full, messages are lost; the number of warnings is bounded."""
+    mine = node8.apart(tmp_path / "node", request=MOUNTS)
+    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    for number in range(300):
+        devnull(made, f"bad{number}")
+    with journal() as (place, bound):
+        words = ["--root", str(made.path / "state"), "--log", str(made.path / "log")]
+        words += ["create", "--bundle", str(made.path), "many"]
+        for _ in range(2):
+            done = subprocess.run(
+                inside(place, mine, [mine.runtime, *words]),
+                env={**os.environ, **mine.on("/bin/true")},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+        assert 0 < len(read(bound)) <= 64
+    assert len((made.path / "log").read_text(encoding="utf-8").splitlines()) == 64
+    assert len(entry(mine)["warnings"]) == 16
+
+
+def test_containerd(containerd: Containerd, node8: Product, tmp_path: Path) -> None:
+    """`ctr run`: the streams are the container's, and the runtime's error is the one reported."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
+    root = roots.copy("musl", tmp_path / "root")
+    done = containerd.run(root, SPEAKS, runtime, env=asks("0"))
+    assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
+    missing = containerd.run(root, ["/missing"], runtime, env=asks("0"))
+    assert missing.rc != 0
+    assert "/missing" in missing.stderr
+    assert "GH1007" not in missing.stderr
+
+
+def test_cri(node8: Product, tmp_path: Path) -> None:
+    """Over the CRI: the log that `kubectl logs` prints has what the container wrote."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
+    with cri(tmp_path / "containerd", {"nvidia": runtime}) as containerd:
+        pod = containerd.pod("quiet", "nvidia")
+        try:
+            variables = dict([asks("0")[0].split("=")])
+            speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
+            done = containerd.ended(speaks)
+            assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
+            waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
+            task = containerd.place / "state/io.containerd.runtime.v2.task/k8s.io" / waits.id
+            assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
+        finally:
+            containerd.remove(pod)
+
+
+@RUNTIMES
+@pytest.mark.parametrize("name", ["gpuhook-runtime", "runc"])
+def test_podman(engine: str, name: str, node8: Product, tmp_path: Path) -> None:
+    """Podman: the streams are the container's, and a warning hides no error of the runtime.
+
+    It passes --log to a runtime whose name it knows.
+    """
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    root = roots.copy("musl", tmp_path / "root")
+    runtime = launcher(tmp_path / name, [mine.runtime])
+    options = ["--env", asks("0")[0]]
+
+    def called(args: list[str], low_level: str = engine) -> Result:
+        env = mine.on(low_level)
+        place = tmp_path / f"podman-{uuid4().hex[:8]}"
+        return engines.podman(place, root, args, options, runtime, engine, env=env)
+
+    done = called(SPEAKS)
+    assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
+    missing = called(["/missing"])
+    assert missing.rc != 0
+    assert "/missing" in missing.stderr
+    assert "GH1007" not in missing.stderr
+    logs = tmp_path / "logs"
+    script = f'case "$*" in *"create "*) echo "$*" >> {logs}; echo broken >&2; exit 1 ;; esac'
+    broken = launcher(tmp_path / "broken", ["/bin/sh", "-c", script, "sh"])
+    failed = called(SPEAKS, str(broken))
+    assert failed.rc != 0
+    assert "broken" in failed.stderr
+    assert "GH1007" not in failed.stderr
+    assert ("--log " in logs.read_text(encoding="utf-8")) is (name == "runc")
+
+
+def hooked(place: Path, product: Product, env: list[str]) -> Bundle:
+    """Return a bundle with our prestart hook."""
+    root = roots.copy("musl", place / "root")
+    return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(product))
+
+
+@RUNTIMES
+def test_hooks(engine: str, node8: Product, tmp_path: Path) -> None:
+    """A hook's warning: hook.log, the journal and the ledger, and no stream."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    made = hooked(tmp_path, mine, asks("0"))
+    made.write(
+        {**made.config(), "annotations": {"run.oci.hooks.stderr": str(tmp_path / "hook.stderr")}}
+    )
+    with (
+        journal() as (place, bound),
+        lifecycle(made, inside(place, mine, [engine]), engine) as container,
+    ):
+        assert container.create().rc == 0
+        assert streams(container) == ("out\n", "err\n")
+        (told,) = read(bound)
+    assert (told["GPUHOOK_CODE"], told["SYSLOG_IDENTIFIER"]) == ("GH1007", "gpuhook-hook")
+    assert told["GPUHOOK_CONTAINER"] == container.id
+    if engine == "crun":
+        assert (tmp_path / "hook.stderr").read_text(encoding="utf-8") == ""
+    (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
+    assert " level=warning " in line
+    kept = entry(mine)
+    assert (kept["id"], codes(kept["warnings"])) == (container.id, ["GH1007"])
+
+
+def test_a_hook_that_fails_after_a_warning(node8: Product, tmp_path: Path) -> None:
+    """runc prints the standard error of a hook that fails: the error comes first."""
+    mine = node8.apart(tmp_path / "node", request=MOUNTS)
+    made = hooked(tmp_path, mine, asks("77"))
+    devnull(made, "bad")
+    done = run(made, ["runc"])
+    assert done.rc != 0
+    assert "stderr: gpuhook-hook: error GH1102" in done.stderr
+    assert "GH1028" in (mine.state / "hook.log").read_text(encoding="utf-8")
+
+
+def test_a_dry_run_prints_its_warnings(node8: Product, tmp_path: Path) -> None:
+    """A person calls a dry run: the warning is on the terminal, and nothing is kept."""
+    mine = node8.apart(tmp_path / "node", request=REFUSED)
+    made = hooked(tmp_path, mine, asks("0"))
+    state = {"id": "dry", "pid": os.getpid(), "status": "creating", "bundle": str(made.path)}
+    done = subprocess.run(
+        [str(mine.bindir / "gpuhook-hook"), "prestart", "--dry-run"],
+        input=json.dumps(state),
+        env={**os.environ, **mine.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr.startswith("gpuhook-hook: warning GH1007: ")
+    assert mine.entries() == []
+    assert not (mine.state / "hook.log").exists()
+
+
+@RUNTIMES
+def test_the_hook_adds_to_the_wrappers_entry(engine: str, mine: Product, tmp_path: Path) -> None:
+    """A container of the wrapper whose hook warns: the entry has both, and the streams nothing."""
+    mine.settings["request"] = MOUNTS
+    mine.configure()
+    stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
+    root = roots.copy("musl", tmp_path / "root")
+    made = bundles.bundle(tmp_path / "bundle", root, SPEAKS, asks("2"))
+    grant(mine, made, 2, 4096, 4096)
+    devnull(made, "bad")
+    with lifecycle(made, mine.secluded, engine, "v2", mine.on(engine)) as container:
+        assert container.create().rc == 0
+        assert codes(entry(mine)["warnings"]) == ["GH1028", "GH1647"]
+        assert streams(container) == ("out\n", "err\n")
