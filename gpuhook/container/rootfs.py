@@ -70,18 +70,6 @@ class Root:
         self._known[path] = fd
         return fd
 
-    def admit(self, path: str) -> None:
-        """Let walks go into what is mounted at the directory `path`; nothing if there is none.
-
-        For file systems that are the container's own: its tmpfs mounts, its /proc.
-        """
-        try:
-            fd = Walk(self._fd, None, create=False).to(path)
-        except OSError:
-            return
-        self._mounts.add(mount_id(fd))
-        os.close(fd)
-
     def real(self, path: str) -> str:
         """Return `path` with every link resolved inside the root; what is missing stays as named.
 
