@@ -42,7 +42,7 @@ def chrooted(live: Live) -> int:
         nonlocal found
         children = Path(f"/proc/{first}/task/{first}/children").read_text(encoding="ascii")
         found = max([first, *map(int, children.split())])
-        return not Path(f"/proc/{found}/root/proc/self").exists()
+        return not Path(f"/proc/{found}/root/proc/uptime").exists()
 
     eventually(is_chrooted)
     return found

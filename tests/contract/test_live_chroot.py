@@ -60,7 +60,7 @@ def unchanged(live: Live, host: Path, name: str = "busybox") -> Iterator[None]:
     That directory has `name` and no /proc.
     """
     own = Path(f"/proc/{live.pid}/root")
-    eventually(lambda: (own / name).exists() and not (own / "proc/self").exists())
+    eventually(lambda: (own / name).exists() and not (own / "proc/uptime").exists())
 
     def state() -> tuple[object, ...]:
         files = roots.listing(host), roots.listing(live.bundle.root)
