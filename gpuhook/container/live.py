@@ -14,7 +14,6 @@ import stat
 from gpuhook.container import oci
 from gpuhook.container.bind_mounts import ATTRIBUTES, Bind, Mounts
 from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.live_root import LiveRoot
 from gpuhook.container.made import Made
 from gpuhook.container.operations import Access, Live, Node
 from gpuhook.container.provide import provide
@@ -101,7 +100,7 @@ def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | Non
     """
     fallback = oci.device_rules(spec) if spec else None
     rules = DeviceRules.of(process.read("cgroup"), fallback, cgroup)
-    return Live(process, LiveRoot(process, place), rules, Made())
+    return Live(process, place, rules, Made())
 
 
 def plan(live: Live, wanted: Wanted) -> Plan:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The root file system of a container that exists, worked on from the host's side.
 
-WARM. /proc/PID/root leads into the container's mount namespace, so files are looked at and made
-without entering it. Its processes may be changing every path meanwhile: lookups stay inside the
-root (kernel/paths.py), and nothing is made behind a mount that is not the container's own.
+WARM. A descriptor of the root directory of the container's mount namespace leads into it, so files
+are looked at and made without entering it. Its processes may be changing every path meanwhile:
+lookups stay inside the root (kernel/paths.py), and nothing is made behind a mount that is not the
+container's own.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ import errno
 import os
 import stat
 
+from gpuhook import files
+from gpuhook.container import process as processes
 from gpuhook.container.change import MOST_UNDER_LINK
 from gpuhook.container.rootfs import Root
 from gpuhook.container.walk import CrossingError, mount_id
 from gpuhook.errors import fault
-from gpuhook.kernel import mounts
-from gpuhook.kernel.namespaces import opened_in_mount_namespace
+from gpuhook.kernel import mountinfo, mounts
+from gpuhook.kernel.namespaces import mount_namespace_view, opened_in_mount_namespace
 from gpuhook.kernel.paths import openat2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.container.process import Process
+    from gpuhook.kernel.mountinfo import Mount
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -31,28 +35,40 @@ class LiveRoot(Root):
     """The root of a process's container; `place` is where that is in what the process calls /.
 
     Before a runtime has pivoted (prestart), the process still has the host's tree, and the root
-    is the bundle's root file system in it; afterwards it is "/".
+    is the bundle's root file system in it; afterwards it is "/": the root directory of the mount
+    namespace. Raises GH1747 if the process has another one, GH1733 without the rights to enter.
     """
 
     def __init__(self, process: Process, place: str = "/") -> None:
-        fd = process.open("root", os.O_PATH | os.O_DIRECTORY)
-        if place != "/":
-            fd = _below(fd, place)
-        super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", fd)
-        # Held, as what was done is undone also when the process has ended meanwhile.
-        self.namespace = process.open("ns/mnt", os.O_RDONLY)
-        self._mounts |= process.own_mounts()
+        with _Host():
+            # Held, as what was done is undone also when the process has ended meanwhile.
+            self.namespace, self._mountinfo, root = _opened(process, place)
+            try:
+                super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
+                self._mounts |= processes.own_mounts(self.mounts())
+            except BaseException:
+                self._close_namespace()
+                raise
         self.is_entered = place == "/"
-        self._process = process
         self._clone: Root | None = None
 
     def close(self) -> None:
         """Close every descriptor; a writable clone of the root goes with its own."""
         super().close()
-        os.close(self.namespace)
+        self._close_namespace()
         if self._clone is not None:
             self._clone.close()
             self._clone = None
+
+    def _close_namespace(self) -> None:
+        os.close(self.namespace)
+        os.close(self._mountinfo)
+
+    def mounts(self) -> list[Mount]:
+        """Return what is mounted where, whatever a process of the container calls its root."""
+        os.lseek(self._mountinfo, 0, 0)
+        limit = processes.MAX_MOUNTINFO
+        return mountinfo.parse(files.read_descriptor(self._mountinfo, "mountinfo", limit))
 
     def lookup(self, path: str, *, follow: bool = True) -> int | None:
         """Return a descriptor (the caller's) of whatever `path` leads to, None if of nothing.
@@ -169,7 +185,7 @@ class LiveRoot(Root):
 
         So it would on a mount that shares what is mounted below it (rshared volumes and roots).
         """
-        propagating = self._process.propagating_mounts()
+        propagating = processes.propagating_mounts(self.mounts())
         for fd in fds:
             if mount_id(fd) in propagating:
                 path = os.readlink(f"/proc/self/fd/{fd}")
@@ -267,6 +283,57 @@ class _Named:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = self._path, None
+
+
+def _opened(process: Process, place: str) -> tuple[int, int, int]:
+    """Return descriptors of the mount namespace, of its mountinfo and of the container's root."""
+    namespace = process.open("ns/mnt", os.O_RDONLY)
+    try:
+        if place == "/":
+            return namespace, *_view(process, namespace)
+        root = _below(process.open("root", os.O_PATH | os.O_DIRECTORY), place)
+        return namespace, process.open("mountinfo", os.O_RDONLY), root
+    except BaseException:
+        os.close(namespace)
+        raise
+
+
+def _view(process: Process, namespace: int) -> tuple[int, int]:
+    """Return descriptors of the mountinfo and of the root directory of a mount namespace.
+
+    Raises GH1747 where `process`, which is in it, has another root directory: then the container
+    decides what that is, such as a volume of the host that it may only read.
+    """
+    user = process.open("ns/user", os.O_RDONLY)
+    try:
+        table, root = mount_namespace_view(namespace, user)
+    except PermissionError as error:
+        path, reason = f"/proc/{process.pid}/ns/mnt", error.strerror
+        raise fault("GH1733", path=path, reason=reason) from error
+    finally:
+        os.close(user)
+    try:
+        _require_root_of(process, root)
+    except BaseException:
+        os.close(table)
+        os.close(root)
+        raise
+    return table, root
+
+
+def _require_root_of(process: Process, root: int) -> None:
+    own = process.open("root", os.O_PATH | os.O_DIRECTORY)
+    try:
+        is_same = _identity(own) == _identity(root)
+    finally:
+        os.close(own)
+    if not is_same:
+        raise fault("GH1747", pid=process.pid)
+
+
+def _identity(fd: int) -> tuple[int, int, int]:
+    found = os.fstat(fd)
+    return mount_id(fd), found.st_dev, found.st_ino
 
 
 def _below(fd: int, place: str) -> int:

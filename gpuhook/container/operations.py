@@ -11,6 +11,7 @@ import os
 import stat
 
 from gpuhook.container.identity import Identity
+from gpuhook.container.live_root import LiveRoot
 from gpuhook.container.made import noted
 from gpuhook.errors import fault
 from gpuhook.kernel.nodes import mknod
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from gpuhook.container.device_rules import DeviceRules, Snapshot
-    from gpuhook.container.live_root import LiveRoot
     from gpuhook.container.made import Made
     from gpuhook.container.process import Process
     from gpuhook.kernel.device_filter import Rule
@@ -66,14 +66,18 @@ class Uninterrupted:
 class Live:
     """A container that exists: its init, its root file system, its device rules.
 
-    `made` collects what the operations add, `left` what could not be taken away.
+    `place` is where its root is, as LiveRoot has it. `made` collects what the operations add,
+    `left` what could not be taken away.
     """
 
-    __slots__ = ("_cleanups", "identity", "left", "made", "process", "root", "rules", "signals")
+    __slots__ = (
+        "_cleanups", "_place", "_root", "identity", "left", "made", "process", "rules", "signals",
+    )  # fmt: skip
 
-    def __init__(self, process: Process, root: LiveRoot, rules: DeviceRules, made: Made) -> None:
+    def __init__(self, process: Process, place: str, rules: DeviceRules, made: Made) -> None:
         self.process = process
-        self.root = root
+        self._place = place
+        self._root: LiveRoot | None = None
         self.rules = rules
         self.made = made
         self.left: list[str] = []
@@ -88,7 +92,22 @@ class Live:
         for clean in self._cleanups:
             clean()
         self.rules.close()
-        self.root.close()
+        if self._root is not None:
+            self._root.close()
+
+    @property
+    def root(self) -> LiveRoot:
+        """Return its root file system, opened when it is needed first; raises as LiveRoot does.
+
+        What concerns no file of the container does not depend on its root.
+        """
+        if self._root is None:
+            self._root = LiveRoot(self.process, self._place)
+        return self._root
+
+    def require_root(self) -> None:
+        """Raise what opening its root file system raises."""
+        self.root.lookup("/")
 
     def at_end(self, clean: Callable[[], None]) -> None:
         """Call `clean` when nothing will be undone any more."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
 _NOBODY = 0xFFFFFFFF  # user_namespaces(7): what a map shows for an id that the reader has not
-_MAX_MOUNTINFO = 16 << 20
+MAX_MOUNTINFO = 16 << 20
 _MAX_ENVIRONMENT = 8 << 20
 _GONE = (errno.ESRCH, errno.ENOENT)
 _LEFT = (*_GONE, errno.EINVAL)  # mountinfo without a mount namespace: fs/proc_namespace.c
@@ -77,7 +77,7 @@ class Process:
         except OSError as error:
             raise self._worded(error, name) from error
 
-    def read(self, name: str, limit: int = _MAX_MOUNTINFO) -> bytes:
+    def read(self, name: str, limit: int = MAX_MOUNTINFO) -> bytes:
         """Return the content of /proc/PID/`name`; raises OSError, or GH1310 past `limit`."""
         fd = self.open(name, os.O_RDONLY)
         try:
@@ -129,26 +129,8 @@ class Process:
             raise fault("GH1732", pid=self.pid)
 
     def mounts(self) -> list[Mount]:
-        """Return what is mounted where in its mount namespace."""
+        """Return what is mounted where below its root directory, which it may have changed."""
         return mountinfo.parse(self.read("mountinfo"))
-
-    def own_mounts(self) -> set[int]:
-        """Return the ids of its mounts whose file systems are mounted nowhere where we are.
-
-        Those are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the
-        host's, whatever it shows, is of a file system that the host has mounted as well: where we
-        are, or where the host's first process is.
-        """
-        host = {mount.device for mount in _host_mounts()}
-        return {mount.id for mount in self.mounts() if mount.device not in host}
-
-    def propagating_mounts(self) -> set[int]:
-        """Return the ids of its mounts below which nothing can be mounted without the host's.
-
-        They share a peer group with a mount of the host's, or one of the host's follows them.
-        """
-        host = {group for mount in _host_mounts() for group in (mount.shared, mount.master)}
-        return {mount.id for mount in self.mounts() if mount.shared and mount.shared in host}
 
     def _started(self) -> int | None:
         """Return when the process started, None if it has ended; a zombie has."""
@@ -175,6 +157,26 @@ class Process:
             return fault("GH1733", path=f"/proc/{self.pid}/{name}", reason=error.strerror)
         error.filename = f"/proc/{self.pid}/{name}"
         return error
+
+
+def own_mounts(mounts: list[Mount]) -> set[int]:
+    """Return the ids of a container's mounts whose file systems are mounted nowhere where we are.
+
+    Those are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the
+    host's, whatever it shows, is of a file system that the host has mounted as well: where we
+    are, or where the host's first process is.
+    """
+    host = {mount.device for mount in _host_mounts()}
+    return {mount.id for mount in mounts if mount.device not in host}
+
+
+def propagating_mounts(mounts: list[Mount]) -> set[int]:
+    """Return the ids of a container's mounts below which nothing can be mounted for it alone.
+
+    They share a peer group with a mount of the host's, or one of the host's follows them.
+    """
+    host = {group for mount in _host_mounts() for group in (mount.shared, mount.master)}
+    return {mount.id for mount in mounts if mount.shared and mount.shared in host}
 
 
 def _host_mounts() -> list[Mount]:

@@ -31,9 +31,8 @@ class Root:
         self.path = path
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
         self._fd = os.open(path, flags) if fd is None else fd
-        found, host = os.fstat(self._fd), os.stat("/")
         self._mounts = {mount_id(self._fd)}
-        if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
+        if _is_hosts(os.fstat(self._fd)):
             os.close(self._fd)
             raise fault("GH1304", path=path)
         self._known: dict[str, int] = {}
@@ -72,18 +71,6 @@ class Root:
             raise
         self._known[path] = fd
         return fd
-
-    def admit(self, path: str) -> None:
-        """Let walks go into what is mounted at the directory `path`; nothing if there is none.
-
-        For file systems that are the container's own: its tmpfs mounts, its /proc.
-        """
-        try:
-            fd = Walk(self._fd, None, create=False).to(path)
-        except OSError:
-            return
-        self._mounts.add(mount_id(fd))
-        os.close(fd)
 
     def real(self, path: str) -> str:
         """Return `path` with every link resolved inside the root; what is missing stays as named.
@@ -269,6 +256,21 @@ def _listed(fd: int) -> list[str]:
             if len(names) == MAX_NAMES:
                 break
     return sorted(names)
+
+
+def _is_hosts(found: os.stat_result) -> bool:
+    """Return whether a directory is our root directory, or that of the host's first process.
+
+    In a pod with the host's pids, or below chroot(2), these are two.
+    """
+    for path in ("/", "/proc/1/root"):
+        try:
+            host = os.stat(path)
+        except OSError:
+            continue  # without rights over the host nothing of it can be changed
+        if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
+            return True
+    return False
 
 
 def _rename(temporary: str, name: str, fd: int) -> None:

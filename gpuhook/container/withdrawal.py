@@ -102,7 +102,7 @@ def _place(live: Live, target: str, what: tuple[int, int]) -> str | None:
     if live.root.is_mounted(target) and _shows(live, target, what):
         return target
     device = f"{os.major(what[0])}:{os.minor(what[0])}"
-    for mount in live.process.mounts():
+    for mount in live.root.mounts():
         if mount.device == device and _shows(live, mount.target, what):
             return mount.target
     return None

@@ -42,7 +42,7 @@ def of(
     `spec` is its config.json and `entry` its entry in the ledger, {} where there is none; `memory`
     are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
-    mounted = live.process.mounts()
+    mounted = live.root.mounts()
     mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
     return {
         "schema": SCHEMA,

@@ -57,7 +57,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1733": (
         HostError,
         "{path}: {reason}",
-        "run as root on the host; a container needs the host's pids and CAP_SYS_PTRACE for this",
+        (
+            "run as root on the host; a pod needs hostPID, CAP_SYS_PTRACE, and for the container's"
+            " files CAP_SYS_ADMIN and CAP_SYS_CHROOT"
+        ),
     ),
     "GH1734": (
         HostError,
@@ -126,6 +129,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         HostError,
         "not allowed to look into {places}",
         "run as root: containers of others cannot be seen",
+    ),
+    "GH1747": (
+        RefusedError,
+        "the root directory of process {pid} is not the root of the container's mount namespace",
+        (
+            "nothing was changed: the process called chroot(2), or something is mounted over its"
+            " root; restart the container, and let a child process call chroot(2)"
+        ),
     ),
     "GH1750": (
         FileError,

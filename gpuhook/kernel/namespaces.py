@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWCGROUP = 0x02000000
+_CLONE_NEWUSER = 0x10000000
 _PROC_USER_INIT_INO = 0xEFFFFFFD
 _REASONS = {
     errno.EPERM: "not permitted; CAP_SYS_ADMIN in the container's user namespace is needed",
@@ -51,7 +52,7 @@ def in_mount_namespace(ns_fd: int, work: Callable[[], None]) -> None:
     container. Nothing can be imported there. What `work` raises is raised here: OSError and the
     package's own faults as they are, everything else as an OSError that says what it was.
     """
-    _in_child(ns_fd, work, lambda _: None)
+    _in_child(lambda: _enter(ns_fd), work, lambda _: None)
 
 
 def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
@@ -59,28 +60,70 @@ def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
 
     For what only a process of that namespace may open, such as a copy of one of its mounts.
     """
-    found = -1
-    with _Pipe() as told, _Pipe() as held:
-
-        def work() -> None:
-            held.close_writer()
-            os.write(told.writer, b"%d" % opener())
-            told.close_writer()
-            os.read(held.reader, 1)  # until the parent has opened it too, or has ended
-
-        def meanwhile(pid: int) -> None:
-            nonlocal found
-            told.close_writer()
-            try:
-                number = os.read(told.reader, 32)
-                if number:
-                    path = f"/proc/{pid}/fd/{int(number)}"
-                    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            finally:
-                held.close_writer()  # or the child would wait for ever
-
-        _in_child(ns_fd, work, meanwhile)
+    flags = os.O_PATH | os.O_CLOEXEC
+    (found,) = _opened_of_child(
+        lambda: _enter(ns_fd), opener, lambda number: [(f"fd/{number}", flags)]
+    )
     return found
+
+
+def mount_namespace_view(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
+    """Return descriptors (the caller's) of the namespace's mountinfo and of its root directory.
+
+    They are those of a process of ours that enters the namespace: a process of the container that
+    called chroot(2) shows another root directory, and no mount outside of it. `user_ns_fd` is the
+    user namespace that owns the mount namespace, which users without rights over the host enter
+    first. Raises OSError.
+    """
+
+    def enter() -> None:
+        try:
+            _enter(ns_fd)
+        except PermissionError:
+            if LIBC.setns(user_ns_fd, _CLONE_NEWUSER) != 0:
+                raise
+            _enter(ns_fd)
+
+    files = [("mountinfo", os.O_RDONLY | os.O_CLOEXEC)]
+    files += [("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+    mountinfo, root = _opened_of_child(enter, lambda: 0, lambda _: files)
+    return mountinfo, root
+
+
+def _opened_of_child(
+    enter: Callable[[], None],
+    work: Callable[[], int],
+    files: Callable[[int], list[tuple[str, int]]],
+) -> list[int]:
+    """Return descriptors of files of /proc/PID of a child that has called `enter` and `work`.
+
+    `files` returns their names and the flags to open them with; it gets what `work` returned.
+    """
+    opened: list[int] = []
+    with _Pipe() as result, _Pipe() as release:
+
+        def in_child() -> None:
+            release.close_writer()
+            os.write(result.writer, b"%d" % work())
+            result.close_writer()
+            os.read(release.reader, 1)  # until the parent has opened the files, or has ended
+
+        def in_parent(pid: int) -> None:
+            result.close_writer()
+            try:
+                number = os.read(result.reader, 32)
+                for name, flags in files(int(number)) if number else ():
+                    opened.append(os.open(f"/proc/{pid}/{name}", flags))
+            finally:
+                release.close_writer()  # or the child would wait for ever
+
+        try:
+            _in_child(enter, in_child, in_parent)
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+    return opened
 
 
 class _Pipe:
@@ -103,13 +146,15 @@ class _Pipe:
             self.writer = -1
 
 
-def _in_child(ns_fd: int, work: Callable[[], None], meanwhile: Callable[[int], None]) -> None:
-    """Run `work` in the namespace and `meanwhile`, which gets the child's pid, here."""
+def _in_child(
+    enter: Callable[[], None], work: Callable[[], None], meanwhile: Callable[[int], None]
+) -> None:
+    """Run `enter` and `work` in a child process and `meanwhile`, which gets its pid, here."""
     with _Pipe() as pipe:
         pid = os.fork()
         if pid == 0:
             os.close(pipe.reader)
-            _child(ns_fd, work, pipe.writer)
+            _child(enter, work, pipe.writer)
         pipe.close_writer()
         try:
             meanwhile(pid)
@@ -125,13 +170,13 @@ def _in_child(ns_fd: int, work: Callable[[], None], meanwhile: Callable[[int], N
         raise OSError(errno.EIO, reason, "mount namespace")
 
 
-def _child(ns_fd: int, work: Callable[[], None], writer: int) -> None:
+def _child(enter: Callable[[], None], work: Callable[[], None], writer: int) -> None:
     """Enter, work, tell what went wrong, and end: the parent's code never runs twice."""
     status = 1
     try:
         _no_imports()
         descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        _enter(ns_fd)
+        enter()
         os.fchdir(descriptors)
         work()
         status = 0

@@ -235,9 +235,9 @@ class Guarding:
         sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
         if not share.is_certain:
             sentence += (
-                "; it shows no grant of that, as if it were older than the limit, so nothing"
+                "; it shows no grant of that: it is older than the limit, or hides its mounts"
+                " (chroot), so nothing is ended"
             )
-            sentence += " is ended"
         elif settings.action in (TERMINATE, KILL):
             sentence += f"; if it stays so for {settings.grace:g} seconds, a process of it is ended"
         self._news.bad("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))

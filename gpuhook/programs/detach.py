@@ -48,8 +48,10 @@ def detach(
     All or nothing, but for what the container itself holds on to: that is told as left over, and
     cannot be opened any more.
 
-    Raises GH1753 if a process of the container has one open, unless `force`.
+    Raises GH1753 if a process of the container has one open, unless `force`, and before that what
+    opening the container's root file system raises.
     """
+    target.held.require_root()
     taken = Taken(target, grants, names)
     detaching = _Detach(target, taken)
     with at_attach.going(target, grants, taken.has_taken) as limits:
@@ -138,7 +140,7 @@ class _Detach:
         if not self.taken.is_last or self.target.made.mounts:
             return []
         known = {m["containerPath"] for m in self.target.by_config.get("mounts") or ()}
-        mounts = [mount.target for mount in self.target.held.process.mounts()]
+        mounts = [mount.target for mount in self.target.held.root.mounts()]
         found = [path for path in mounts if words.is_driver_file(path) and path not in known]
         if not found:
             return []

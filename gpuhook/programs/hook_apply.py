@@ -18,10 +18,10 @@ from gpuhook import files, settings
 from gpuhook.container import ledger, oci, record
 from gpuhook.container.process import Process
 from gpuhook.container.provide import provide
-from gpuhook.container.rootfs import Root
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
-from gpuhook.programs import bundled, cold, hook_state, rootfs_jobs, told_replicas
+from gpuhook.programs import bundled, cold, hook_root, hook_state, rootfs_jobs, told_replicas
+from gpuhook.programs.hook_root import HookRoot
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import freshness, jobs, known_node, params, provision, words
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.container.provide import Provision
+    from gpuhook.container.rootfs import Root
     from gpuhook.engine_log import EngineLog
     from gpuhook.programs.hook_state import HookState
 
@@ -49,10 +50,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
         if changed:
             raise fault("GH1120", changes="; ".join(changed))
     _require(job, state.spec, log)
-    with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
-        for mount in state.spec.get("mounts") or ():
-            if isinstance(mount, dict) and mount.get("type") == "tmpfs":
-                root.admit(str(mount.get("destination")))
+    with HookRoot(state) as root:
         file_system(root, job, state.spec, log)
         for mode, path in job.chmod:
             chmod(root, mode, path, log)
@@ -165,9 +163,9 @@ def _indexed(root: Root, ldconfig: str, first: list[bytes], last: list[bytes]) -
         os.close(namespace)
 
 
-def chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
+def chmod(root: HookRoot, mode: int, path: str, log: EngineLog) -> None:
     """Set the permission bits of a directory that the runtime has made; others have set theirs."""
-    root.admit("/dev")
+    root.admit("/dev", hook_root.TMPFS)
     try:
         os.chmod(f"/proc/self/fd/{root.directory(path)}", mode)
     except FileNotFoundError:
@@ -176,7 +174,7 @@ def chmod(root: Root, mode: int, path: str, log: EngineLog) -> None:
         log.warning(fault("GH1641", what=f"the mode of {path}: {error.strerror}"))
 
 
-def mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
+def mask_params(root: HookRoot, job: jobs.Jobs, log: EngineLog) -> None:
     """Hide that the driver's parameters let everybody make its device nodes, if they do."""
     from gpuhook.kernel import mounts
 
@@ -184,7 +182,7 @@ def mask_params(root: Root, job: jobs.Jobs, log: EngineLog) -> None:
     if content is None:
         return
     directory, _, name = params.PATH.rpartition("/")
-    root.admit("/proc")
+    root.admit("/proc", hook_root.PROC)
     try:
         target = f"/proc/self/fd/{root.directory(directory)}/{name}"
         mounts.bind_read_only(params.masked_file(content), target)

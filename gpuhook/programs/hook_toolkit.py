@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 
 from gpuhook.container.provide import Provision
-from gpuhook.container.rootfs import Root
 from gpuhook.errors import fault
 from gpuhook.loader import elf
 from gpuhook.programs import hook_apply, hook_state, rootfs_jobs
+from gpuhook.programs.hook_root import HookRoot
 from gpuhook.vendors.nvidia import hook_names, jobs, profile, toolkit_hooks
 from gpuhook.vendors.nvidia.jobs import Jobs
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from gpuhook.container.rootfs import Root
     from gpuhook.engine_log import EngineLog
     from gpuhook.vendors.nvidia.toolkit_hooks import Call
 
@@ -42,10 +43,7 @@ def run(words: list[str], log: EngineLog) -> None:
     _take_state(call)
     state = hook_state.read()
     log.container = state.id
-    with Root(rootfs_jobs.root_path(state.bundle, state.spec)) as root:
-        for mount in state.spec.get("mounts") or ():
-            if isinstance(mount, dict) and mount.get("type") == "tmpfs":
-                root.admit(str(mount.get("destination")))
+    with HookRoot(state) as root:
         _do(call, root, state.spec, log)
     hook_state.keep_warnings(state, log)
 
@@ -59,7 +57,7 @@ def _take_state(call: Call) -> None:
         os.close(fd)
 
 
-def _do(call: Call, root: Root, spec: dict[str, Any], log: EngineLog) -> None:
+def _do(call: Call, root: HookRoot, spec: dict[str, Any], log: EngineLog) -> None:
     job = toolkit_hooks.jobs_of(call)
     if call.name == hook_names.LINKS:
         hook_apply.file_system(root, job, spec, log)

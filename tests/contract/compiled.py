@@ -27,6 +27,11 @@ def dlprobe_musl() -> Path:
     return _compiled("dlprobe-musl", "dlprobe.c", ["musl-gcc"])
 
 
+def swaproot() -> Path:
+    """Return the static program that changes its root directory without end (swaproot.c)."""
+    return _compiled("swaproot", "swaproot.c", ["gcc", "-static"])
+
+
 def memlock() -> Path:
     """Return the preloaded library that lets crun load a device program (programs/memlock.c)."""
     return _compiled("memlock.so", "memlock.c", ["gcc", "-shared", "-fPIC"])

@@ -12,7 +12,6 @@ import pytest
 
 from gpuhook.container.bind_mounts import Bind, Mounts
 from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.live_root import LiveRoot
 from gpuhook.container.made import Made
 from gpuhook.container.operations import Live
 from gpuhook.container.process import Process
@@ -28,10 +27,11 @@ def live(tmp_path: Path) -> Iterator[Live]:
     assert started.stdout is not None
     started.stdout.readline()
     try:
-        with Process(started.pid) as process:
-            root = LiveRoot(process, str(tmp_path / "root"))
-            with Live(process, root, DeviceRules(None, None), Made()) as made:
-                yield made
+        with (
+            Process(started.pid) as process,
+            Live(process, str(tmp_path / "root"), DeviceRules(None, None), Made()) as made,
+        ):
+            yield made
     finally:
         started.kill()
         started.communicate()

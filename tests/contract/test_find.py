@@ -19,6 +19,7 @@ import pytest
 from gpuhook.container import users
 from gpuhook.container.find import everything, find
 from gpuhook.container.membership import members
+from gpuhook.container.process import own_mounts
 from gpuhook.container.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from tests.contract import engines
@@ -117,7 +118,7 @@ def test_what_is_held(root_of: Callable[[str], Path], bundle_of: Callable[..., B
         host = os.stat("/proc/self/ns/mnt")
         assert process.namespace("mnt") != (host.st_dev, host.st_ino)
         assert process.in_initial_user_namespace()
-        own = process.own_mounts()
+        own = own_mounts(process.mounts())
         mounted = {}
         for line in process.read("mountinfo").decode().splitlines():
             mounted[line.split()[4]] = int(line.split()[0])

@@ -23,7 +23,7 @@ import pytest
 
 from gpuhook.container import ledger
 from gpuhook.kubernetes.guard import state_file
-from tests.contract import bundles, kubelet_side, runtimes
+from tests.contract import bundles, kubelet_side, roots, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
@@ -66,10 +66,17 @@ class Cluster:
         self.uuid = str(running.node.node.gpus[0].uuid)
         self.stack = ExitStack()
 
-    def pod(self, name: str, *words: str, recorded: tuple[str, int] | None = None) -> str:
+    def pod(
+        self,
+        name: str,
+        *words: str,
+        recorded: tuple[str, int] | None = None,
+        is_chrooted: bool = False,
+    ) -> str:
         """Start a container of a pod that holds a unit and does `words`; returns its id.
 
-        `recorded` is who holds it to its limit, and how many MiB, as the ledger has it.
+        `recorded` is who holds it to its limit, and how many MiB, as the ledger has it. If it
+        `is_chrooted`, its first process has a directory of the container as its root.
         """
         given = self.running.kubelet.allocate(GPU, 1)
         self.pods.pods = [*self.pods.pods, pod("default", name, "main", GPU, given.ids)]
@@ -79,8 +86,19 @@ class Cluster:
             if recorded is not None:
                 by, limit = recorded
                 record(identity, name, {"device": self.uuid, "hard": limit * MIB, "by": by})
+            if is_chrooted:
+                self._chroot(bundle)
 
         return self._start(words, f"/kubepods/pod{name}", prepare)
+
+    def _chroot(self, bundle: bundles.Bundle) -> None:
+        (bundle.root / "jail").mkdir()
+        shutil.copy(bundle.root / "gpu-probe", bundle.root / "jail")
+        shutil.copy(roots.musl() / "bin/busybox", bundle.root)
+        bundle.mount(self.driver.socket, "/jail/gpu.sock", "rbind", "rprivate", "rw")
+        config = bundle.config()
+        config["process"]["args"] = ["/busybox", "chroot", "/jail", *config["process"]["args"]]
+        bundle.write(config)
 
     def elsewhere(self, mebibytes: int, limit: int, cgroup: str) -> str:
         """Start a container in a cgroup that is not called like it; returns its id.
@@ -303,6 +321,20 @@ def test_a_cgroup_that_is_not_called_like_its_container(
     lines = [one for one in node.running.log() if one.get("reason") == "MemoryLimitExceeded"]
     assert [one["container"] for one in lines] == [own]
     assert [key for key in state_file.watched() if key[0] != own] == []
+
+
+def test_a_container_that_hides_its_grant(cluster: Made) -> None:
+    """Below chroot(2) a process sees no mount of its grant: its container is limited as before."""
+    node = cluster("kill")
+    node.pod("neighbour", "alloc", "101", "hold")
+    offender = node.pod("offender", "alloc", "4005", "hold", is_chrooted=True)
+    culprit = node.pid_of(4005)
+    assert Path(f"/proc/{culprit}/root/gpu.sock").exists()
+    assert not Path(f"/proc/{culprit}/root/proc").exists()
+    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (told["container"], told["limit"]) == (offender, FAIR * MIB)
+    assert "hides its mounts" in told["event"]
+    assert node.ended() == []
 
 
 def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.live_root import LiveRoot
 from gpuhook.container.made import Made
 from gpuhook.container.operations import Live
 from gpuhook.container.process import Process
@@ -20,7 +19,8 @@ from gpuhook.container.process import Process
 def live(tmp_path: Path) -> Iterator[Live]:
     """Give a container whose root is a directory with /dev in it."""
     (tmp_path / "dev").mkdir()
-    with Process(os.getpid()) as process:
-        root = LiveRoot(process, str(tmp_path))
-        with Live(process, root, DeviceRules(None, None), Made()) as made:
-            yield made
+    with (
+        Process(os.getpid()) as process,
+        Live(process, str(tmp_path), DeviceRules(None, None), Made()) as made,
+    ):
+        yield made

@@ -77,16 +77,30 @@ def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     assert Processes().about(2**22 + 1) is None
 
 
+ROOT = "40 1 0:9 / / rw - overlay overlay rw\n41 40 0:10 / /proc rw - proc proc rw\n"
+
+
 def mountinfo(*mounts: tuple[str, str], fstype: str = "devtmpfs") -> str:
-    return "".join(
+    return ROOT + "".join(
         f"{number} 1 0:6 {root} {target} rw,nosuid - {fstype} {fstype} rw\n"
         for number, (root, target) in enumerate(mounts, 50)
     )
 
 
+def process(place: Path, pid: int, parent: int, mounts: str, users: str = "0 0 1") -> None:
+    """Write what /proc tells of a process."""
+    own = place / str(pid)
+    own.mkdir()
+    (own / "mountinfo").write_text(mounts)
+    (own / "cgroup").write_text("0::/system\n" if pid < 5 else f"0::/kubepods/pod1/{A}\n")
+    (own / "stat").write_text(f"{pid} (sh) S {parent} " + " ".join("0" * 16 + "7" * 30) + "\n")
+    (own / "uid_map").write_text(users)
+
+
 def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
     """Also where an image's /var/run is a link to /run; of two of a device the smaller counts."""
-    (tmp_path / "7").mkdir()
+    process(tmp_path, os.getpid(), 1, ROOT)
+    (tmp_path / "self").symlink_to(str(os.getpid()))
     paths = [
         mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", hard * GIB, GIB))
         for hard in (4, 3, 1)
@@ -99,15 +113,32 @@ def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
         ("/null", second),
         ("/null", "/proc/kcore"),
     )
-    (tmp_path / "7/mountinfo").write_text(mountinfo(*mounts))
+    process(tmp_path, 7, 1, mountinfo(*mounts))
     assert Processes(str(tmp_path)).grants(7) == {"GPU-1": 3 * GIB, "GPU-2": 2 * GIB}
     assert Processes(str(tmp_path)).grants(8) == {}
-    (tmp_path / "9").mkdir()
     volume = "/var/lib/kubelet/pods/1/volume-subpaths/null"
     forged = mountinfo(("/null", second), fstype="tmpfs") + mountinfo((volume, paths[0]))
-    (tmp_path / "9/mountinfo").write_text(forged)
+    process(tmp_path, 9, 1, forged)
     assert Processes(str(tmp_path)).grants(9) == {}
     assert Processes().grants(os.getpid()) == {}
+
+
+def test_who_hides_mounts_does_not_lose_its_grants(tmp_path: Path) -> None:
+    """The parents of a process in its container are asked, and nobody outside of it."""
+    process(tmp_path, 2, 1, ROOT)
+    (tmp_path / "self").symlink_to("2")
+    grant = mountinfo(("/null", mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", GIB))))
+    chrooted = "60 40 0:7 / / rw - tmpfs tmpfs rw\n"
+    process(tmp_path, 5, 2, grant)
+    process(tmp_path, 6, 5, chrooted)
+    assert Processes(str(tmp_path)).grants(6) == {"GPU-1": GIB}
+    process(tmp_path, 7, 2, chrooted)
+    process(tmp_path, 8, 7, "")
+    process(tmp_path, 9, 2, ROOT, users="0 0 1000")
+    process(tmp_path, 10, 2, ROOT)
+    process(tmp_path, 11, 10, chrooted)
+    found = [Processes(str(tmp_path)).grants(pid) for pid in (7, 8, 9, 10, 11, 12)]
+    assert found == [None, None, None, {}, {}, {}]
 
 
 def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -> None:

@@ -69,6 +69,8 @@ def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> Non
     assert shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
     (found,) = shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
     assert found == Share(B, JOB, GPU, 3 * GIB, NAME)
+    (found,) = shares.unsaid_shares(GPU, {B: None}, holding.unsaid, {B})
+    assert found == Share(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
 
 
 def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
@@ -119,6 +121,23 @@ def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
     assert found.label == "default/web/main"
     assert shares.unrecorded_shares(GPU, {A: None, B: None}, {A, B}, holder) == []
     assert shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
+
+
+def test_hidden_mounts_take_no_limit_away() -> None:
+    """What a container hides may be any grant that no other container shows."""
+    alike = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
+    shown, likely = shares.unrecorded_shares(
+        GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
+    )
+    assert shown == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
+    assert likely == Share(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
+    others = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
+    both = {A: None, B: None}
+    found = shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
+    assert [(one.container, one.hard) for one in found] == [(A, 8 * GIB), (B, 8 * GIB)]
+    assert not any(one.is_certain for one in found)
+    assert shares.unrecorded_shares(GPU, both, {B}, others, NAME, hidden={A}) == []
+    assert shares.unrecorded_shares(GPU, both, {A, B}, [], NAME, hidden={A}) == []
 
 
 def test_two_containers_of_one_id_are_not_told_apart_and_so_left_alone() -> None:

@@ -27,6 +27,16 @@ def test_lines() -> None:
     )
 
 
+def test_the_line_of_a_mount() -> None:
+    """A mount is found by its id alone, whatever else its line begins or ends with."""
+    for mount in mountinfo.parse(CONTENT):
+        found = mountinfo.find(CONTENT, mount.id)
+        assert found is not None
+        assert (found.id, found.target, found.fstype) == (mount.id, mount.target, mount.fstype)
+    assert [mountinfo.find(CONTENT, number) for number in (3, 6, 35, 400)] == [None] * 4
+    assert mountinfo.find(b"", 36) is None
+
+
 def test_our_own() -> None:
     """Every mount of this machine is read, its root among them."""
     with open("/proc/self/mountinfo", "rb") as file:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container.process import Process
+from gpuhook.container.process import Process, own_mounts
 from gpuhook.errors import GpuhookError
 
 
@@ -42,7 +42,7 @@ def test_what_is_told(sleeper: subprocess.Popen[bytes]) -> None:
         assert process.environment() == ["NAME=a value", "ODD=\udcff"]
         own = os.stat("/proc/self/ns/mnt")
         assert process.namespace("mnt") == (own.st_dev, own.st_ino)
-        assert process.own_mounts() == set()
+        assert own_mounts(process.mounts()) == set()
         assert process.mapped_root() == (0, 0)
         with Process(sleeper.pid, process.started) as again:
             assert again.started == process.started
@@ -57,7 +57,7 @@ def test_no_descriptor_is_left(sleeper: subprocess.Popen[bytes]) -> None:
     before = os.listdir("/proc/self/fd")
     with Process(sleeper.pid) as process:
         process.environment()
-        process.own_mounts()
+        process.mounts()
         with pytest.raises(GpuhookError):
             Process(sleeper.pid, process.started + 1)
     assert os.listdir("/proc/self/fd") == before
@@ -91,7 +91,7 @@ def test_it_ends_while_held(sleeper: subprocess.Popen[bytes]) -> None:
         questions: list[Callable[[], object]] = [
             process.require_alive,
             process.environment,
-            process.own_mounts,
+            process.mounts,
             process.mapped_root,
             lambda: process.namespace("mnt"),
             lambda: process.open("root", os.O_PATH),

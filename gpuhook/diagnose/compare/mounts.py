@@ -33,7 +33,7 @@ class Mounts:
         self._by = by
         # What is mounted over another hides it.
         self._there = {mount["path"]: mount for mount in there if mount["path"] != params.PATH}
-        self._all = {mount.target: mount.options for mount in held.process.mounts()}
+        self._all = {mount.target: mount.options for mount in held.root.mounts()}
         self._matched: set[str] = set()
         self.bad: set[str] = set()
         self.moved: set[str] = set()

@@ -126,9 +126,23 @@ class _Looker:
         found = self._living[number]
         try:
             with target.held(found) as held:
-                return _facts(held, self._grants)
+                return _facts(held, self._grants) if _has_root(held) else {}
         except OSError as error:
             raise worded(error) from error
+
+
+def _has_root(held: Target) -> bool:
+    """Return whether a container's root file system can be looked at.
+
+    Raises GH1747 if not, for a container that was granted something.
+    """
+    try:
+        held.held.require_root()
+    except GpuhookError as error:
+        if error.code != "GH1747" or held.granted or held.entry:
+            raise
+        return False
+    return True
 
 
 def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:

@@ -79,7 +79,10 @@ $ crictl ps -a | head
     ),
     "GH1733": (
         "The system does not let this user look at the container's process.",
-        "Run as root on the host; a debug pod needs hostPID and SYS_PTRACE.",
+        (
+            "Run as root on the host; a debug pod needs hostPID, SYS_PTRACE, SYS_ADMIN and "
+            "SYS_CHROOT."
+        ),
         """
 $ kubectl debug node/gpu-1 -it --image=gpuhook --profile=sysadmin -- gpuhook inspect trainer
 """,
@@ -212,6 +215,25 @@ spec:
         "Run as root.",
         """
 $ sudo gpuhook repair --all
+""",
+    ),
+    "GH1747": (
+        (
+            "gpuhook writes below the root directory of the container's mount namespace. The first "
+            "process of this container has another root directory: it called chroot(2), or "
+            "something was mounted over the root. Its files could be those of a volume that the "
+            "container may only read, so gpuhook reads none of them and changes neither files nor "
+            "device rules."
+        ),
+        (
+            "Restart the container: it gets its GPUs before its first process runs. A main program "
+            "that calls chroot(2) by itself can do so in a child process, with an init such as "
+            "tini as the first process."
+        ),
+        """
+$ gpuhook inspect trainer
+Error GH1747: the root directory of process 5460 is not the root of the container's mount namespace
+$ podman restart trainer
 """,
     ),
     "GH1750": (

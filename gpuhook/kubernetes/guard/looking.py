@@ -56,7 +56,7 @@ class Kernel(Protocol):
     def trouble(self) -> GpuhookError | None: ...
     def hosts(self) -> frozenset[tuple[int, int]] | None: ...
     def about(self, pid: int) -> About | None: ...
-    def grants(self, pid: int) -> Mapping[str, int]: ...
+    def grants(self, pid: int) -> Mapping[str, int] | None: ...
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool: ...
 
 
@@ -120,12 +120,14 @@ class Looking:
         except GpuhookError:  # it cannot be opened: of the rest, too, nothing can be told
             users.update((uuid, None) for uuid in holding.devices - users.keys())
         for uuid, seen in users.items():
-            grants = self._granted(uuid, seen or (), holding)
-            for share in shares.unsaid_shares(uuid, grants, holding.unsaid):
+            grants, hidden = self._granted(uuid, seen or (), holding)
+            for share in shares.unsaid_shares(uuid, grants, holding.unsaid, hidden):
                 found[share.key] = share
             others = {one: hard for one, hard in grants.items() if one not in holding.known}
             resource = resources.get(uuid, "")
-            for share in shares.unrecorded_shares(uuid, others, pods, holding.unrecorded, resource):
+            for share in shares.unrecorded_shares(
+                uuid, others, pods, holding.unrecorded, resource, hidden=hidden
+            ):
                 found[share.key] = share
             told = found.keys() | holding.by_driver | holding.unsaid.keys()
             containers = dict.fromkeys(user.container for user in seen or () if user.container)
@@ -168,20 +170,26 @@ class Looking:
 
     def _granted(
         self, device: str, users: Iterable[User], holding: Holding
-    ) -> dict[str, int | None]:
-        """Return what each container of which the ledger says nothing was granted of a device."""
+    ) -> tuple[dict[str, int | None], set[str]]:
+        """Return what each container of which the ledger says nothing was granted of a device.
+
+        And those of them whose mounts are hidden, so that nobody can tell.
+        """
         found: dict[str, int | None] = {}
+        hidden: set[str] = set()
         for user in users:
             if user.container is None:
                 continue
             if user.container in holding.known and (user.container, device) not in holding.unsaid:
                 continue
-            grants = self._grants.get(user.container) or dict(self._kernel.grants(user.pid))
+            grants = self._grants.get(user.container) or self._kernel.grants(user.pid)
             if grants:
-                self._keep(user.container, grants)
-            before, now = found.get(user.container), grants.get(device)
+                self._keep(user.container, dict(grants))
+            if grants is None:
+                hidden.add(user.container)
+            before, now = found.get(user.container), (grants or {}).get(device)
             found[user.container] = now if before is None else before
-        return found
+        return found, {one for one in hidden if one not in self._grants}
 
     def _keep(self, container: str, grants: dict[str, int]) -> None:
         if len(self._grants) >= _MOST_CACHED:

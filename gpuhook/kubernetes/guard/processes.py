@@ -24,8 +24,9 @@ from gpuhook.vendors.nvidia.words import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from gpuhook.kernel.mountinfo import Mount
     from gpuhook.kubernetes.metrics.cgroup_names import Membership
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -33,6 +34,7 @@ _HOST_DEVICES = "devtmpfs"  # what the kernel itself keeps at /dev
 _MAX_STAT = 1 << 16
 _MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
+_MAX_PARENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +86,52 @@ class Processes:
         host, ours = self._mounts(1), self._mounts(os.getpid())
         return frozenset((ours, host or ours)) if ours else None
 
-    def grants(self, pid: int) -> dict[str, int]:
-        """Return what the mounts that a process sees grant: bytes by device UUID.
+    def grants(self, pid: int) -> dict[str, int] | None:
+        """Return what the mounts of a process's container grant: bytes by device UUID.
 
-        An image's /var/run usually leads to /run, and mounts are told by where they are. Only the
-        host's own /dev/null counts: a pod may mount a file of that name from a volume of its own.
+        A process that called chroot(2) sees no mount outside of its root directory, so its parents
+        in the container are asked too. None where all of them may hide mounts.
+        """
+        cgroups = self._cgroups(pid)
+        for one in (pid, *self._parents(pid)):
+            if self._cgroups(one) != cgroups:
+                break  # the container's first process was the one before
+            mounts = self._mounted(one)
+            found = _granted(mounts)
+            if found:
+                return found
+            if _has_root(mounts) and self._has_our_users(one):
+                return {}
+        return None if self._started(pid) is not None else {}
+
+    def _mounted(self, pid: int) -> list[Mount]:
+        try:
+            return mountinfo.parse(files.read(f"{self._proc}/{pid}/mountinfo", _MAX_MOUNTINFO))
+        except (OSError, GpuhookError):
+            return []
+
+    def _has_our_users(self, pid: int) -> bool:
+        """Return whether a process is in our user namespace.
+
+        In one of its own a process may make a mount namespace that has what it likes.
         """
         try:
-            content = files.read(f"{self._proc}/{pid}/mountinfo", _MAX_MOUNTINFO)
-        except (OSError, GpuhookError):
-            return {}
-        prefix = VOCABULARY.memory_prefix
-        short = prefix.replace("/var/run/", "/run/", 1).encode() + b"/"
-        if short not in content:
-            return {}
-        mounts = [
-            {"destination": mount.target, "source": "/dev/null"}
-            for mount in mountinfo.parse(content)
-            if mount.root == "/null" and mount.fstype == _HOST_DEVICES
-        ]
-        found: dict[str, int] = {}
-        for place in (prefix, short.decode().rstrip("/")):
-            for device, limit in memory.granted({"mounts": mounts}, place).items():
-                found[device] = min(limit.hard, found.get(device, limit.hard))
-        return found
+            theirs, ours = (files.read(f"{self._proc}/{one}/uid_map") for one in (pid, "self"))
+        except OSError:
+            return False
+        return theirs == ours
+
+    def _parents(self, pid: int) -> Iterator[int]:
+        """Yield the parent of a process, that one's parent, and so on."""
+        for _ in range(_MAX_PARENTS):
+            try:
+                fields = ledger.stat_fields(files.read(f"{self._proc}/{pid}/stat", _MAX_STAT))
+            except (OSError, GpuhookError):
+                return
+            pid = int(fields[1])
+            if pid <= 1:
+                return
+            yield pid
 
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool:
         """Send a signal if `is_still()`, which is asked while the pid cannot become another's.
@@ -151,3 +175,35 @@ class Processes:
             return ledger.started(files.read(f"{self._proc}/{pid}/stat", _MAX_STAT))
         except (OSError, GpuhookError):
             return None
+
+
+def _granted(mounts: list[Mount]) -> dict[str, int]:
+    """Return what mounts grant: bytes by device UUID.
+
+    An image's /var/run usually leads to /run, and mounts are told by where they are. Only the
+    host's own /dev/null counts: a pod may mount a file of that name from a volume of its own.
+    """
+    prefix = VOCABULARY.memory_prefix
+    places = prefix, prefix.replace("/var/run/", "/run/", 1)
+    of_host = [
+        {"destination": mount.target, "source": "/dev/null"}
+        for mount in mounts
+        if mount.target.startswith(tuple(place + "/" for place in places))
+        and mount.root == "/null"
+        and mount.fstype == _HOST_DEVICES
+    ]
+    found: dict[str, int] = {}
+    for place in places if of_host else ():
+        for device, limit in memory.granted({"mounts": of_host}, place).items():
+            found[device] = min(limit.hard, found.get(device, limit.hard))
+    return found
+
+
+def _has_root(mounts: list[Mount]) -> bool:
+    """Return whether mounts are those that a process sees from a container's root directory.
+
+    Every engine mounts /proc. Below chroot(2) there is none at that path, and a container without
+    CAP_SYS_ADMIN cannot make one.
+    """
+    has_proc = any((one.target, one.fstype, one.root) == ("/proc", "proc", "/") for one in mounts)
+    return has_proc and any(mount.target == "/" for mount in mounts)

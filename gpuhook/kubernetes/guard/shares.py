@@ -176,14 +176,24 @@ def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[Share]:
 
 
 def unsaid_shares(
-    device: str, grants: Mapping[str, int | None], unsaid: Mapping[Key, Held]
+    device: str,
+    grants: Mapping[str, int | None],
+    unsaid: Mapping[Key, Held],
+    hidden: Collection[str] = (),
 ) -> list[Share]:
-    """Return the shares of a device that only the mounts of the ledger's containers tell."""
-    return [
-        Share(container, held.names, device, hard, held.resource)
-        for container, hard in grants.items()
-        if hard is not None and (held := unsaid.get((container, device))) is not None
-    ]
+    """Return the shares of a device that only the mounts of the ledger's containers tell.
+
+    One whose mounts are `hidden` may have been granted what its units are worth now.
+    """
+    found = []
+    for container, hard in grants.items():
+        held = unsaid.get((container, device))
+        if held is None or (hard is None and container not in hidden):
+            continue
+        most, is_certain = (held.hard, False) if hard is None else (hard, True)
+        share = Share(container, held.names, device, most, held.resource, is_certain=is_certain)
+        found.append(share)
+    return found
 
 
 def unrecorded_shares(
@@ -192,12 +202,15 @@ def unrecorded_shares(
     pods: Collection[str],
     unrecorded: Iterable[Held],
     resource: str = "",
+    *,
+    hidden: Collection[str] = (),
 ) -> list[Share]:
     """Return the shares of a device of containers that the ledger does not know.
 
     `grants` are the containers that use it and the bytes that their mounts grant, None without
     such a mount; `pods` are those of pods. One without is taken for the only holder if there is
-    but one of each, which is not certain: others may have been given the device otherwise.
+    but one of each, which is not certain: others may have been given the device otherwise. One
+    whose mounts are `hidden` may be any holder that is left.
     """
     holders = [one for one in unrecorded if one.device == device]
     found = []
@@ -215,4 +228,11 @@ def unrecorded_shares(
     if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(found):
         (one,), (container,) = left, nameless
         found.append(Share(container, one.names, device, one.hard, one.resource, is_certain=False))
+    elif left:
+        most = max(one.hard for one in left)
+        found += [
+            Share(container, ("", "", container), device, most, resource, is_certain=False)
+            for container in nameless
+            if container in hidden
+        ]
     return found

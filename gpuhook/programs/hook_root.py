@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root file system of a container whose mounts are made, as createContainer hooks see it.
+
+WARM. config.json says what is mounted where, and a later mount may be over an earlier one: what
+the hook writes into is decided by what is mounted now.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import files
+from gpuhook.container.rootfs import Root
+from gpuhook.container.walk import Walk, mount_id
+from gpuhook.errors import GpuhookError
+from gpuhook.kernel import mountinfo
+from gpuhook.programs.rootfs_jobs import root_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.programs.hook_state import HookState
+
+PROC, TMPFS = "proc", "tmpfs"
+_MAX_MOUNTINFO = 16 << 20
+
+
+class HookRoot(Root):
+    """The root of the container that a hook is called for; its own tmpfs mounts are part of it."""
+
+    def __init__(self, state: HookState) -> None:
+        super().__init__(root_path(state.bundle, state.spec))
+        self._mounted: bytes | None = None
+        for mount in state.spec.get("mounts") or ():
+            if isinstance(mount, dict) and mount.get("type") == TMPFS:
+                self.admit(str(mount.get("destination")), TMPFS)
+
+    def __enter__(self) -> HookRoot:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def admit(self, path: str, fstype: str) -> None:
+        """Let walks go into the container's own file system of this type at the directory `path`.
+
+        Into nothing else that is mounted there, and not into a tmpfs of the host.
+        """
+        try:
+            fd = Walk(self._fd, None, create=False).to(path)
+        except OSError:
+            return
+        try:
+            number = mount_id(fd)
+            if number not in self._mounts and self._is_own(number, fstype):
+                self._mounts.add(number)
+        finally:
+            os.close(fd)
+
+    def _is_own(self, number: int, fstype: str) -> bool:
+        if self._mounted is None:
+            self._mounted = _mountinfo("self")
+        mount = mountinfo.find(self._mounted, number)
+        if mount is None or mount.fstype != fstype or mount.root != "/":
+            return False
+        # What the host's first process sees too is not the container's own.
+        return fstype != TMPFS or b" %s " % mount.device.encode() not in _mountinfo("1")
+
+
+def _mountinfo(process: str) -> bytes:
+    """Return the mountinfo of a process, empty where it cannot be read."""
+    try:
+        return files.read(f"/proc/{process}/mountinfo", _MAX_MOUNTINFO)
+    except (OSError, GpuhookError):
+        return b""

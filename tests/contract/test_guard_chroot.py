@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guard takes for a container's grants, where its processes hide their mounts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.grant.memory import MemoryLimit, mount_path
+from gpuhook.kubernetes.guard.processes import Processes
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.contract.bundles import Bundle
+from tests.contract.live import Live, eventually, sleeping, started
+from tests.contract.product import Product
+from tests.contract.test_live_hostile import BUSYBOX, with_busybox
+
+GIB = 1 << 30
+SLEEP = "/busybox sleep 600"
+
+
+def limited(place: Path, script: str, hard: int = 4 * GIB) -> Bundle:
+    """Return a container that was granted memory of a GPU, and runs a script."""
+    made = sleeping(place, args=[*BUSYBOX, script])
+    with_busybox(made.root)
+    with_busybox(made.root / "tmp")
+    config = made.config()
+    for mount in config["mounts"]:
+        mount["options"] = [word for word in mount["options"] if word != "noexec"]
+    made.write(config)
+    if hard:
+        grant = mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", hard))
+        made.mount(Path("/dev/null"), grant, "rbind", "rw")
+    return made
+
+
+def chrooted(live: Live) -> int:
+    """Return the last process of the container once it has called chroot(2)."""
+    first, found = live.pid, 0
+
+    def is_chrooted() -> bool:
+        nonlocal found
+        children = Path(f"/proc/{first}/task/{first}/children").read_text(encoding="ascii")
+        found = max([first, *map(int, children.split())])
+        return not Path(f"/proc/{found}/root/proc/uptime").exists()
+
+    eventually(is_chrooted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "grants"),
+    [
+        (f"/busybox chroot /tmp {SLEEP} & wait", {"GPU-1": 4 * GIB}),
+        (f"exec /busybox chroot /tmp {SLEEP}", None),
+        (f"/busybox cp /busybox /dev/shm/; exec /busybox chroot /dev/shm {SLEEP}", None),
+        (f"exec /busybox chroot /tmp /busybox sh -c '{SLEEP}; true'", None),
+    ],
+    ids=["child", "first", "mount", "all"],
+)
+def test_chroot(script: str, grants: dict[str, int] | None, node8: Product, tmp_path: Path) -> None:
+    """Where no process shows the mounts of its container, its grants are not known."""
+    with started(limited(tmp_path, script), node8) as live:
+        assert Processes().grants(chrooted(live)) == grants
+
+
+def test_chroot_without_a_limit(node8: Product, tmp_path: Path) -> None:
+    """A container that was granted nothing, and whose first process shows that, has no limit."""
+    made = limited(tmp_path, f"/busybox chroot /tmp {SLEEP} & wait", 0)
+    with started(made, node8) as live:
+        assert Processes().grants(live.pid) == {}
+        assert Processes().grants(chrooted(live)) == {}
+
+
+def test_own_namespaces(node8: Product, tmp_path: Path) -> None:
+    """A user namespace of a container's own may have mounts as it likes."""
+    steps = ["mkdir /tmp/old", "mount --rbind /tmp /tmp", "cd /tmp", "mkdir -p proc old"]
+    steps += ["mount --rbind /proc proc", "pivot_root . old", "umount -l /old"]
+    script = " && ".join(f"/busybox {step}" if step[:2] != "cd" else step for step in steps)
+    script = f"exec /busybox unshare -U -r -m /busybox sh -c '{script}; exec {SLEEP}'"
+    with started(limited(tmp_path, script), node8) as live:
+        mounts = Path(f"/proc/{live.pid}/mountinfo")
+        eventually(lambda: b"sleep" in Path(f"/proc/{live.pid}/cmdline").read_bytes()[:16])
+        assert "gpuhook" not in mounts.read_text(), live.container.errors
+        assert Processes().grants(live.pid) is None

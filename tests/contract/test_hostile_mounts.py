@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts over mounts: a hook writes into the container's own file systems alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.contract import roots
+from tests.contract.bundles import Bundle
+from tests.contract.product import CONTROL, Product, asks
+from tests.contract.runtimes import Result, run
+from tests.contract.test_hostile import Canary, canary
+from tests.contract.test_nvidia_names import foreign, named_bindir
+from tests.contract.views import questions
+
+__all__ = ["canary", "foreign", "named_bindir"]
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+TMPFS = {"type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]}
+CACHE = "/etc/ld.so.cache"
+
+
+@pytest.fixture(params=["directory", "tmpfs", "inside"])
+def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
+    """Return a directory of the host, on the root's file system, a tmpfs, or below one."""
+    if request.param == "directory":
+        yield canary.path
+        return
+    place = Path("/dev/shm", f"gpuhook-test-{uuid4().hex[:12]}")
+    place.mkdir()
+    try:
+        if request.param == "tmpfs":
+            subprocess.run(["mount", "-t", "tmpfs", "none", str(place)], check=True)
+        shutil.copytree(canary.path, place, dirs_exist_ok=True, symlinks=True)
+        yield place
+    finally:
+        if request.param == "tmpfs":
+            subprocess.run(["umount", str(place)], check=True)
+        shutil.rmtree(place)
+
+
+def over(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
+    """Mount these at the path, each one over the one before."""
+    config = made.config()
+    config["mounts"] = [one for one in config["mounts"] if not one["destination"].startswith(path)]
+    config["mounts"] += [{"destination": path, **one} for one in mounts]
+    made.write(config)
+    return made
+
+
+def bind(source: Path) -> dict[str, Any]:
+    """Return a writable bind mount of a directory of the host."""
+    return {"type": "bind", "source": str(source), "options": ["rbind", "rw", "rprivate"]}
+
+
+def started(product: Product, engine: str, made: Bundle) -> Result:
+    """Run a container by the wrapper, whose hook does what config.json does not let it do."""
+    return run(made, product.secluded, engine, env=product.on(engine))
+
+
+def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
+    """Assert that nothing was written: runtimes make empty files and directories to mount on."""
+    after = roots.listing(volume)
+    assert {path: after.get(path) for path in before} == before
+    new = [volume / path for path in after if path not in before]
+    files = [path for path in new if path.is_symlink() or not path.is_dir()]
+    assert [path for path in files if path.is_symlink() or path.stat().st_size] == []
+
+
+@ENGINES
+@pytest.mark.parametrize("spec", ["own", "nvidia"])
+def test_volume_over_tmpfs(
+    spec: str,
+    engine: str,
+    volume: Path,
+    request: pytest.FixtureRequest,
+    apart: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A tmpfs in config.json does not let the hook write into what is mounted over it."""
+    product: Product = request.getfixturevalue("foreign") if spec == "nvidia" else apart
+    before = roots.listing(volume)
+    made = over(bundle_of(root_of("debian"), ["/probe"], asks("0")), "/etc", TMPFS, bind(volume))
+    view = started(product, engine, made).view
+    assert set(view.gpus()) >= {*CONTROL, product.device(0)}
+    assert_kept(volume, before)
+
+
+@ENGINES
+def test_tmpfs_over_volume(
+    engine: str,
+    volume: Path,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A tmpfs of the container's own is written into, whatever is below."""
+    before = roots.listing(volume)
+    asked = ["/probe", *questions(CACHE)]
+    made = over(bundle_of(root_of("debian"), asked, asks("0")), "/etc", bind(volume), TMPFS)
+    view = started(node8, engine, made).view
+    assert b"libcuda.so.1" in view.paths[CACHE].content
+    assert_kept(volume, before)
+
+
+@ENGINES
+def test_volume_over_dev(
+    engine: str,
+    apart: Product,
+    volume: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """The mode of a directory of the host's is not changed."""
+    apart.generate("--enable-hook", "chmod")
+    (volume / "dri").mkdir(mode=0o700)
+    before = roots.listing(volume)
+    device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
+    made = bundle_of(root_of("debian"), ["/probe"], asks("1"), linux={"devices": device})
+    started(apart, engine, over(made, "/dev", TMPFS, bind(volume)))
+    assert roots.listing(volume)["dri"] == before["dri"]

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers whose first process calls chroot(2), so that it shows another root directory."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.contract import compiled, roots
+from tests.contract.bundles import Bundle
+from tests.contract.kept import CHECKOUT
+from tests.contract.live import BOTH, Live, eventually, sleeping, started
+from tests.contract.product import CONTROL, PYTHON, Product, asks
+from tests.contract.runtimes import lifecycle
+from tests.contract.test_attach import assert_as_before
+from tests.contract.test_doctor import of, results
+from tests.contract.test_doors import assert_nodes
+from tests.contract.test_live_hostile import BUSYBOX, with_busybox
+from tests.contract.test_live_trust import USER, users
+from tests.contract.test_repair import reset
+from tests.contract.test_user_namespace import let_through
+
+READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+
+
+def volume(place: Path) -> Path:
+    """Return a directory of the host with a root file system in it, for a read-only mount."""
+    host = place / "host"
+    for name in ("dev", "etc", "usr/lib"):
+        (host / name).mkdir(parents=True)
+    (host / "etc/ld.so.conf").write_text("# the host's\n", encoding="utf-8")
+    return with_busybox(host)
+
+
+def chrooted(made: Bundle, source: Path, below: str = "") -> Bundle:
+    """Have the first process change its root to a read-only volume, or a directory in it."""
+    with_busybox(made.root)
+    has_own = (source / below.lstrip("/") / "busybox").exists()
+    shell = ["/busybox", "sh"] if has_own else ["/bin/sh"]
+    wait = "while :; do /busybox sleep 60; done" if has_own else "while :; do sleep 60; done"
+    config = made.config()
+    config["process"]["args"] = ["/busybox", "chroot", f"/vol{below}", *shell, "-c", wait]
+    made.write(config)
+    made.mount(source, "/vol", *READ_ONLY)
+    return made
+
+
+@contextmanager
+def unchanged(live: Live, host: Path, name: str = "busybox") -> Iterator[None]:
+    """Assert that the container shows another root directory, and that nothing changes.
+
+    That directory has `name` and no /proc.
+    """
+    own = Path(f"/proc/{live.pid}/root")
+    eventually(lambda: (own / name).exists() and not (own / "proc/uptime").exists())
+
+    def state() -> tuple[object, ...]:
+        files = roots.listing(host), roots.listing(live.bundle.root)
+        return *files, live.rules(), live.entry(), live.mounts()
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def assert_refused(live: Live, *verbs: str) -> None:
+    """Assert that no command takes the root directory of the process for the container's."""
+    for verb in (*verbs, "attach", "detach", "inspect"):
+        device = ["--device", "2"] if verb in ("attach", "detach") else []
+        said = live.refused("GH1747", verb, *device)
+        assert str(live.pid) in said
+        assert "chroot(2)" in said
+    live.refused("GH1747", "attach", "--device", "2", "--dry-run")
+    live.refused("GH1747", "detach", "--device", "2", "--force")
+
+
+@BOTH
+def test_volume(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A container without GPUs that shows a read-only volume as its root gets none into it."""
+    host = volume(tmp_path)
+    made = chrooted(sleeping(tmp_path), host)
+    with started(made, node8, engine, cgroup) as live, unchanged(live, host):
+        assert_refused(live)
+        done = live.gpuhook("repair", name="--all")
+        assert live.id not in done.stdout + done.stderr  # it was granted nothing
+        assert of(live, results(live), "failed", "warning") == []
+
+
+@BOTH
+def test_repair(engine: str, cgroup: str, apart: Product, tmp_path: Path) -> None:
+    """A container with a GPU is named, and the others are repaired."""
+    host = volume(tmp_path)
+    made = chrooted(sleeping(tmp_path / "one", env=asks("2")), host)
+    other = sleeping(tmp_path / "two", env=asks("3"))
+    with (
+        started(made, apart, engine, cgroup, apart.runtime) as live,
+        started(other, apart, engine, cgroup, apart.runtime) as sound,
+        unchanged(live, host),
+    ):
+        assert_refused(live, "repair")
+        reset(sound)
+        done = live.gpuhook("repair", name="--all")
+        assert done.rc == 1, done
+        assert f"Error GH1747: {live.id}:" in done.stderr
+        assert f"{sound.id}: done" in done.stdout
+        assert live.id not in done.stdout
+        (found,) = of(live, results(live), "failed", "warning")
+        assert found["id"] == "containers.state"
+        assert str(live.pid) in found["said"]
+
+
+@BOTH
+def test_driver_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """What the host's driver root has in its /dev stays there when the GPU is detached."""
+    host = with_busybox(volume(tmp_path))
+    os.mknod(f"{host}{node8.device(2)}", 0o20666, os.makedev(195, node8.gpu(2).minor or 0))
+    made = chrooted(sleeping(tmp_path, env=asks("2")), host)
+    with (
+        started(made, node8, engine, cgroup, node8.runtime) as live,
+        unchanged(live, host),
+    ):
+        assert_refused(live, "detach", "repair")
+    assert Path(f"{host}{node8.device(2)}").is_char_device()
+
+
+@BOTH
+def test_another_container(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A read-only mount of an engine's directory leads to no other container's root."""
+    victim = sleeping(tmp_path / "victim")
+    below = f"/{victim.root.name}"
+    made = chrooted(sleeping(tmp_path / "own"), tmp_path / "victim", below)
+    with (
+        started(victim, node8, engine, cgroup) as other,
+        started(made, node8, engine, cgroup) as live,
+        unchanged(live, tmp_path / "victim", "bin/sh"),
+    ):
+        before = other.seen()
+        assert_refused(live)
+        assert other.seen() == before
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+def test_own_directory(place: str, node8: Product, tmp_path: Path) -> None:
+    """A directory and a mount of the container itself are not its root either."""
+    made = sleeping(tmp_path)
+    with_busybox(made.root)
+    script = f"/busybox cp /busybox {place}/; exec /busybox chroot {place} /busybox sleep 600"
+    config = made.config()
+    for mount in config["mounts"]:
+        mount["options"] = [word for word in mount["options"] if word != "noexec"]
+    config["process"]["args"] = [*BUSYBOX, script]
+    made.write(config)
+    with started(made, node8) as live, unchanged(live, made.root):
+        assert_refused(live)
+
+
+@pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
+def test_swapped_root(pair: tuple[str, str], node8: Product, tmp_path: Path) -> None:
+    """A process that changes its root all the time is refused, or has its GPU in its true root."""
+    host = volume(tmp_path)
+    made = sleeping(tmp_path, args=["/swaproot", "/vol"])
+    shutil.copy(compiled.swaproot(), made.root / "swaproot")
+    made.mount(host, "/vol", *READ_ONLY)
+    before = roots.listing(host)
+    with started(made, node8, *pair) as live:
+        for _ in range(10):
+            for verb in ("attach", "detach", "inspect"):
+                words = [] if verb == "inspect" else ["--device", "2"]
+                done = live.gpuhook(verb, *words)
+                assert done.rc == 0 or "Error GH1747:" in done.stderr, done
+        assert live.container.call("kill", "KILL").rc == 0
+    assert roots.listing(host) == before
+
+
+@BOTH
+def test_child(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+    """A child process may call chroot(2): the container gets its GPU, and loses it again."""
+    host = volume(tmp_path)
+    made = chrooted(sleeping(tmp_path), host)
+    config = made.config()
+    config["process"]["args"] = [*BUSYBOX, '"$@" & wait', "sh", *config["process"]["args"]]
+    made.write(config)
+    (made.root / "vol").mkdir()
+    files = roots.listing(made.root)
+    with started(made, node8, engine, cgroup) as live:
+        live.attach("2")
+        assert_nodes(live.view(), node8, CONTROL, 2)
+        live.detach("2")
+    assert_as_before(made.root, files)
+
+
+@pytest.mark.parametrize("engine", ["runc", "crun"])
+def test_without_pivot_root(engine: str, node8: Product, tmp_path: Path) -> None:
+    """A runtime that moves the root file system over "/" has the same root for everybody."""
+    made = sleeping(tmp_path)
+    with lifecycle(made, [engine], engine, env=node8.on(engine)) as container:
+        created = container.create("--no-pivot")
+        assert created.rc == 0, created
+        assert container.call("start").rc == 0
+        live = Live(container, made, node8)
+        live.attach("2")
+        assert_nodes(live.view(), node8, CONTROL, 2)
+        live.detach("2")
+
+
+def test_users_own(tmp_path: Path) -> None:
+    """A user without rights over the host looks at the root of a container of theirs."""
+    root = volume(tmp_path)
+    (root / "old").mkdir()
+    let_through(users(root) / "any")
+    place = shlex.quote(str(root))
+    steps = [f"mount --rbind {place} {place}", f"cd {place}", "pivot_root . old"]
+    script = " && ".join([*steps, "exec /busybox sleep 600"])
+    who = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    command = [*who, "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    with subprocess.Popen(command) as process:
+        try:
+            words = Path(f"/proc/{process.pid}/cmdline")
+            eventually(lambda: words.read_bytes().startswith(b"/busybox"))
+            program = (
+                "import sys\n"
+                "from gpuhook.container.live_root import LiveRoot\n"
+                "from gpuhook.container.process import Process\n"
+                "root = LiveRoot(Process(int(sys.argv[1])))\n"
+                "print(root.read('/etc/ld.so.conf', 100))\n"
+                "print('/old' in [mount.target for mount in root.mounts()])\n"
+            )
+            done = subprocess.run(
+                [*who, PYTHON, "-B", "-c", program, str(process.pid)],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=CHECKOUT,
+            )
+        finally:
+            process.kill()
+    assert done.stdout == 'b"# the host\'s\\n"\nTrue\n', done
+
+
+def test_root_of_the_first_process(tmp_path: Path) -> None:
+    """The root of process 1 is the host's as well, where gpuhook has another root directory."""
+    (tmp_path / "proc").mkdir()
+    program = (
+        "import os, sys\n"
+        "from gpuhook import fault_texts\n"
+        "from gpuhook.container.rootfs import Root\n"
+        "from gpuhook.errors import GpuhookError\n"
+        "fault_texts.load()\n"
+        "host = os.open('/', os.O_PATH | os.O_DIRECTORY)\n"
+        "os.chroot(sys.argv[1])\n"
+        "try: Root('/volume', host)\n"
+        "except GpuhookError as error: print(error.code)\n"
+    )
+    script = 'mount -t proc proc "$1/proc" && "$2" -c "$3" "$1"'
+    namespaces = ["unshare", "--mount", "--pid", "--fork"]
+    command = [*namespaces, "sh", "-c", script, "sh", str(tmp_path), sys.executable, program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "GH1304\n", done
