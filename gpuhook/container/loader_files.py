@@ -99,8 +99,9 @@ class _Glibc:
 
         The loader would have ignored it: it finds the image's libraries in its default directories.
         """
+        data = self._data() if index is None else index(self._first(), self._system)
         try:
-            texts = self._texts(self._held(index), index)
+            texts = self._texts(cache.Cache(data, self._flags), index)
         except GpuhookError:
             texts = self._texts(cache.Cache(None, self._flags), index)
         for path, text in texts:
@@ -128,11 +129,14 @@ class _Glibc:
             (conf.MAIN, conf.main(main, with_last=bool(last))),
         ]
 
-    def _held(self, index: Index | None) -> cache.Cache:
-        if index is None:
-            return cache.Cache(self._root.read(CACHE, MAX_CACHE), self._flags)
-        made = index([*_directories(self._preferred), *self._own], self._system)
-        return cache.Cache(made, self._flags)
+    def _data(self) -> bytes | None:
+        try:
+            return self._root.read(CACHE, MAX_CACHE)
+        except GpuhookError:
+            return None
+
+    def _first(self) -> list[bytes]:
+        return [*_directories(self._preferred), *self._own]
 
     def _search(self, held: cache.Cache) -> list[bytes]:
         """Return the directories of the system that the image's ldconfig does not search.

@@ -73,8 +73,10 @@ def assert_both(view: View) -> None:
         name: Path(place) for name, place in FOUND.items()
     }
     # The driver's directory may be one that the loader looks into without a cache.
+    entries = [line.split() for line in view.runs[1].output.splitlines() if " => " in line]
+    cached = {(words[0], words[-1].removeprefix("/usr")) for words in entries}
     for name, place in FOUND.items():
-        assert f"{name} (libc6,x86-64) => {place}/{name}" in view.runs[1].output
+        assert (name, f"{place}/{name}".removeprefix("/usr")) in cached
 
 
 @pytest.mark.parametrize("door", ["runc", "crun", "runc-prestart", "podman-runtime"])

@@ -42,6 +42,8 @@ def items(
         seen: set[tuple[str, bool]] = set()
         for raw_name, raw_path in made.entries():
             name, path = os.fsdecode(raw_name), os.fsdecode(raw_path)
+            if path in links and name.endswith(".so"):
+                continue  # a link for the linker, which is compared as a link
             end = _end(path, links)
             # The 32-bit library of a name is another one.
             known = name, narrow.is_narrow(path)
