@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Parser = Callable[[bytes, str], Any]
 
-_MAX_SIZE = 64 << 20
+_MAX_SIZE = 8 << 20  # bytes: a spec of 16 GPUs with 7 MIG instances each has 0.5 MB
 
 
 def compile_json(path: str, found: os.stat_result) -> Compiled:

@@ -79,4 +79,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             " whose hook runs outside of it"
         ),
     ),
+    "GH1316": (
+        FileError,
+        "{path} is larger than {limit} MiB, the limit of a document that a command reads",
+        "give a part of it: one container, one pod, one node",
+    ),
 }

@@ -141,4 +141,15 @@ $ ps -o pid,cgroup,args -p PID
 $ sudo podman run --runtime /usr/bin/gpuhook-runtime -e NVIDIA_GPU_MEMORY_LIMIT=4096 ...
 """,
     ),
+    "GH1316": (
+        (
+            "A command was given a document of more than 8 MiB: an inventory, a CDI spec, a "
+            "config.json, a manifest. A parsed document takes up to 50 times as much memory."
+        ),
+        "Give the command only the part that the question is about.",
+        """
+$ kubectl get pods -A -o yaml | gpuhook explain -          # GH1316 on a large cluster
+$ kubectl get pod NAME -o yaml | gpuhook explain -
+""",
+    ),
 }
