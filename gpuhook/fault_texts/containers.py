@@ -47,6 +47,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "bundle {bundle} has no usable root file system: {reason}",
         "config.json must say where it is in root.path",
     ),
+    "GH1307": (
+        FileError,
+        "config.json has the key {key} besides {other}: runtimes do not agree on what it says",
+        "keys in it must differ in more than case; correct the program that wrote it",
+    ),
     "GH1310": (
         FileError,
         "{path} is not a regular file of at most {limit} bytes",

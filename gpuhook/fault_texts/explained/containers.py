@@ -80,6 +80,19 @@ $ mount -t overlay overlay -o lowerdir=/image,upperdir=/up,workdir=/work /bundle
 "root": {"path": "rootfs"}
 """,
     ),
+    "GH1307": (
+        (
+            "An object of config.json has a key twice, or a key that differs from one of the OCI "
+            "runtime spec in case alone. runc merges such values, crun reads one of them: the "
+            "container that was judged would not be the container that starts. A container that "
+            "requests no GPU is started all the same."
+        ),
+        "Correct the engine, plugin or wrapper that writes config.json.",
+        """
+{"process": {...}, "Process": {...}}     # GH1307
+{"process": {...}, "process": {...}}     # GH1307
+""",
+    ),
     "GH1310": (
         (
             "A file that was to be read is a directory, a device or a FIFO, or larger than any "
