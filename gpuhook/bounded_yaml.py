@@ -24,17 +24,23 @@ def read(content: bytes) -> tuple[Any, yaml.Node | None]:
 
     Raises yaml.YAMLError for what is no YAML, larger than 256 KiB, or too much in another way.
     """
-    if len(content) > _MAX_SIZE:
-        raise yaml.YAMLError(f"it is larger than {_MAX_SIZE >> 10} KiB")
+    found = document(content)
+    # What is merged into a mapping is put into its node when that becomes a value: a new tree.
+    return found, yaml.compose(content, Loader=_Loader)
+
+
+def document(content: bytes, largest: int = _MAX_SIZE) -> Any:
+    """Return the document in `content`, None where there is none; raises as read() does."""
+    if len(content) > largest:
+        raise yaml.YAMLError(f"it is larger than {largest >> 10} KiB")
     require_shallow(content)
     loader = _Loader(content)
     try:
         node = _tree(loader, content)
         if node is None:
-            return None, None
+            return None
         _measure(node, {}, 0)
-        # What is merged into a mapping is put into its node when that becomes a value.
-        return _document(loader, node), yaml.compose(content, Loader=_Loader)
+        return _document(loader, node)
     finally:
         loader.dispose()
 

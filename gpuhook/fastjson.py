@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 try:
-    from _json import encode_basestring, encode_basestring_ascii, make_encoder, make_scanner
+    from _json import encode_basestring, make_encoder, make_scanner
 except ImportError:  # another implementation of Python, or another CPython than we know
     make_scanner = None  # type: ignore[assignment,misc]
 
+_MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also where Python has no such limit
 _SPACE = " \t\n\r"
 _CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Number:
-    """A number with a fraction or an exponent, kept as it was written."""
+    """A number that Python would change or refuse, kept as it was written.
+
+    It has a fraction or an exponent, is `-0`, or has more digits than int() takes.
+    """
 
     __slots__ = ("text",)
 
@@ -41,25 +45,57 @@ class _Plain:
 
     strict = True
     object_hook = None
-    object_pairs_hook = None
+    object_pairs_hook: Any = None
     array_hook = None
     parse_float: type[object] = float
-    parse_int = int
+    parse_int: Any = int
     parse_constant = _CONSTANTS.__getitem__
+
+
+def _whole(text: str) -> int | Number:
+    return int(text) if len(text) < _MAX_DIGITS and text != "-0" else Number(text)
 
 
 class _Exact(_Plain):
     parse_float: type[object] = Number
+    parse_int = staticmethod(_whole)
 
 
-def loads(data: bytes, *, exact: bool = False) -> Any:
+class _Noting(_Plain):
+    """Reads as `base`, and notes a key that an object has twice."""
+
+    def __init__(self, base: type[_Plain], repeated: list[str]) -> None:
+        def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(pairs)
+            if len(found) != len(pairs):
+                repeated.append(_repeated(pairs))
+            return found
+
+        self.object_pairs_hook = made
+        self.parse_float, self.parse_int = base.parse_float, base.parse_int
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    return ""
+
+
+def loads(data: bytes, *, exact: bool = False, repeated: list[str] | None = None) -> Any:
     """Return the value of a JSON document; raises ValueError that says where it is broken.
 
-    With `exact`, fractions become Numbers, so that a document can be written again without loss.
-    Bytes that are not UTF-8 are kept as surrogate escapes, which `dumps` turns back.
+    With `exact`, some numbers become Numbers, so that a document can be written again without
+    loss. Bytes that are not UTF-8 are kept as surrogate escapes, which `dumps` turns back. Of a
+    key that an object has twice the last value is taken, and the key is added to `repeated`:
+    other readers take the first value, or merge them.
     """
     text = data.decode("utf-8", "surrogateescape")
-    context = _Exact if exact else _Plain
+    context: Any = _Exact if exact else _Plain
+    if repeated is not None:
+        context = _Noting(context, repeated)
     start = len(text) - len(text.lstrip(_SPACE))
     try:
         value, end = _scanner(context)(text, start)
@@ -86,33 +122,49 @@ def _reason(text: str) -> str:
     return "it cannot be read"
 
 
-def dumps(value: object) -> bytes:
-    """Return the JSON document of `value`, in one line."""
-    text = _encoded(value, ascii_only=False)
+def dumps(value: object, source: bytes | None = None) -> bytes:
+    """Return the JSON document of `value`, in one line.
+
+    `source` is the document that `value` was read from, with changes. Surrogates that may stand
+    for a byte become that byte, unless `source` is UTF-8 and has escapes of such surrogates.
+    """
+    text = _encoded(value)
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return text.encode()
     except UnicodeEncodeError:
-        # A lone surrogate that the source wrote as an escape: only an escape can say it.
-        return _encoded(value, ascii_only=True).encode("ascii")
+        has_bytes = source is None or b"\\udc" not in source.lower() or not _is_utf8(source)
+    parts = []
+    for c in text:
+        is_escape = "\ud800" <= c <= "\udfff" and not (has_bytes and "\udc80" <= c <= "\udcff")
+        parts.append(f"\\u{ord(c):04x}" if is_escape else c)
+    return "".join(parts).encode("utf-8", "surrogateescape")
 
 
-def _scanner(context: type[_Plain]) -> Any:
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _scanner(context: Any) -> Any:
     if make_scanner is not None:
-        return make_scanner(context)  # type: ignore[arg-type]
+        return make_scanner(context)
     from json import JSONDecoder
 
-    return JSONDecoder(parse_float=context.parse_float).scan_once  # type: ignore[attr-defined]
+    names = ("parse_float", "parse_int", "object_pairs_hook")
+    return JSONDecoder(**{name: getattr(context, name) for name in names}).scan_once  # type: ignore[attr-defined]
 
 
-def _encoded(value: object, *, ascii_only: bool) -> str:
+def _encoded(value: object) -> str:
     if make_scanner is None:
-        return _slow(value, ascii_only=ascii_only)
-    quote = encode_basestring_ascii if ascii_only else encode_basestring
+        return _slow(value)
     try:
-        encode = make_encoder(None, _refuse, quote, None, ":", ",", False, False, True)
+        encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)
         return "".join(encode(value, 0))
     except _InexactError:
-        return _slow(value, ascii_only=ascii_only)
+        return _slow(value)
 
 
 class _InexactError(Exception):
@@ -125,20 +177,16 @@ def _refuse(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _slow(value: object, *, ascii_only: bool) -> str:  # noqa: PLR0911 # a type each
+def _slow(value: object) -> str:  # noqa: PLR0911 # a type each
     """Return the text of `value`, a Number as it was written."""
     if isinstance(value, Number):
         return value.text
     if isinstance(value, dict):
-        pairs = (
-            f"{_quoted(key, ascii_only=ascii_only)}:{_slow(item, ascii_only=ascii_only)}"
-            for key, item in value.items()
-        )
-        return "{" + ",".join(pairs) + "}"
+        return "{" + ",".join(f"{_quoted(key)}:{_slow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_slow(item, ascii_only=ascii_only) for item in value) + "]"
+        return "[" + ",".join(map(_slow, value)) + "]"
     if isinstance(value, str):
-        return _quoted(value, ascii_only=ascii_only)
+        return _quoted(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
@@ -149,17 +197,13 @@ def _slow(value: object, *, ascii_only: bool) -> str:  # noqa: PLR0911 # a type 
     return ""
 
 
-def _quoted(text: str, *, ascii_only: bool) -> str:
+def _quoted(text: str) -> str:
     characters = []
     for character in text:
-        code = ord(character)
         if character in _ESCAPES:
             characters.append(_ESCAPES[character])
-        elif code < 0x20 or (ascii_only and code > 0x7E and code < 0x10000):
-            characters.append(f"\\u{code:04x}")
-        elif ascii_only and code >= 0x10000:
-            code -= 0x10000
-            characters.append(f"\\u{0xD800 | code >> 10:04x}\\u{0xDC00 | code & 0x3FF:04x}")
+        elif ord(character) < 0x20:
+            characters.append(f"\\u{ord(character):04x}")
         else:
             characters.append(character)
     return '"' + "".join(characters) + '"'

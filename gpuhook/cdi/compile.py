@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Parser = Callable[[bytes, str], Any]
 
-_MAX_SIZE = 64 << 20
+_MAX_SIZE = 8 << 20  # bytes: a spec of 16 GPUs with 7 MIG instances each has 0.5 MB
 
 
 def compile_json(path: str, found: os.stat_result) -> Compiled:
@@ -56,10 +56,15 @@ def checked(parse: Parser, path: str) -> Spec:
 
 def parse_json(data: bytes, path: str) -> Any:
     """Return what a JSON text says; GH1109 says where it is broken."""
+    repeated: list[str] = []
     try:
-        return fastjson.loads(data)
+        found = fastjson.loads(data, repeated=repeated)
     except ValueError as error:
         raise fault("GH1109", path=path, place="JSON", reason=error) from error
+    if repeated:
+        reason = f"the key {repeated[0]!r} is there twice"
+        raise fault("GH1109", path=path, place="JSON", reason=reason)
+    return found
 
 
 def _without_nulls(value: Any) -> Any:

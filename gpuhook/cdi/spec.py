@@ -7,13 +7,12 @@ device may be called 0 or 0:1 without quotes), a key that appears twice is an er
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import yaml
 
-from gpuhook import bounded_yaml, files
+from gpuhook import bounded_yaml, documents, files
 from gpuhook.cdi import compile as compiler
 from gpuhook.errors import fault
 
@@ -66,16 +65,8 @@ def document(spec: Spec, fmt: str) -> str:
 
 def _text(spec: Spec, fmt: str) -> str:
     if fmt == "json":
-        return json.dumps(spec, indent=2, ensure_ascii=False) + "\n"
-    text: str = yaml.dump(
-        spec,
-        Dumper=_SpecDumper,
-        sort_keys=False,
-        explicit_start=True,
-        width=4096,
-        allow_unicode=True,
-    )
-    return text
+        return documents.json_text(spec)
+    return documents.yaml_text(spec, _SpecDumper, explicit_start=True, width=4096)
 
 
 def write(spec: Spec, path: str, fmt: str) -> None:

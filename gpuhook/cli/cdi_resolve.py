@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
-from gpuhook import fastjson, files
+from gpuhook import documents, fastjson
 from gpuhook.cdi import reading, registry, resolving
 from gpuhook.cli import cdi_edits_text, parameters, printing, spec_directories
 from gpuhook.container import oci
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from gpuhook.cdi.resolving import Resolved
 
 SCHEMA = "gpuhook/cdi-resolve/v1"
-_MAX_CONFIG = 64 << 20
 
 
 @click.command()
@@ -54,7 +52,7 @@ def resolve(
         name, kind, registry.Registry(dirs, reading.layers(dirs), words.VENDOR)
     )
     if config is not None:
-        click.echo(_applied(found, config))
+        click.echo(_applied(found, config), nl=False)
     elif output == "table":
         rows = [
             (what, said, part.path if not part.device else f"{part.device} of {part.path}")
@@ -80,14 +78,10 @@ def _document(found: Resolved) -> dict[str, object]:
 
 def _applied(found: Resolved, config: str) -> str:
     """Return the text of a config.json with the edits; GH1300 to GH1303 where that fails."""
-    if config == "-":
-        where, raw = "standard input", sys.stdin.buffer.read(_MAX_CONFIG)
-    else:
-        where = config
-        try:
-            raw = files.read(config, _MAX_CONFIG)
-        except FileNotFoundError as error:
-            raise fault("GH1300", path=config) from error
-    spec = oci.parsed(where, raw)
+    try:
+        raw = documents.read(config)
+    except FileNotFoundError as error:
+        raise fault("GH1300", path=config) from error
+    spec = oci.parsed(documents.STANDARD_INPUT if config == "-" else config, raw)
     oci.apply(spec, found.edits)
-    return json.dumps(json.loads(fastjson.dumps(spec)), indent=2, ensure_ascii=False)
+    return documents.json_text(json.loads(fastjson.dumps(spec)))

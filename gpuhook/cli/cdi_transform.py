@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
+from gpuhook import documents
 from gpuhook.cdi import rules, spec, validate
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
 from gpuhook.cli import printing, sections, spec_writing
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
-_STANDARD_INPUT = "standard input"
-_MAX_SIZE = 64 << 20
 _OPTIONS = Options(jobs.HOST_OPTIONS, jobs.PATH_BEHIND, jobs.PATH_BEFORE)
 
 
@@ -127,7 +125,7 @@ def _read(source: str) -> Spec:
     """Return the valid spec of a file or of standard input; raises what spec.read raises."""
     if source != "-":
         return spec.read(source)
-    data = sys.stdin.buffer.read(_MAX_SIZE)
-    found: Spec = spec.parse_yaml(data, _STANDARD_INPUT)  # JSON is YAML too
-    rules.check(found, _STANDARD_INPUT)
+    data = documents.read(source)
+    found: Spec = spec.parse_yaml(data, documents.STANDARD_INPUT)  # JSON is YAML too
+    rules.check(found, documents.STANDARD_INPUT)
     return found

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import Any
 
 import click
 
-from gpuhook import settings
+from gpuhook import documents, settings
 from gpuhook.cli import (
     container_options,
     explain_text,
@@ -201,7 +200,7 @@ def _questions(
     what: str | None, state_roots: tuple[str, ...], *, is_imagined: bool
 ) -> list[Question]:
     if what == "-":
-        return inputs.of_text(sys.stdin.buffer.read(), "standard input")
+        return inputs.of_text(documents.read(what), documents.STANDARD_INPUT)
     if what is not None:
         return inputs.of_name(what, state_roots)
     if not is_imagined:

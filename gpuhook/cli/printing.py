@@ -13,6 +13,7 @@ import sys
 
 import click
 
+from gpuhook import documents
 from gpuhook.cli.tables import table
 from gpuhook.errors import printable
 
@@ -47,7 +48,7 @@ def _yaml(value: dict[str, Any]) -> str:
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 # PyYAML's signature
             return True
 
-    return yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)
+    return documents.yaml_text(value, Plain, width=_YAML_WIDTH)
 
 
 def rows(

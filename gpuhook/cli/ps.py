@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gpuhook import documents
 from gpuhook.cli import container_options as options
 from gpuhook.cli import (
     node_options,
@@ -141,7 +142,7 @@ def _block(usage: Usage, output: str, isolation: bool, no_headers: bool) -> str:
     if output == printing.YAML:
         import yaml
 
-        return "---\n" + yaml.safe_dump(usage.document, sort_keys=False, allow_unicode=True)
+        return "---\n" + documents.yaml_text(usage.document, yaml.SafeDumper)
     if output == printing.NAME:
         return "".join(printable(one["id"]) + "\n" for one in usage.document["containers"]) + "\n"
     text = _text(usage, output, isolation=isolation, no_headers=no_headers)

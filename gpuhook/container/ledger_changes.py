@@ -34,12 +34,20 @@ def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
     The hook of a CDI spec knows no state root: its entry counts where it names process `pid`, the
     container's first.
     """
-    entry = ledger.entry_at(ledger.path_of(root, identity)) or _of_another_name(root, identity)
+    entry = _entry(root, identity) or _of_another_name(root, identity)
     if entry is None and root and pid:
-        entry = ledger.entry_at(ledger.path_of("", identity))
+        entry = _entry("", identity)
         if entry is None or entry.get("pid") != pid:
             return None
     return entry if entry is not None and ledger.is_alive(entry) else None
+
+
+def _entry(root: str, identity: str) -> dict[str, Any] | None:
+    """Return a container's own entry: another one's may have the same checksums in its name."""
+    entry = ledger.entry_at(ledger.path_of(root, identity))
+    if entry is None or (entry["id"], entry["root"]) != (identity, root):
+        return None
+    return entry
 
 
 def _of_another_name(root: str, identity: str) -> dict[str, Any] | None:

@@ -27,15 +27,106 @@ _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
-def parsed(path: str, raw: bytes) -> dict[str, Any]:
+# What is read and written of a config.json: per key what kind of value it has. _OBJECT is one
+# whose keys are the user's own, _ANY is not looked at. A list has objects of the keys in it; the
+# runtime judges an item that is not an object, and a number where a string is due.
+_ANY, _OBJECT, _ARRAY, _STRING = "anything", "an object", "an array", "a string or a number"
+_MAPPINGS = {"uidMappings": _ARRAY, "gidMappings": _ARRAY}
+_HOOKS = [{"path": _STRING, "args": _ARRAY, "env": _ARRAY, "timeout": _ANY}]
+_DEVICE = {"path": _STRING, "fileMode": _ANY, "uid": _ANY, "gid": _ANY}
+_NUMBERS = {"type": _STRING, "major": _ANY, "minor": _ANY}
+_KEYS: dict[str, Any] = {
+    "process": {
+        "env": _ARRAY,
+        "user": {"uid": _ANY, "gid": _ANY, "additionalGids": _ARRAY},
+        "capabilities": {"bounding": _ARRAY},
+    },
+    "root": {"path": _STRING, "readonly": _ANY},
+    "mounts": [
+        {"destination": _STRING, "source": _STRING, "type": _STRING, "options": _ARRAY, **_MAPPINGS}
+    ],
+    "hooks": {
+        "prestart": _HOOKS,
+        "createRuntime": _HOOKS,
+        "createContainer": _HOOKS,
+        "startContainer": _HOOKS,
+        "poststart": _HOOKS,
+        "poststop": _HOOKS,
+    },
+    "annotations": _OBJECT,
+    "linux": {
+        "devices": [{**_DEVICE, **_NUMBERS}],
+        "resources": {"devices": [{"allow": _ANY, "access": _STRING, **_NUMBERS}]},
+        "namespaces": [{"type": _STRING, "path": _STRING}],
+        "cgroupsPath": _STRING,
+        "intelRdt": _OBJECT,
+        "netDevices": _OBJECT,
+        **_MAPPINGS,
+    },
+}
+
+
+class Config(dict):  # type: ignore[type-arg] # Any is not imported
+    """A config.json. `repeated` are keys that one of its objects has twice."""
+
+    __slots__ = ("repeated",)
+
+    repeated: list[str]
+
+
+def parsed(path: str, raw: bytes) -> Config:
     """Return the spec that `raw`, the content of `path`, holds; GH1301 if it holds none."""
+    repeated: list[str] = []
     try:
-        spec = fastjson.loads(raw, exact=True)
+        spec = fastjson.loads(raw, exact=True, repeated=repeated)
     except ValueError as error:
         raise fault("GH1301", path=path, reason=error) from error
     if not isinstance(spec, dict):
         raise fault("GH1301", path=path, reason="it holds no JSON object")
-    return spec
+    found = Config(spec)
+    found.repeated = repeated
+    return found
+
+
+def require_unambiguous(spec: dict[str, Any]) -> None:
+    """Raise GH1307 for a spec that the runtime may read otherwise, GH1303 for one it cannot.
+
+    runc decodes with Go's encoding/json. Keys that differ in case alone are one to it, and of a
+    key that is there twice the values are merged; to crun they are two, and the first counts.
+    """
+    if isinstance(spec, Config) and spec.repeated:
+        raise fault("GH1307", key=spec.repeated[0], other=spec.repeated[0])
+    _check(spec, _KEYS, "config.json")
+
+
+def _check(value: Any, kind: Any, key: str) -> None:
+    """Check a value that is to be of a kind of _KEYS; null is of every kind."""
+    if value is None or kind is _ANY:
+        return
+    wanted = kind if isinstance(kind, str) else _ARRAY if isinstance(kind, list) else _OBJECT
+    is_wrong = isinstance(value, (dict, list))
+    if wanted is not _STRING:
+        is_wrong = not isinstance(value, list if wanted is _ARRAY else dict)
+    if is_wrong:
+        raise fault("GH1303", key=key, kind=wanted)
+    if isinstance(kind, list):
+        for item in value:
+            if isinstance(item, dict):
+                _check(item, kind[0], key)
+    elif isinstance(kind, dict):
+        _check_keys(value, kind)
+        for name, inner in kind.items():
+            if name in value:
+                _check(value[name], inner, name)
+
+
+def _check_keys(found: dict[str, Any], known: dict[str, Any]) -> None:
+    for name in found.keys() - known.keys():
+        # Go folds two characters outside ASCII into it: this one, and one that lower() folds too.
+        folded = name.lower().replace("\u017f", "s")
+        for other in known:
+            if other.lower() == folded:
+                raise fault("GH1307", key=name, other=other)
 
 
 def device_paths(spec: dict[str, Any]) -> list[str]:
@@ -116,7 +207,8 @@ def user_namespace(spec: dict[str, Any]) -> bool:
     """Return whether the container has a user namespace of its own."""
     linux = spec.get("linux")
     namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
-    return any(isinstance(n, dict) and n.get("type") == "user" for n in namespaces or ())
+    held = namespaces if isinstance(namespaces, list) else []
+    return any(isinstance(n, dict) and n.get("type") == "user" for n in held)
 
 
 def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:

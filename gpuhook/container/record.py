@@ -54,5 +54,6 @@ def survey(spec: dict[str, Any]) -> dict[str, Any]:
     """Return what `write` must know of a spec before it is changed."""
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
-    entries = [entry for entry in env or () if isinstance(entry, str)]
+    held = env if isinstance(env, list) else []
+    entries = [entry for entry in held if isinstance(entry, str)]
     return {"env": {e.partition("=")[0]: e for e in entries}, "rules": list(oci.device_rules(spec))}

@@ -47,6 +47,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "bundle {bundle} has no usable root file system: {reason}",
         "config.json must say where it is in root.path",
     ),
+    "GH1307": (
+        FileError,
+        "config.json has the key {key} besides {other}: runtimes do not agree on what it says",
+        "keys in it must differ in more than case; correct the program that wrote it",
+    ),
     "GH1310": (
         FileError,
         "{path} is not a regular file of at most {limit} bytes",
@@ -78,5 +83,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             "run the engine as root; for containers with a user namespace use gpuhook-runtime,"
             " whose hook runs outside of it"
         ),
+    ),
+    "GH1316": (
+        FileError,
+        "{path} is larger than {limit} MiB, the limit of a document that a command reads",
+        "give a part of it: one container, one pod, one node",
     ),
 }

@@ -37,7 +37,7 @@ def at(path: str) -> Tree:
             found = json.load(file)
     except FileNotFoundError as error:
         raise fault("GH2101", path=path, reason=f"it has no {DESCRIPTION}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise fault("GH2101", path=path, reason=str(error)) from error
     known = found if isinstance(found, dict) else {}
     version, digest = str(known.get("version", "")), str(known.get("digest", ""))

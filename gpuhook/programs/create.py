@@ -80,7 +80,7 @@ class Create:
         spec = oci.parsed(path, raw)
         edited = self.edited(spec, low_level)
         if edited.is_changed:
-            files.replace(path, fastjson.dumps(spec))
+            files.replace(path, fastjson.dumps(spec, raw))
         if edited.route or self.log.warnings:
             self._enter_in_ledger(spec, edited, low_level)
 
@@ -96,6 +96,7 @@ class Create:
         engine_hooks = jobs.hooks_in(spec)
         if edited.source is None:
             if engine_hooks or request.limits_memory(spec, words.VOCABULARY):
+                oci.require_unambiguous(spec)
                 self._note_engine(spec, edited, engine_hooks, low_level)
         else:
             if self._trouble is not None:

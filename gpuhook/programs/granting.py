@@ -62,6 +62,7 @@ class Granting:
         """Return the source of the request that counts, None where nothing is asked for.
 
         Raises GH1026 for one that policy refuses, where the settings say so; it is logged if not.
+        Raises what oci.require_unambiguous() does for a container that requests something.
         """
         verdict = self.verdict(spec)
         for refused, reason in verdict.refused:
@@ -71,6 +72,8 @@ class Granting:
             self.log.warning(fault("GH1007", names=names, where=refused.where, reason=reason))
         if self.settings.accept_volume_mounts:
             self._warn_of_mounts(spec)
+        if verdict.chosen is not None:
+            oci.require_unambiguous(spec)
         return verdict.chosen
 
     def verdict(self, spec: dict[str, Any]) -> policy.Verdict:

@@ -64,10 +64,11 @@ def _unmet(requirement: Requirement, facts: Facts) -> GpuhookError:
 
     Alternatives for GPUs of other brands say nothing about this one, as long as there are others.
     """
-    failed = [
+    every = (
         [term for term in terms if requirements.of_term(term, facts) == UNMET]
         for terms in requirement.alternatives()
-    ]
+    )
+    failed = [terms for terms in every if terms]
     own = [terms for terms in failed if all(term.name != "brand" for term in terms)] or failed
     told = dict.fromkeys(" and ".join(_shown(term, facts) for term in terms) for terms in own)
     named = {term.name for terms in own for term in terms}
@@ -88,9 +89,10 @@ def _invalid(requirement: Requirement, facts: Facts) -> GpuhookError:
     """Return the fault of a requirement that cannot be read, by the term that was come to."""
     read = [list(terms) for terms in requirement.alternatives()]
     bad = next(terms for terms in read if requirements.of_alternative(terms, facts) == INVALID)
-    term = next(term for term in bad if term.trouble)
+    told = ((term, requirements.trouble_of(term, facts)) for term in bad)
+    term, reason = next((term, reason) for term, reason in told if reason)
     shown = term.text[: requirements.MAX_TERM]
-    return fault("GH1045", variable=requirement.variable, term=shown, reason=term.trouble)
+    return fault("GH1045", variable=requirement.variable, term=shown, reason=reason)
 
 
 def _unknown(requirement: Requirement, facts: Facts) -> dict[str, str]:

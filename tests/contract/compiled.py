@@ -42,6 +42,11 @@ def interposer() -> Path:
     return _compiled("interposer.so", "interposer.c", ["gcc", "-shared", "-fPIC"])
 
 
+def require() -> Path:
+    """Return the program that judges NVIDIA_REQUIRE_* (programs/require.c)."""
+    return _compiled("require", "require.c", ["gcc"])
+
+
 def _compiled(name: str, source: str, compiler: list[str]) -> Path:
     command = [*compiler, *WARNINGS, str(PROGRAMS / source), "-o"]
 

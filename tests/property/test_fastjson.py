@@ -55,7 +55,17 @@ def test_bytes_that_are_no_utf8_survive(junk: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["1.0", "1e5", "1E+05", "-0.0", "123456789012345678901234567890"]
+    "number",
+    [
+        "1.0",
+        "1e5",
+        "1E+05",
+        "-0.0",
+        "-0",
+        "123456789012345678901234567890",
+        "9" * 5000,
+        "-" + "9" * 5000,
+    ],
 )
 def test_numbers_keep_their_text(number: str) -> None:
     """Read exactly, a number is written as it was."""
@@ -63,15 +73,43 @@ def test_numbers_keep_their_text(number: str) -> None:
     assert fastjson.dumps(fastjson.loads(document, exact=True)) == document
 
 
-def test_lone_surrogates_survive() -> None:
-    """An escaped lone surrogate is still the same one after a round trip."""
-    document = rb'{"a":"\ud800 \udcff"}'
-    assert fastjson.loads(fastjson.dumps(fastjson.loads(document))) == fastjson.loads(document)
+@pytest.mark.parametrize(
+    "document",
+    [
+        rb'{"a":"\ud800 \udcff \udc00 \udfff"}',
+        rb'{"\ud800":"\udc80"}',
+        b'{"a":"\\ud800\xff"}',
+        b'{"a":"\xff\\udc00\xff"}',
+        b'{"a":"\xed\xa0\x80\\ud800"}',
+    ],
+)
+def test_lone_surrogates_survive(document: bytes) -> None:
+    """An escaped lone surrogate stays an escape, and a byte that is not UTF-8 that byte."""
+    assert fastjson.dumps(fastjson.loads(document, exact=True), document) == document
 
 
-def test_order_and_duplicate_keys() -> None:
-    """Keys keep their order; of duplicates the last counts, as everywhere."""
-    assert list(fastjson.loads(b'{"b":1,"a":2,"b":3}').items()) == [("b", 3), ("a", 2)]
+@given(st.lists(st.sampled_from([rb"\ud800", rb"\udcff", rb"\udc00", b"\xff", b"x", b"\xc3\xa9"])))
+def test_any_surrogates_survive(parts: list[bytes]) -> None:
+    """They do unless the escape of a low one could be a byte of a document that is not UTF-8."""
+    body = b"".join(parts).replace(rb"\ud800\udc", rb"\ud800 \udc")
+    document = b'{"a":"' + body + b'"}'
+    written = fastjson.dumps(fastjson.loads(document, exact=True), document)
+    if b"\xff" in body:
+        document = document.replace(rb"\udcff", b"\xff")
+    assert written == document
+
+
+def test_order_and_repeated_keys() -> None:
+    """Keys keep their order; of a key that is there twice the last value is taken, and noted."""
+    repeated: list[str] = []
+    document = b'{"b":1,"a":{"x":1,"y":2,"\\u0078":3},"b":3}'
+    found = fastjson.loads(document, repeated=repeated)
+    assert list(found.items()) == [("b", 3), ("a", {"x": 3, "y": 2})]
+    assert repeated == ["x", "b"]
+    assert fastjson.loads(document) == found
+    repeated.clear()
+    assert fastjson.loads(b'[{"b":1},{"b":1.5}]', repeated=repeated) == [{"b": 1}, {"b": 1.5}]
+    assert repeated == []
 
 
 def test_nesting_bomb_is_a_value_error() -> None:

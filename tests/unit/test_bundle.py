@@ -184,6 +184,14 @@ def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
         bundle.opened(path)
 
 
+def test_many_large_members_are_refused(tmp_path: Path) -> None:
+    """8 files of 31 MB, which stay in memory until the last is read."""
+    members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]
+    path = _packed(tmp_path / "b", *members)
+    with pytest.raises(GpuhookError, match="larger than 160 MiB"):
+        bundle.opened(path)
+
+
 def test_a_bomb_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -416,3 +417,18 @@ def test_warnings_are_added(root: str) -> None:
     added = ledger.living()[1]
     assert (added["id"], ledger.is_holder(added)) == ("new", False)
     assert ledger.warnings(added) == ledger.warning_records([second])
+
+
+def test_an_entry_of_another_container_in_the_same_file(root: str) -> None:
+    """Ids above 200 characters are cut and get a checksum, which two of them may share."""
+    chosen, known = random.Random(1), dict[str, str]()
+    path = one = ""
+    while path not in known or known[path] == one:
+        known[path] = one
+        one = f"{'x' * 191}{chosen.getrandbits(128):032x}"
+        path = ledger.path_of(root, one)
+    other = known[path]
+    os.mkdir(f"{root}/{one}")
+    entered(root, one)
+    assert ledger_changes.find_entry(root, one) is not None
+    assert ledger_changes.find_entry(root, other) is None

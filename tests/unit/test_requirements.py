@@ -50,7 +50,8 @@ def verdict(text: str, facts: Facts = T4) -> str:
         ("cuda>=12.", MET),
         ("cuda>=12..2", MET),
         ("cuda>=0012.02", MET),
-        ("cuda<99999999999999999999999", MET),
+        ("cuda<99999999999999999999999", INVALID),
+        ("cuda<13.99999999999999999999999", MET),
         ("driver>=535.183.01", MET),
         ("driver>535.183.1", UNMET),
         ("driver<535.183.06", MET),
@@ -103,8 +104,9 @@ def verdict(text: str, facts: Facts = T4) -> str:
         ("brand<=tesla", INVALID),
         ("gpu=1", INVALID),
         ("cuda_>=12", INVALID),
-        ("cuda>=" + "1" * 122, UNMET),
-        ("cuda>=" + "1" * 123, INVALID),
+        ("cuda>=13." + "1" * 116, UNMET),
+        ("cuda>=13." + "1" * 118, INVALID),
+        ("cuda<13." + "1" * 200, MET),
         # No further than needed, from left to right.
         ("cuda>=12.0 gpu=1", MET),
         ("gpu=1 cuda>=12.0", INVALID),
@@ -125,6 +127,7 @@ def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
     assert verdict("brand=tesla,cuda>=13", nothing) == UNMET
     assert verdict("driver>=535 cuda>=13", nothing) == UNKNOWN
     assert verdict("driver>=535 gpu=1", nothing) == UNKNOWN
+    assert verdict("driver>=535 gpu=1 cuda>=12", nothing) == UNKNOWN
     assert verdict("driver>=535", Facts("", driver="of 1999")) == UNKNOWN
 
 
@@ -136,7 +139,8 @@ def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
         ("cuda>=12.2,arch>=9.0", MET),
         ("cuda>=13.0,brand=tesla", UNMET),
         ("cuda>=13.0 brand=tesla,driver<535", UNMET),
-        ("arch>=new", INVALID),
+        ("arch>=new", MET),
+        ("arch=>9", INVALID),
     ],
 )
 def test_what_is_asked_of_a_gpu_holds_where_there_is_none(text: str, wanted: str) -> None:

@@ -101,9 +101,12 @@ def test_what_cannot_be_read_is_refused() -> None:
     error = refused("cuda>=13 cuda=>12", 0)
     assert error.code == "GH1045"
     assert f"{VARIABLE} requires cuda=>12" in error.message
-    long = refused("cuda>=" + "1" * 500, 0)
+    long = refused("brand=" + "x" * 500, 0)
     assert len(long.message) < 300
-    assert "longer than 128" in long.message
+    assert "more than 127 characters" in long.message
+    long = refused("cuda>=1 " * 5000, 0)
+    assert len(long.message) < 300
+    assert "longer than 16384" in long.message
 
 
 def test_what_nobody_knows_is_one_warning() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MODE = 0o600
-MOST_BYTES = 256 << 20  # of all members together, unpacked
+MOST_BYTES = 160 << 20  # of all members together, unpacked; the files of a bundle have 128 MiB
 MOST_MEMBERS = 20_000
 LARGEST = 32 << 20  # bytes of a member
 _TOP = "gpuhook-bundle/"

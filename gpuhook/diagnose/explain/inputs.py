@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from gpuhook import files
+from gpuhook import documents
 from gpuhook.container import find, ledger, ledger_changes, oci
 from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
@@ -19,23 +19,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MAX_FILE = 64 << 20
 _YAML = (".yaml", ".yml")
 
 
 def of_directory(path: str) -> Question:
-    """Return the question of a bundle. Raises GH1915 if it has no config.json, GH1301."""
+    """Return the question of a bundle. Raises GH1915 if it has no config.json, GH1301, GH1316."""
     place = os.path.join(path, "config.json")
     try:
-        raw = files.read(place, _MAX_FILE)
+        raw = documents.read(place)
     except FileNotFoundError as error:
         raise fault("GH1915", path=path) from error
     return Question(question.BUNDLE, path, oci.parsed(place, raw), path, has_root=True, raw=raw)
 
 
 def of_file(path: str) -> list[Question]:
-    """Return the questions of a file, by what it holds; see of_text(). Raises OSError too."""
-    return of_text(files.read(path, _MAX_FILE), path)
+    """Return the questions of a file; see of_text(). Raises GH1316 and OSError too."""
+    return of_text(documents.read(path), path)
 
 
 def of_text(raw: bytes, where: str) -> list[Question]:

@@ -119,12 +119,13 @@ def _telling(term: Term, facts: list[Facts]) -> list[Facts]:
 
 def _term(term: Term, fact: Facts) -> dict[str, Any]:
     is_of_gpu = term.name in OF_GPU and not term.trouble
+    trouble = requirements.trouble_of(term, fact)
     return {
         "term": term.text,
         "verdict": requirements.of_term(term, fact),
-        "is": None if term.trouble else requirements.fact_of(term, fact),
+        "is": None if trouble else requirements.fact_of(term, fact),
         "gpu": fact.gpu if is_of_gpu and fact.gpu else None,
-        "trouble": term.trouble,
+        "trouble": trouble,
     }
 
 

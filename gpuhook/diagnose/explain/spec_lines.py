@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import yaml
 
-from gpuhook import files
+from gpuhook import bounded_yaml, files
 from gpuhook.errors import GpuhookError
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -30,6 +30,7 @@ def _lines(path: str) -> dict[str, int]:
     try:
         # JSON is YAML, but for tabs between its words.
         text = files.read(path, _MAX_SIZE).replace(b"\t", b" ")
+        bounded_yaml.require_shallow(text)
         root = yaml.compose(text, Loader=_Loader)
     except (OSError, GpuhookError, yaml.YAMLError, RecursionError):
         return {}

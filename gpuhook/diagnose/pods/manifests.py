@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from gpuhook import documents
 from gpuhook.diagnose.pods import (
     field_rules,
     notes,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.pods.workloads import Found, Pod
 
 # A list of all pods of a cluster is large; managed fields make it deep.
-BOUNDS = Bounds(largest=16 << 20, deepest=64, most_nodes=500_000)
+BOUNDS = Bounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
 _MOST_GPUS = 1 << 31  # more than anybody has; amounts may have any number of digits
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
 _KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)

@@ -34,7 +34,7 @@ def noted() -> tuple[Device, ...]:
         if not state.usable(os.lstat(known_node.path())):
             return ()
         node = dump.from_dict(json.loads(files.read(known_node.path(), _MAX_SIZE)))
-    except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return ()  # somebody else's file, or an older one
     return of_node(node)
 

@@ -87,5 +87,5 @@ def _by_tomlkit(
             else:
                 place[one.path[-1]] = one.value
         return tomlkit.dumps(whole).encode()
-    except (TOMLKitError, KeyError, TypeError, AttributeError, ValueError):
+    except (TOMLKitError, KeyError, TypeError, AttributeError, ValueError, RecursionError):
         return None  # some versions trip over tables that are written in odd places

@@ -80,6 +80,19 @@ $ mount -t overlay overlay -o lowerdir=/image,upperdir=/up,workdir=/work /bundle
 "root": {"path": "rootfs"}
 """,
     ),
+    "GH1307": (
+        (
+            "An object of config.json has a key twice, or a key that differs from one of the OCI "
+            "runtime spec in case alone. runc merges such values, crun reads one of them: the "
+            "container that was judged would not be the container that starts. A container that "
+            "requests no GPU is started all the same."
+        ),
+        "Correct the engine, plugin or wrapper that writes config.json.",
+        """
+{"process": {...}, "Process": {...}}     # GH1307
+{"process": {...}, "process": {...}}     # GH1307
+""",
+    ),
     "GH1310": (
         (
             "A file that was to be read is a directory, a device or a FIFO, or larger than any "
@@ -139,6 +152,17 @@ $ ps -o pid,cgroup,args -p PID
         ),
         """
 $ sudo podman run --runtime /usr/bin/gpuhook-runtime -e NVIDIA_GPU_MEMORY_LIMIT=4096 ...
+""",
+    ),
+    "GH1316": (
+        (
+            "A command was given a document of more than 8 MiB: an inventory, a CDI spec, a "
+            "config.json, a manifest. A parsed document takes up to 50 times as much memory."
+        ),
+        "Give the command only the part that the question is about.",
+        """
+$ kubectl get pods -A -o yaml | gpuhook explain -          # GH1316 on a large cluster
+$ kubectl get pod NAME -o yaml | gpuhook explain -
 """,
     ),
 }

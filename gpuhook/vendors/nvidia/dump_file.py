@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from gpuhook import bounded_yaml, documents
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import dump
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 PROFILES = os.path.join(os.path.dirname(__file__), "profiles")
 _SCHEMA = os.path.join(os.path.dirname(__file__), "../../schemas/inventory.json")
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 # What each JSON schema type is called in a sentence.
@@ -52,28 +52,27 @@ def profiles() -> list[str]:
 def load(name: str) -> Node:
     """Return the node in the dump `name`: a file, or one of the profiles.
 
-    Raises GH1500 (neither), GH1501 (not YAML), GH1502 (not an inventory) and OSError.
+    Raises GH1500 (neither), GH1501 (not YAML), GH1502 (not an inventory), GH1316 (too large) and
+    OSError.
     """
     path = name
     if not os.path.exists(name):
         if name not in profiles():
             raise fault("GH1500", name=name, profiles=", ".join(profiles()))
         path = os.path.join(PROFILES, name + ".yaml")
-    with open(path, "rb") as stream:
-        return parse(stream.read(), path)
+    return parse(documents.read(path), path)
 
 
 def parse(content: bytes, file: str) -> Node:
     """Return the node in `content`, YAML or JSON; `file` names it in faults."""
     try:
-        # A subclass of SafeLoader: nothing but plain data comes out.
-        document = yaml.load(content, Loader=_Loader)  # noqa: S506
+        document = bounded_yaml.document(content, documents.LARGEST)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
         reason = error.problem or "not YAML"
         raise fault("GH1501", file=file, line=line, column=column, reason=reason) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise fault("GH1501", file=file, line=1, column=1, reason=error) from error
     wrong = _wrong(document)
     if wrong is not None:
@@ -91,10 +90,7 @@ def text(node: Node, form: str) -> str:
     for gpu in document["gpus"]:
         if "instances" in gpu:
             gpu["instances"] = [_OneLine(item) for item in gpu["instances"]]
-    rendered: str = yaml.dump(
-        document, Dumper=_Lines, sort_keys=False, allow_unicode=True, width=100_000
-    )
-    return rendered
+    return documents.yaml_text(document, _Lines, width=100_000)
 
 
 class _OneLine(dict[str, Any]):

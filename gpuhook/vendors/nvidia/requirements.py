@@ -5,9 +5,10 @@ HOT, but imported only for a container that requires something. Source: libnvidi
 (src/cli/dsl.c and configure.c), which NVIDIA's runtime asks in its legacy mode. A variable's value
 is alternatives between spaces, an alternative is terms between commas, a term is a property, an
 operator and an operand: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. All variables must hold.
-Everything is judged from left to right and no further than needed, so that what is written badly
-behind an alternative that holds does no harm. The CUDA compatibility libraries of an image do not
-count: `cuda` is what the driver itself offers.
+Terms are judged from left to right and no further than needed: an invalid term after an alternative
+that holds has no effect. libnvidia-container takes a term for met if it does not know the fact;
+here such a term is UNKNOWN, and a container starts for MET and UNKNOWN. The CUDA compatibility
+libraries of an image do not count: `cuda` is what the driver itself offers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DISABLE = "NVIDIA_DISABLE_REQUIRE"
 CUDA_VERSION = "CUDA_VERSION"
 MET, UNMET, UNKNOWN, INVALID = "met", "unmet", "unknown", "invalid"
 MAX_VARIABLES = 32  # as many as NVIDIA's runtime takes
-MAX_TERM = 128  # characters, likewise
+MAX_TERM = 128  # characters with the end, likewise: of "name operator operand"
 MAX_TEXT = 16384  # characters, of all variables together: NVIDIA's images have about 500
 
 _NOT_OURS = "NVIDIA_REQUIRE_JETPACK"  # of Tegra: it names files, and requires nothing
@@ -39,6 +40,8 @@ _HOLDS = {
     ">=": (0, 1),
 }
 _VERSIONS = ("cuda", "driver", "arch")
+_MAX_PART = 2**64 - 1  # of a version: strtoumax(3) returns this for all that is larger
+_MAX_DIGITS = 20
 _BRAND = "brand"
 OF_GPU = ("arch", _BRAND)
 
@@ -70,12 +73,12 @@ class Facts:
 class Term:
     """One comparison: `name` is cuda, driver, arch or brand, and `operand` what it is compared to.
 
-    `trouble` says why it is none: such a container is refused, as NVIDIA's runtime does.
+    `trouble` is why the text is not a comparison of a known property, "" if it is one.
     """
 
-    __slots__ = ("name", "numbers", "operand", "operator", "text", "trouble")
+    __slots__ = ("name", "operand", "operator", "text", "trouble")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, trouble: str = "") -> None:
         self.text = text
         start = len(text)
         for sign in _SIGNS:
@@ -85,21 +88,19 @@ class Term:
         self.name = text[:start].lower()
         self.operator = text[start : len(text) - len(rest)]
         self.operand = rest
-        self.numbers: list[int] | None = None
-        self.trouble = self._trouble()
+        self.trouble = trouble or self._trouble()
 
     def _trouble(self) -> str:
-        if len(self.text) > MAX_TERM:
-            return f"it is longer than {MAX_TERM} characters"
         if not self.name or not self.operand or self.operator not in _HOLDS:
             return "it is no property, operator and operand, such as cuda>=12.4"
-        if self.name == _BRAND:
-            is_equality = self.operator in ("=", "!=", "!")
-            return "" if is_equality else "brands can be compared by = and != only"
-        if self.name not in _VERSIONS:
+        if self.name not in (*_VERSIONS, _BRAND):
             return f"there is no property {self.name}; known are cuda, driver, arch, brand"
-        self.numbers = _numbers(self.operand)
-        return f"{self.operand} is no version" if self.numbers is None else ""
+        return ""
+
+    def is_too_long(self) -> bool:
+        """Return whether libnvidia-container has no room for the term in its error message."""
+        operator = "!=" if self.operator == "!" else self.operator
+        return len(f"{self.name} {operator} {self.operand}") >= MAX_TERM
 
 
 class Requirement:
@@ -108,18 +109,19 @@ class Requirement:
     __slots__ = ("_read", "_words", "text", "variable")
 
     def __init__(self, variable: str, text: str, limit: int = MAX_TEXT) -> None:
-        """Take a variable's text: one that has more than `limit` characters is no requirement."""
+        """Take a variable's text; one of more than `limit` characters is INVALID as a whole."""
         self.variable = variable
         self.text = text
-        # One term that is too long stands for a text that is.
-        self._words = [part for part in text[:limit].split(" ") if part.strip(",")]
-        if len(text) > limit:
-            self._words = [text[:MAX_TERM].replace(",", "_").ljust(MAX_TERM + 1, "_")]
+        self._words = [word for word in text[:limit].split(" ") if word]
         self._read: dict[str, Term] = {}
+        if len(text) > limit:
+            start = text[:MAX_TERM].replace(",", "_")
+            reason = f"all of them together are longer than {MAX_TEXT} characters"
+            self._words, self._read = [start], {start: Term(start, reason)}
 
     def __bool__(self) -> bool:
         """Return whether it requires anything."""
-        return bool(self._words)
+        return any(word.strip(",") for word in self._words)
 
     def alternatives(self) -> Iterator[Iterator[Term]]:
         """Yield the terms of each alternative, each read when it is its turn."""
@@ -152,7 +154,7 @@ def asked(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
             left = max(left - len(environment[name]), 0)
     if not environment.get(_CUDA):
         version = ".".join(environment.get(CUDA_VERSION, "").split(".")[:2])
-        if len(version) <= MAX_TERM // 2 and _numbers(version) is not None:
+        if len(version) <= MAX_TERM // 2 and _is_version(version):
             found.append(Requirement(CUDA_VERSION, "cuda>=" + version))
     return tuple(requirement for requirement in found if requirement)
 
@@ -160,64 +162,106 @@ def asked(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
 def of_term(term: Term, facts: Facts) -> str:
     """Return the verdict on one term: MET, UNMET, UNKNOWN where the fact is, or INVALID.
 
-    What is asked of a GPU holds for a container that has none.
+    What is asked of a GPU holds for a container that has none. Operands are read only to be
+    compared: a bad one is not INVALID if there is nothing to compare it with.
     """
+    return _judged(term, facts)[0]
+
+
+def trouble_of(term: Term, facts: Facts) -> str:
+    """Return why a term is INVALID, "" if it is not."""
+    return _judged(term, facts)[1]
+
+
+def _judged(term: Term, facts: Facts) -> tuple[str, str]:
+    """Return the verdict on a term, and the reason if that is INVALID."""
     if term.trouble:
-        return INVALID
-    name = term.name
-    if not facts.gpu and name in OF_GPU:
-        return MET
-    fact = getattr(facts, name)
-    if fact is None:
-        return UNKNOWN
-    if name == _BRAND:
-        order = int(fact.lower() != term.operand.lower())
-    else:
-        numbers, wanted = _numbers(fact), term.numbers
-        if numbers is None or wanted is None:
-            return UNKNOWN
-        order = (numbers > wanted) - (numbers < wanted)
-    return MET if order in _HOLDS[term.operator] else UNMET
+        return INVALID, term.trouble
+    if not facts.gpu and term.name in OF_GPU:
+        return MET, ""
+    fact = fact_of(term, facts)
+    if fact is None or (term.name != _BRAND and not _is_version(fact)):
+        return UNKNOWN, ""
+    order, trouble = _compared(term, fact)
+    if order in _HOLDS[term.operator]:
+        return MET, ""
+    if not trouble and term.is_too_long():
+        trouble = f"it has more than {MAX_TERM - 1} characters"
+    return INVALID if trouble else UNMET, trouble
+
+
+def _compared(term: Term, fact: str) -> tuple[int | None, str]:
+    """Return how a fact compares with the operand (-1, 0, 1), or None and why it does not."""
+    if term.name == _BRAND:
+        if term.operator not in ("=", "!=", "!"):
+            return None, "brands can be compared by = and != only"
+        return int(fact.lower() != term.operand.lower()), ""
+    order = _order(fact, term.operand)
+    return order, "its operand is no version" if order is None else ""
 
 
 def fact_of(term: Term, facts: Facts) -> str | None:
-    """Return the fact that a valid term is about, None where it is not known."""
+    """Return the fact that a term of a known property is about, None where it is not known."""
     found: str | None = getattr(facts, term.name)
     return found
 
 
 def of_alternative(terms: Iterable[Term], facts: Facts) -> str:
-    """Return the verdict on terms that must all hold: the first that does not decides."""
-    verdict = MET
+    """Return the verdict on terms that must all hold: the first that does not decides.
+
+    Returns "" if there are none.
+    """
+    verdict = ""
     for term in terms:
         found = of_term(term, facts)
         if found in (UNMET, INVALID):
             return found
-        if found == UNKNOWN:
-            verdict = UNKNOWN
+        verdict = UNKNOWN if UNKNOWN in (found, verdict) else MET
     return verdict
 
 
 def of_requirement(requirement: Requirement, facts: Facts) -> str:
-    """Return the verdict on a variable: the first alternative that holds decides.
+    """Return the verdict on a variable: the first alternative that holds or is INVALID decides.
 
-    So does one that is INVALID, but behind one that may hold.
+    Behind one that may hold it is not known whether an INVALID one is read. An alternative
+    without terms, such as ",", ends the evaluation.
     """
-    verdict = UNMET
+    verdict = ""
     for terms in requirement.alternatives():
         found = of_alternative(terms, facts)
-        if found == MET or (found == INVALID and verdict == UNMET):
+        if not found or (found == INVALID and verdict == UNKNOWN):
+            break
+        if found in (MET, INVALID):
             return found
-        if found == UNKNOWN:
-            verdict = UNKNOWN
-    return verdict
+        verdict = UNKNOWN if UNKNOWN in (found, verdict) else UNMET
+    return verdict or MET
 
 
-def _numbers(version: str) -> list[int] | None:
-    """Return the parts of a version, without zeros at its end; None for what is no version."""
-    if not version[:1].isdigit() or version.strip("0123456789.") or len(version) > MAX_TERM:
+def _is_version(text: str) -> bool:
+    return text[:1].isdigit() and not text.strip("0123456789.")
+
+
+def _order(fact: str, operand: str) -> int | None:
+    """Return how two versions compare (-1, 0, 1), None if `operand` is no version.
+
+    Parts are compared up to the first that differs, and a part that is missing is 0. The parts
+    behind are not read, so that a number that is too large has no effect there.
+    """
+    if not _is_version(operand):
         return None
-    numbers = [int(part) for part in version.split(".") if part]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return numbers
+    ours, theirs = ([part for part in text.split(".") if part] for text in (fact, operand))
+    for one, other in zip(ours, theirs):
+        numbers = _number(one), _number(other)
+        if _MAX_PART in numbers:
+            return None
+        if numbers[0] != numbers[1]:
+            return 1 if numbers[0] > numbers[1] else -1
+    both = min(len(ours), len(theirs))
+    has_more = [any(part.strip("0") for part in parts[both:]) for parts in (ours, theirs)]
+    return int(has_more[0]) - int(has_more[1])
+
+
+def _number(digits: str) -> int:
+    """Return a part of a version as strtoumax(3) does: one that is too large is the largest."""
+    digits = digits.lstrip("0")
+    return min(int(digits or "0"), _MAX_PART) if len(digits) <= _MAX_DIGITS else _MAX_PART

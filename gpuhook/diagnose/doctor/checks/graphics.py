@@ -45,7 +45,7 @@ def _icd(node: Node, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Fi
         return  # that a mounted file is missing is told elsewhere
     try:
         wanted = list(_libraries(json.loads(content)))
-    except ValueError:
+    except (ValueError, RecursionError):
         said = f"{path} is no JSON"
     else:
         lacking = [name for name in wanted if not _has(posixpath.basename(name), mounted)]

@@ -144,7 +144,7 @@ def _hooks_d(node: Node) -> Iterable[Finding]:
 def _hook_of(text: str) -> str:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""  # its engine says so, of whatever hook it is
     hook = document.get("hook") if isinstance(document, dict) else None
     path = hook.get("path") if isinstance(hook, dict) else None

@@ -141,7 +141,7 @@ def _entry(content: bytes) -> dict[str, Any] | None:
     """Return an entry as the ledger reads it, None for what is none."""
     try:
         entry = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(entry, dict) or entry.get("schema") != ledger.SCHEMA:
         return None

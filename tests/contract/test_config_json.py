@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook and the runtime read the same config.json, or the container with a GPU is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuhook import fastjson
+from gpuhook.container import oci
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import request
+from tests.contract import bundles
+from tests.contract.bundles import Bundle
+from tests.contract.live import prestart
+from tests.contract.product import Product, asks
+from tests.contract.runtimes import run
+from tests.contract.test_bad_input import assert_refused
+
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+NAMES = ("A", "B", "C", "NVIDIA_VISIBLE_DEVICES")
+
+AGAIN = '{"env":["A=2","NVIDIA_VISIBLE_DEVICES=0"]}'
+# What replaces `"root":`, and so comes before it, at the top of config.json.
+BESIDE = {
+    "Process": '"Process":{"env":["A=2"]},"root":',
+    "PROCESS without env": '"PROCESS":{"cwd":"/"},"root":',
+    "long s": '"proce\u017f\u017f":{"env":["A=2"]},"root":',
+    "escaped long s": r'"proce\u017f\u017f":{"env":["A=2"]},"root":',
+    "process twice": f'"process":{AGAIN},"root":',
+    "process twice, escaped": rf'"\u0070rocess":{AGAIN},"root":',
+    "Root": '"Root":{"path":"/"},"root":',
+    "Mounts": '"Mounts":[],"root":',
+    "mounts twice": '"mounts":[],"root":',
+    "Hooks": '"Hooks":{},"root":',
+    "Linux": '"Linux":{"devices":[]},"root":',
+    "Annotations": '"Annotations":{"a":"b"},"root":',
+    "a part twice": '"x-part":{"a":1,"a":2},"root":',
+}
+# What replaces `"env":` in process.
+IN_PROCESS = {
+    "Env": '"Env":["A=2"],"env":',
+    "ENV without entries": '"ENV":null,"env":',
+    "env twice": '"env":["A=2"],"env":',
+    "User": '"User":{"uid":0},"env":',
+    "Capabilities": '"Capabilities":{"bounding":[]},"env":',
+}
+IN_LINUX = {
+    "Devices": '"Devices":[],"namespaces":',
+    "RESOURCES": '"RESOURCES":{},"namespaces":',
+    "namespaces with a long s": '"name\u017fpaces":[],"namespaces":',
+    "UIDMappings": '"UIDMappings":[],"namespaces":',
+}
+DEEPER = {
+    "mount": ('"destination":"/proc"', '"destination":"/proc","Destination":"/proc"'),
+    "mount options": ('"destination":"/proc"', '"destination":"/proc","Options":[]'),
+    "rule": ('"allow":false', '"allow":false,"ALLOW":true'),
+    "namespace": ('"type":"pid"', '"type":"pid","Type":"pid"'),
+    "bounding": ('"bounding":', '"Bounding":[],"bounding":'),
+}
+REFUSED = {
+    **{name: ('"root":', new) for name, new in BESIDE.items()},
+    **{name: ('"env":', new) for name, new in IN_PROCESS.items()},
+    **{name: ('"namespaces":', new) for name, new in IN_LINUX.items()},
+    **DEEPER,
+}
+TAKEN = {
+    "as it was": ('"root":', '"root":'),
+    "hostname in another case": ('"hostname":', '"Hostname":'),
+    "an unknown key": ('"root":', '"x-Root":{"Path":1},"root":'),
+    "annotations of the user": ('"root":', '"annotations":{"Env":"a","ENV":"b","env":"c"},"root":'),
+    "null": ('"root":', '"annotations":null,"hooks":null,"root":'),
+    "escapes": ('"env":[', r'"env":["\u0042=\u0031\ud83d\ude00",'),
+    "a letter of another alphabet": ('"root":', '"\u0440rocess":{"env":["A=2"]},"root":'),
+    "digits": ('"root":', '"x-digits":' + "9" * 5000 + ',"root":'),
+}
+TYPES = {
+    "env": ('"env":[', '"env":5,"x-env":['),
+    "env of an object": ('"env":[', '"env":{"A":"1"},"x-env":['),
+    "namespaces": ('"namespaces":[', '"namespaces":5,"x-namespaces":['),
+    "namespaces of an object": ('"namespaces":[', '"namespaces":{"type":"user"},"x-namespaces":['),
+    "device path": ('"namespaces":', '"devices":[{"path":{"a":1},"type":"c"}],"namespaces":'),
+    "devices": ('"namespaces":', '"devices":{"path":"/dev/x"},"namespaces":'),
+    "mounts": ('"mounts":[', '"mounts":"x","x-mounts":['),
+    "destination": ('"destination":"/run"', '"destination":["/run"]'),
+    "process": ('"process":{', '"process":[],"x-process":{'),
+    "hooks": ('"root":', '"hooks":[],"root":'),
+    "stage": ('"root":', '"hooks":{"prestart":{}},"root":'),
+    "annotations": ('"root":', '"annotations":[],"root":'),
+    "linux": ('"linux":{', '"linux":"x","x-linux":{'),
+}
+
+
+def changed(made: Bundle, old: str, new: str) -> bytes:
+    """Replace a text in a bundle's config.json, which has it once, and return the new content."""
+    text = json.dumps(made.config(), separators=(",", ":"))
+    assert text.count(old) == 1, old
+    made.file.write_bytes(text.replace(old, new).encode())
+    return made.file.read_bytes()
+
+
+@pytest.fixture
+def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+    """Give a bundle that requests a GPU, and has a variable besides."""
+    return bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("0")])
+
+
+def seen_by(made: Bundle, engine: str) -> dict[str, str] | None:
+    """Return what the container's program sees of some variables, None if it does not start."""
+    found = run(made, [engine], engine)
+    if found.rc:
+        return None
+    return {name: found.view.values(name)[-1] for name in NAMES if found.view.values(name)}
+
+
+def read_by_gpuhook(raw: bytes) -> dict[str, str] | None:
+    """Return those variables as gpuhook reads them, None for what it refuses."""
+    spec = oci.parsed("config.json", raw)
+    try:
+        oci.require_unambiguous(spec)
+    except GpuhookError:
+        return None
+    found = request.environment(spec)
+    return {name: found[name] for name in NAMES if name in found}
+
+
+@ENGINES
+@pytest.mark.parametrize("case", [*REFUSED, *TAKEN, *TYPES])
+def test_both_see_the_same(case: str, engine: str, bundle: Bundle) -> None:
+    """Unless gpuhook refuses it, the container's program has the variables that were judged."""
+    raw = changed(bundle, *{**REFUSED, **TAKEN, **TYPES}[case])
+    ours, theirs = read_by_gpuhook(raw), seen_by(bundle, engine)
+    assert (ours is None) == (case not in TAKEN)
+    if case in TAKEN:
+        assert ours == theirs
+    if case in TYPES:
+        assert theirs is None or engine == "crun"  # which takes some for absent
+
+
+def test_runc_merges_keys_that_differ_in_case(bundle: Bundle) -> None:
+    """The reason: what the second key has replaces what the first has, and the rest stays."""
+    changed(bundle, '"root":', BESIDE["Process"])
+    assert seen_by(bundle, "runc") == {"A": "2"}
+
+
+REWRITTEN = {
+    "low surrogate": ('"A=1"', rb'"A=\udcff"'),
+    "high surrogate": ('"A=1"', rb'"A=\ud800"'),
+    "a byte": ('"A=1"', b'"A=\xff"'),
+    "high surrogate and a byte": ('"A=1"', b'"A=\\ud800\xff"'),
+    "minus zero": ('"uid":0', b'"uid":-0'),
+    "fraction": ('"terminal":false', b'"oomScoreAdj":10.0'),
+    "exponent": ('"terminal":false', b'"oomScoreAdj":1e1'),
+    "many digits": ('"terminal":false', b'"oomScoreAdj":' + b"1" * 5000),
+    "many digits elsewhere": ('"terminal":false', b'"x":' + b"1" * 5000),
+    "not a number": ('"terminal":false', b'"x":NaN'),
+    "control characters": ('"A=1"', b'"A=\x7f\xc2\x85\xe2\x80\xa8"'),
+}
+
+
+@ENGINES
+@pytest.mark.parametrize("case", REWRITTEN)
+def test_a_runtime_reads_what_is_written_as_what_was_read(
+    case: str, engine: str, bundle: Bundle
+) -> None:
+    old, new = REWRITTEN[case]
+    raw = changed(bundle, old, "<new>").replace(b"<new>", new)
+    bundle.file.write_bytes(raw)
+    before = seen_by(bundle, engine)
+    bundle.file.write_bytes(fastjson.dumps(oci.parsed("config.json", raw), raw))
+    assert seen_by(bundle, engine) == before
+
+
+WRAPPER = [
+    *(("GH1307", name) for name in ("Process", "escaped long s", "process twice", "Annotations")),
+    *(("GH1307", name) for name in ("Env", "Devices", "mount", "a part twice")),
+    *(("GH1303", name) for name in ("namespaces", "device path", "destination", "stage")),
+]
+
+
+@pytest.mark.parametrize(("code", "case"), WRAPPER)
+def test_the_wrapper_refuses(code: str, case: str, node8: Product, bundle: Bundle) -> None:
+    before = changed(bundle, *{**REFUSED, **TYPES}[case])
+    held = node8.entries()
+    assert_refused(node8.edit(bundle), code)
+    assert bundle.file.read_bytes() == before
+    assert node8.entries() == held
+
+
+@pytest.mark.parametrize(("old", "new"), [TYPES["env"], TYPES["process"]])
+def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
+    old: str, new: str, node8: Product, bundle: Bundle
+) -> None:
+    bundle.write({**bundle.config(), "annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=0"}})
+    before = changed(bundle, old, new)
+    assert_refused(node8.edit(bundle), "GH1303")
+    assert bundle.file.read_bytes() == before
+
+
+@pytest.mark.parametrize(("code", "case"), WRAPPER)
+def test_the_wrapper_leaves_others_alone(
+    code: str,
+    case: str,
+    node8: Product,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A container without a request starts whatever its config.json looks like."""
+    made = bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("void")])
+    old, new = {**REFUSED, **TYPES}[case]
+    before = changed(made, old, new.replace("DEVICES=0", "DEVICES=void"))
+    result = node8.edit(made)
+    assert (result.rc, code in result.log) == (0, False)
+    assert made.file.read_bytes() == before
+
+
+@pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
+@pytest.mark.parametrize("value", ["0", "void"])
+def test_the_prestart_hook_refuses(
+    case: str, value: str, node8: Product, root_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """On that route runc has read config.json before; only a container with a request fails."""
+    made = bundles.bundle(
+        tmp_path / "bundle",
+        root_of("distroless"),
+        ["/probe"],
+        ["A=1", *asks(value)],
+        hooks=prestart(node8.apart(tmp_path / "node")),
+    )
+    old, new = REFUSED[case]
+    text = json.dumps(made.config(), separators=(",", ":"))
+    at = text.index(old)
+    new = new.replace("DEVICES=0", f"DEVICES={value}")
+    made.file.write_text(text[:at] + new + text[at + len(old) :], encoding="utf-8")
+    result = run(made)
+    assert (result.rc == 0) == (value == "void"), result
+    assert ("GH1307" in result.stderr + result.log) == (value == "0")
