@@ -14,7 +14,7 @@ from gpuhook.cli import node_options, printing
 from gpuhook.container import find
 from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import container_worker, target
+from gpuhook.programs import container_worker, remote_mounts, target
 from gpuhook.programs import repair as repairing
 
 TYPE_CHECKING = False
@@ -148,6 +148,8 @@ def _all(
 
 def _repaired(one: Target, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
     """Return what was done to a container, {} for one that was granted nothing."""
+    if repairing.looks_into(one, grants):
+        remote_mounts.require_none(one, grants)
     report = repairing.repair(one, grants, library, is_dry=is_dry)
     return report.document() if one.granted or report.steps else {}
 

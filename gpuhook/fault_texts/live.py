@@ -190,6 +190,11 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "the process that worked on {container} gave no answer: {reason}",
         "run the command again; if it was killed, look for an OOM kill in dmesg",
     ),
+    "GH1762": (
+        HostError,
+        "{container} was not looked at: its {fstype} mount at {path} may never answer",
+        "look at it alone: `gpuhook repair {container}` waits for the mount, for a limited time",
+    ),
     "GH1770": (
         RequestError,
         "`none` means the control nodes and the driver's files, and container {id} has {nodes}",

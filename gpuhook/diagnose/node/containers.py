@@ -17,7 +17,7 @@ from gpuhook.container import find, record
 from gpuhook.diagnose import differences, inspection
 from gpuhook.diagnose.node import read_granting
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import container_worker, repair, target
+from gpuhook.programs import container_worker, remote_mounts, repair, target
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import jobs, words
 from gpuhook.worker import NoAnswerError, Worker
@@ -129,6 +129,7 @@ class _Looker:
 
 
 def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
+    remote_mounts.require_none(held, grants)
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts)
     missing, is_repairable = _missing(held, grants)

@@ -327,6 +327,17 @@ $ grep -e fuse -e nfs /proc/PID/mountinfo
 $ dmesg | grep -i "killed process"
 """,
     ),
+    "GH1762": (
+        (
+            "`gpuhook repair --all` and `gpuhook doctor` do not enter FUSE and NFS mounts of a"
+            " container: a server that does not answer would cost each run a process. This one is"
+            " over the driver's files, device nodes or loader files of the container."
+        ),
+        "Repair this container alone, or unmount what is over the driver's files.",
+        """
+$ gpuhook repair trainer
+""",
+    ),
     "GH1770": (
         (
             "`none` stands for the driver's files without a GPU, and this container has GPUs "
