@@ -84,11 +84,13 @@ def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]
             command.kill()
 
 
-def on_all(lives: Sequence[Live], verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Call `gpuhook VERB WORDS` on the containers of all these state roots."""
+def on_all(
+    lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Call `gpuhook VERB WORDS`, through `via`, on the containers of all these state roots."""
     product = lives[0].product
     roots = [word for live in lives for word in live.roots]
-    command = [str(product.bindir / "gpuhook"), verb, *words, *roots]
+    command = [*via, str(product.bindir / "gpuhook"), verb, *words, *roots]
     return subprocess.run(
         command, capture_output=True, text=True, env=lives[0].env, timeout=LONG, check=False
     )
