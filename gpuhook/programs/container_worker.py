@@ -11,6 +11,7 @@ import os
 import time
 from contextlib import ExitStack
 
+from gpuhook import worker
 from gpuhook.container import find, ledger_changes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import parent_death
@@ -123,13 +124,37 @@ class _Child:
         self._to_change = to_change
 
     def do(self, found: Found) -> Any:
-        try:
-            with target.held(found, to_change=self._to_change) as one:
-                return self._work(one)
-        except (GpuhookError, OSError) as error:
+        with _Worded(), target.held(found, to_change=self._to_change) as one:
+            return self._work(one)
+
+
+class _Worded:
+    """Within it, exceptions become faults: nothing else goes from a child to its parent."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (GpuhookError, OSError)):
             raise worded(error) from error
-        except Exception as error:
+        if isinstance(error, Exception):
             raise unforeseen(error) from error
+
+
+def answered(container: str, work: Callable[[], T]) -> T:
+    """Return what `work` returns, which looks at the file systems of a container from outside.
+
+    Raises its faults, an OSError as one, GH1760 and GH1761.
+    """
+
+    def worded_work() -> T:
+        with _Worded():
+            return work()
+
+    try:
+        return worker.answered(worded_work, SECONDS, is_heard=True)
+    except NoAnswerError as error:
+        raise no_answer(container, error) from error
 
 
 def done(
@@ -145,8 +170,8 @@ def done(
     Raises the faults of find(), and those of ContainerWorker.do().
     """
     found = find.find(text, state_roots)
-    with ContainerWorker(work, to_change=to_change, seconds=seconds) as worker:
-        result: T = worker.do(found)
+    with ContainerWorker(work, to_change=to_change, seconds=seconds) as one:
+        result: T = one.do(found)
         return result
 
 
