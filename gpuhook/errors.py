@@ -20,6 +20,10 @@ class GpuhookError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how a pickle makes it again: the base class keeps the message alone."""
+        return type(self), (self.code, self.message, self.hint)
+
 
 class RequestError(GpuhookError):
     """The container asked for what is not there, or asked in words nobody understands."""

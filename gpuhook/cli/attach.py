@@ -8,7 +8,12 @@ import click
 from gpuhook.cli import container_options as options
 from gpuhook.cli import limit_options, parameters
 from gpuhook.programs import attach as attaching
-from gpuhook.programs import target
+from gpuhook.programs import container_worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.programs.report import Report
+    from gpuhook.programs.target import Target
 
 
 @click.command()
@@ -57,16 +62,17 @@ def attach(
     if paths:
         what = f"{paths[0]} is a path, and only detach takes those; give the GPU's index or UUID"
         raise click.BadParameter(what, param_hint="--device")
-    with (
-        options.failing("attach", container, output),
-        target.opened(container, state_roots, to_change=not dry_run) as found,
-    ):
+
+    def attached(found: Target) -> Report:
         grants = options.grants(may_refresh=not dry_run)
         chosen = found.capabilities(grants)
         if driver_capabilities is not None:
             chosen = grants.parsed_capabilities(driver_capabilities)
-        names = options.whole_names(names, grants)
-        report = attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
+        whole = options.whole_names(names, grants)
+        return attaching.attach(found, grants, whole, chosen, wish=wish, is_dry=dry_run)
+
+    with options.failing("attach", container, output):
+        report = container_worker.done(container, state_roots, attached, to_change=not dry_run)
     if limit is not None:
         report.notes += limit_options.warnings(limit)
     options.show([report.document()], "attach", output)

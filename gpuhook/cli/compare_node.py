@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gpuhook import worker
 from gpuhook.cli import container_options, node_options
 from gpuhook.container import runtime_state
 from gpuhook.diagnose.compare import comparison
@@ -15,7 +16,7 @@ from gpuhook.diagnose.node import described
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
-from gpuhook.programs import apart, target
+from gpuhook.programs import container_worker, target
 from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory import Node
 
 _NO_LIBRARY = "GH1200"
-_SECONDS = 60
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
 
@@ -99,16 +99,13 @@ class Comparing:
 
         In another process: one container must not keep the others from being compared.
         """
-        answers = apart.each(self._caught, chosen, _SECONDS, _AT_ONCE)
+        answers = worker.each(self._caught, chosen, container_worker.SECONDS, _AT_ONCE)
         results = [self._told(found, answer) for found, answer in answers]
         return [one for one in results if one]
 
     def _told(self, found: Found, answer: Any) -> dict[str, Any]:
-        if isinstance(answer, TimeoutError):
-            late = fault("GH1760", container=found.id, seconds=_SECONDS)
-            return self.failure(found.id, late)
-        if isinstance(answer, OSError):  # it was killed, for want of memory perhaps
-            return self.failure(found.id, worded(answer))
+        if isinstance(answer, worker.NoAnswerError):
+            return self.failure(found.id, container_worker.no_answer(found.id, answer))
         return dict(answer)
 
     def _caught(self, found: Found) -> dict[str, Any]:

@@ -6,8 +6,13 @@ from __future__ import annotations
 import click
 
 from gpuhook.cli import container_options as options
+from gpuhook.programs import container_worker
 from gpuhook.programs import detach as detaching
-from gpuhook.programs import target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.programs.report import Report
+    from gpuhook.programs.target import Target
 
 
 @click.command()
@@ -42,13 +47,14 @@ def detach(
     the container held on to a file: it cannot open the device all the same.
     """
     names = options.names_of(devices)
-    with (
-        options.failing("detach", container, output),
-        target.opened(container, state_roots, to_change=not dry_run) as found,
-    ):
+
+    def detached(found: Target) -> Report:
         grants = options.grants()
-        names = options.whole_names(names, grants)
-        report = detaching.detach(found, grants, names, force=force, is_dry=dry_run)
+        whole = options.whole_names(names, grants)
+        return detaching.detach(found, grants, whole, force=force, is_dry=dry_run)
+
+    with options.failing("detach", container, output):
+        report = container_worker.done(container, state_roots, detached, to_change=not dry_run)
     options.show([report.document()], "detach", output)
     if report.left:
         raise click.exceptions.Exit(1)

@@ -31,6 +31,7 @@ from gpuhook.diagnose.explain import (
 )
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import request
+from gpuhook.programs import container_worker
 from gpuhook.vendors.nvidia import requirements
 
 TYPE_CHECKING = False
@@ -172,12 +173,10 @@ def explain(
         for one in asked
     ]
     with progress.telling("working it out"):
-        found = [answer.given(one, base) for one in asked]
-    told = document.of(found, base)
+        told, lines = _explained(asked, base, is_diff=form == DIFF)
     if form == DIFF:
-        for one in found:
-            for line in difference.lines(one):
-                click.echo(line)
+        for line in lines:
+            click.echo(line)
     else:
         _print(
             told,
@@ -185,6 +184,20 @@ def explain(
             form,
         )
     ctx.exit(0 if document.is_well(told) else 1)
+
+
+def _explained(
+    asked: Sequence[Question], base: Ground, *, is_diff: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the document of the answers, and the lines of the difference if that is wanted."""
+
+    def work() -> tuple[dict[str, Any], list[str]]:
+        found = [answer.given(one, base) for one in asked]
+        changes = [line for one in found if is_diff for line in difference.lines(one)]
+        return document.of(found, base), changes
+
+    roots = [one.where for one in asked if one.has_root]
+    return container_worker.answered(", ".join(roots), work) if roots else work()
 
 
 def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> str:

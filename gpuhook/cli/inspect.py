@@ -16,9 +16,13 @@ from gpuhook.diagnose import differences, inspection
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import request
 from gpuhook.grant.amounts import amount
-from gpuhook.programs import repair, target
+from gpuhook.programs import container_worker, repair
 from gpuhook.programs.memory import views
 from gpuhook.vendors.nvidia import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.programs.target import Target
 
 _MAX_LINE = 4096
 
@@ -50,16 +54,17 @@ def inspect(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     library = partial(node_options.library, **nvml)
-    with (
-        progress.telling("looking at the container"),
-        target.opened(container, state_roots) as found,
-        views.asking(library) as asked,
-    ):
-        memory = _memory(found, asked)
-        told = memory.document()["gpus"] if memory else []
-        facts = inspection.of(found.held, found.found, found.spec, found.entry, told)
+
+    def look(found: Target) -> tuple[dict[str, Any], list[GpuhookError]]:
+        with views.asking(library) as asked:
+            memory = _memory(found, asked)
+        limits = memory.document()["gpus"] if memory else []
+        facts = inspection.of(found.held, found.found, found.spec, found.entry, limits)
         wrong = [*_missing(found), *inspection.findings(facts)]
-        wrong += memory.findings() if memory else []
+        return facts, wrong + (memory.findings() if memory else [])
+
+    with progress.telling("looking at the container"):
+        facts, wrong = container_worker.done(container, state_roots, look)
     if output != "table":
         printing.document(inspection.with_findings(facts, wrong), output)
     else:
@@ -78,7 +83,7 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
         click.echo(f"hint: {hint}")
 
 
-def _memory(found: target.Target, asked: views.Asked) -> views.View | None:
+def _memory(found: Target, asked: views.Asked) -> views.View | None:
     """Return the memory limits of a container that may have some; the driver is asked for those."""
     is_limited = request.limits_memory(found.spec, words.VOCABULARY)
     if not (is_limited or memory_records.of(found.entry)):
@@ -86,7 +91,7 @@ def _memory(found: target.Target, asked: views.Asked) -> views.View | None:
     return views.of_target(found, asked)
 
 
-def _missing(found: target.Target) -> list[GpuhookError]:
+def _missing(found: Target) -> list[GpuhookError]:
     """Return what the container lacks, or why that cannot be told."""
     try:
         plan = repair.missing(found, options.grants())

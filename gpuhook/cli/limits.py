@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,14 +23,15 @@ from gpuhook.cli import (
 from gpuhook.container import ledger, memory_records
 from gpuhook.diagnose import unseen
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import target
+from gpuhook.programs import container_worker
 from gpuhook.programs.memory import changes, forgetting, own_gpus, views
 from gpuhook.programs.memory.patience import PatientDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
+    from gpuhook.programs.report import Report
     from gpuhook.programs.target import Target
 
 
@@ -95,14 +95,15 @@ def set_(
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), changes.Wish(limit, request)
-    with (
-        options.failing("limits-set", container, output),
-        _opened(container, state_roots, is_dry=dry_run) as one,
-    ):
+
+    def changed(one: Target) -> Report:
         library = node_options.library(**nvml)
         with PatientDriver(library) as driver:
             chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
-            report = changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+            return changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+
+    with options.failing("limits-set", container, output):
+        report = _changed(container, state_roots, changed, is_dry=dry_run)
     report.notes += limit_options.warnings(limit)
     options.show([report.document()], "limits-set", output)
 
@@ -141,22 +142,23 @@ def clear(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     names = limit_options.names_of(gpus)
-    with (
-        options.failing("limits-clear", container, output),
-        _opened(container, state_roots, is_dry=dry_run) as one,
-    ):
+
+    def cleared(one: Target) -> Report:
         library = node_options.library(**nvml)
         chosen = _to_clear(one, library, names)
         try:
             with PatientDriver(library) as driver:
                 guarantee = options.grants().settings.limits_guarantee
-                report = changes.clear(
+                return changes.clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
             if not lifts_grants or error.code not in forgetting.UNHELD:
                 raise
-            report = forgetting.lifted(one, chosen, error, is_dry=dry_run)
+            return forgetting.lifted(one, chosen, error, is_dry=dry_run)
+
+    with options.failing("limits-clear", container, output):
+        report = _changed(container, state_roots, cleared, is_dry=dry_run)
     options.show([report.document()], "limits-clear", output)
 
 
@@ -194,14 +196,19 @@ def show(
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
-    asking = views.asking(partial(node_options.library, **nvml))
-    with progress.telling("asking the driver"), asking as asked:
+    library = partial(node_options.library, **nvml)
+
+    def look(one: Target) -> tuple[views.View, str, GpuhookError | None]:
+        with views.asking(library) as own:
+            return views.of_target(one, own), own.library, own.trouble
+
+    with progress.telling("asking the driver"), views.asking(library) as asked:
         if container is None:
             unseen.missing()  # a state directory that can be none is a fault
             shown = [views.of_entry(entry, asked) for entry in _limited(asked)]
         else:
-            with target.opened(container, state_roots) as one:
-                shown = [views.of_target(one, asked)]
+            view, asked.library, asked.trouble = container_worker.done(container, state_roots, look)
+            shown = [view]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
     hidden = [] if container else unseen.warnings()
     for warning in hidden:
@@ -212,13 +219,13 @@ def show(
         printing.say("no container has a memory limit that gpuhook knows of")
 
 
-@contextmanager
-def _opened(container: str, roots: tuple[str, ...], *, is_dry: bool) -> Iterator[Target]:
-    """Give the container whose limits are changed; GH1784 for who is not the host's root."""
+def _changed(
+    container: str, roots: tuple[str, ...], work: Callable[[Target], Report], *, is_dry: bool
+) -> Report:
+    """Return what `work` reports on the container; GH1784 for a user who is not the host's root."""
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    with target.opened(container, roots, to_change=not is_dry) as one:
-        yield one
+    return container_worker.done(container, roots, work, to_change=not is_dry)
 
 
 def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:

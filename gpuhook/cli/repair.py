@@ -13,21 +13,19 @@ from gpuhook.cli import container_options as options
 from gpuhook.cli import node_options, printing
 from gpuhook.container import find
 from gpuhook.diagnose import inspection
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import apart, target
+from gpuhook.errors import GpuhookError
+from gpuhook.programs import container_worker, remote_mounts, target
 from gpuhook.programs import repair as repairing
-from gpuhook.programs.wording import worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
+    from gpuhook.programs.report import Report
+    from gpuhook.programs.target import Target
 
     Library = Callable[[], str]
-
-_SECONDS = 60
 
 
 @click.command()
@@ -72,21 +70,23 @@ def repair(
 def _repair_one(
     container: str, roots: tuple[str, ...], library: Library, output: str, *, is_dry: bool
 ) -> None:
-    with (
-        options.failing("repair", container, output),
-        target.opened(container, roots, to_change=not is_dry) as found,
-    ):
-        report = repairing.repair(found, options.grants(), library, is_dry=is_dry)
-        told = _beyond(found)
+
+    def repaired(one: Target) -> Report:
+        report = repairing.repair(one, options.grants(), library, is_dry=is_dry)
+        told = _beyond(one)
         report.notes += [
             text
             for code, text in told.items()
-            if code == "GH1123" or not (report.steps or found.granted)
+            if code == "GH1123" or not (report.steps or one.granted)
         ]
+        return report
+
+    with options.failing("repair", container, output):
+        report = container_worker.done(container, roots, repaired, to_change=not is_dry)
     options.show([report.document()], "repair", output)
 
 
-def _beyond(one: target.Target) -> dict[str, str]:
+def _beyond(one: Target) -> dict[str, str]:
     """Return what is not repair's to mend, by the code of the fault.
 
     A container asks for GPUs and was given none; or its GPU, or MIG instance, has left the node.
@@ -127,38 +127,31 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
 def _all(
     state_roots: tuple[str, ...], grants: Granting, library: Library, *, is_dry: bool
 ) -> Iterator[dict[str, Any]]:
-    """Repair container after container; yields what was done to each, or why it could not be.
-
-    In another process: one container must not keep the others from being repaired.
-    """
+    """Repair container after container; yields what was done to each, or why it could not be."""
     living, broken = find.everything(state_roots)
     # Another user's own are that user's to repair.
     ours = [found for found in living if found.owner in (0, os.geteuid())]
-    work = partial(_one, grants=grants, library=library, is_dry=is_dry)
-    for found, result in apart.each(work, ours, _SECONDS):
-        if isinstance(result, TimeoutError):
-            late = fault("GH1760", container=found.id, seconds=_SECONDS)
-            yield _failure(found.id, late)
-        elif isinstance(result, OSError):  # it was killed, for want of memory perhaps
-            yield _failure(found.id, worded(result))
-        elif result:
-            yield result
+    work = partial(_repaired, grants=grants, library=library, is_dry=is_dry)
+    with container_worker.ContainerWorker(work, to_change=not is_dry) as worker:
+        for found in ours:
+            try:
+                result = worker.do(found)
+            except GpuhookError as error:
+                if error.code not in target.GONE:  # else it has ended: nothing is to repair
+                    yield _failure(found.id, error)
+            else:
+                if result:
+                    yield result
     for where, reason in broken.items():
         yield _failure(os.path.basename(where), reason)
 
 
-def _one(found: Found, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
-    """Return what was done to a container, {} where it was granted nothing, or has ended."""
-    try:
-        with target.held(found, to_change=not is_dry) as one:
-            report = repairing.repair(one, grants, library, is_dry=is_dry)
-            return report.document() if one.granted or report.steps else {}
-    except (GpuhookError, OSError) as error:
-        if isinstance(error, GpuhookError) and error.code in target.GONE:
-            return {}  # containers come and go: of this one there is nothing to repair
-        return _failure(found.id, worded(error))
-    except Exception as error:  # no mistake of ours may end it for the others
-        return _failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
+def _repaired(one: Target, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
+    """Return what was done to a container, {} for one that was granted nothing."""
+    if repairing.looks_into(one, grants):
+        remote_mounts.require_none(one, grants)
+    report = repairing.repair(one, grants, library, is_dry=is_dry)
+    return report.document() if one.granted or report.steps else {}
 
 
 def _failure(container: str, error: GpuhookError) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import json
 import os
 from contextlib import redirect_stderr, redirect_stdout
 
+from gpuhook import worker
 from gpuhook.cli import main
-from gpuhook.programs import apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +31,10 @@ def documents(
 
     With None and a reason where it prints none within so many seconds.
     """
-    answers = apart.each(lambda name: _said(commands[name]), list(commands), seconds, _AT_ONCE)
+    answers = worker.each(lambda name: _said(commands[name]), list(commands), seconds, _AT_ONCE)
     for name, answer in answers:
-        if isinstance(answer, TimeoutError):
-            yield name, None, f"no answer within {seconds:g} seconds"
-        elif isinstance(answer, OSError):
-            yield name, None, str(answer)
+        if isinstance(answer, worker.NoAnswerError):
+            yield name, None, answer.reason + answer.left_behind()
         else:
             yield name, *answer
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.container import ledger, membership, runtime_state, state_roots
+from gpuhook.container import ledger, membership, other_users, runtime_state, state_roots
 from gpuhook.container.runtime_state import (
     STOPPED,
     UNREADABLE,
@@ -96,11 +96,20 @@ class _Search:
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
         recorded = (entry["root"] for entry in self._entries if entry["root"])
+        theirs = []
         for root in dict.fromkeys([*roots, *recorded, *state_roots.present()]):
+            if state_roots.is_of_another(os.path.abspath(root)):
+                theirs.append(root)
+                continue
             real = os.path.realpath(root)
             if real not in seen:
                 seen.add(real)
                 self._look(os.path.abspath(root), asked=root in roots)
+        others = other_users.look(theirs)
+        self._of_others = others.states
+        self._places += others.states
+        self.looked += others.looked
+        self.trouble.update(others.trouble)
 
     def _look(self, root: str, *, asked: bool) -> None:
         try:
@@ -123,7 +132,7 @@ class _Search:
 
     def _read(self, root: str, identity: str) -> Found:
         try:
-            found = runtime_state.read(root, identity)
+            found = self._state(root, identity)
         except UnreadableError as error:
             where = os.path.join(root, identity)
             if isinstance(error, NoStateError):
@@ -137,6 +146,15 @@ class _Search:
             return found
         found.engine = _engine(found)
         return found
+
+    def _state(self, root: str, identity: str) -> Found:
+        """Return what the state of a container tells; raises UnreadableError."""
+        known = self._of_others.get((root, identity))
+        if known is None:
+            return runtime_state.read(root, identity)
+        if isinstance(known, UnreadableError):
+            raise known
+        return known
 
     def _unplaced(self) -> list[Found]:
         """Return the containers that only the ledger knows."""
@@ -152,7 +170,8 @@ class _Search:
 
     def denied(self) -> GpuhookError | None:
         """Return GH1746 if there are directories that we may not look into."""
-        denied = [root for root, reason in self.trouble.items() if reason == _DENIED]
+        ours = [root for root in self.trouble if not state_roots.is_of_another(root)]
+        denied = [root for root in ours if self.trouble[root] == _DENIED]
         if not denied:
             return None
         places = ", ".join(denied[:_NEAR]) + (", ..." if denied[_NEAR:] else "")

@@ -12,7 +12,7 @@ import time
 from binascii import crc32
 
 from gpuhook import state
-from gpuhook.container import ledger
+from gpuhook.container import ledger, state_roots
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -55,9 +55,9 @@ def _of_another_name(root: str, identity: str) -> dict[str, Any] | None:
 
     The wrapper enters what it is given: resolving links would cost every create.
     """
-    real = os.path.realpath(root) if root else ""
+    real = state_roots.real(root)
     for entry in ledger.living() if real else ():
-        if entry["id"] == identity and entry["root"] and os.path.realpath(entry["root"]) == real:
+        if entry["id"] == identity and entry["root"] and state_roots.real(entry["root"]) == real:
             return entry
     return None
 

@@ -12,7 +12,7 @@ import os
 import sys
 
 from gpuhook import fastjson, files, state
-from gpuhook.container import oci
+from gpuhook.container import oci, state_roots
 from gpuhook.container.process import Process
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import freezer
@@ -37,6 +37,24 @@ class UnreadableError(Exception):
 
 class NoStateError(UnreadableError):
     """There is no container, or not yet: a directory without a state, or none."""
+
+
+class Bounds:
+    """How many bytes are read of another user's states: of one file, and of all together."""
+
+    __slots__ = ("left",)
+
+    MOST = 256 << 10
+    SUM = 4 << 20
+
+    def __init__(self) -> None:
+        self.left = self.SUM
+
+    def take(self, size: int) -> None:
+        """Note that so many bytes are read; raises UnreadableError where those are too many."""
+        if size > self.left:
+            raise UnreadableError(f"the states of this user have more than {self.SUM} bytes in all")
+        self.left -= size
 
 
 class Found:
@@ -87,10 +105,13 @@ class Found:
 
         crun keeps a copy with its state, which counts where the bundle is gone. GH1755 if another
         user than root, or ourselves, wrote it or could have: it says what the container was given.
+        Root opens nothing of what another user's state names.
         """
         if not self.bundle:
             return {}
         path = os.path.join(self.bundle, "config.json")
+        if self.owner not in (0, os.geteuid()) and not state.is_rootless():
+            raise fault("GH1755", path=path, user=self.owner)
         copy = os.path.join(self.state_root, self.id, "config.json")
         if self.runtime == "crun" and not os.path.exists(path):
             path = copy
@@ -108,27 +129,29 @@ class Found:
             raise fault("GH1772", reason=error.message) from error
 
 
-def read(root: str, identity: str) -> Found:
+def read(root: str, identity: str, fd: int | None = None, bounds: Bounds | None = None) -> Found:
     """Return container `identity` of the state root `root`; raises UnreadableError.
 
-    No link is followed: a user's state directory could lead to another container's.
+    No link is followed: a user's state directory could lead to another container's. `fd` is a
+    descriptor of the root, and `bounds` are those of another user's.
     """
     try:
-        directory = os.open(os.path.join(root, identity), _DIRECTORY)
+        path = os.path.join(root, identity) if fd is None else identity
+        directory = os.open(path, _DIRECTORY, dir_fd=fd)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoStateError(error.strerror) from error
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
     try:
         for name, runtime in _FILES:
-            read_ = _read(directory, name)
+            read_ = _read(directory, name, bounds)
             if read_ is None:
                 continue
             document, owner = read_
             found = (_of_runc if runtime == "runc" else _of_crun)(identity, document)
             found.state_root, found.runtime = root, runtime
             found.owner = _user_of(root) or owner
-            return _observed(found, found.owner)
+            return _observed(found, directory)
     finally:
         os.close(directory)
     raise NoStateError("it has neither runc's state.json nor crun's status")
@@ -144,19 +167,11 @@ def is_ours(path: str) -> bool:
 
 
 def _user_of(root: str) -> int:
-    """Return whose runtime directory a state root is in, 0 where in none.
-
-    What is there is that user's, whoever the file system says it belongs to: users may mount some.
-    """
-    for path in (root, os.path.realpath(root)):
-        _, found, rest = path.partition("/run/user/")
-        user = rest.partition("/")[0]
-        if found and user.isdecimal():
-            return int(user)
-    return 0
+    """Return whose runtime directory a state root is in, 0 where in none."""
+    return state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
 
 
-def _read(directory: int, name: str) -> tuple[dict[str, Any], int] | None:
+def _read(directory: int, name: str, bounds: Bounds | None) -> tuple[dict[str, Any], int] | None:
     """Return what a state file holds and whose it is, None if there is none."""
     try:
         fd = os.open(name, _FILE, dir_fd=directory)
@@ -168,14 +183,17 @@ def _read(directory: int, name: str) -> tuple[dict[str, Any], int] | None:
         owner = os.fstat(fd).st_uid
         if owner != os.fstat(directory).st_uid:
             raise UnreadableError(f"{name} is not of the user whose directory it is in")
-        return _document(fd, name), owner
+        return _document(fd, name, bounds), owner
     finally:
         os.close(fd)
 
 
-def _document(fd: int, name: str) -> dict[str, Any]:
+def _document(fd: int, name: str, bounds: Bounds | None) -> dict[str, Any]:
     try:
-        document = fastjson.loads(files.read_descriptor(fd, name, _MAX_STATE))
+        text = files.read_descriptor(fd, name, bounds.MOST if bounds else _MAX_STATE)
+        if bounds is not None:
+            bounds.take(len(text))
+        document = fastjson.loads(text)
     except GpuhookError as error:
         raise UnreadableError(error.message) from error
     except (OSError, ValueError) as error:
@@ -249,8 +267,9 @@ def _text(document: dict[str, Any], key: str) -> str:
     return value
 
 
-def _observed(found: Found, owner: int) -> Found:
+def _observed(found: Found, directory: int) -> Found:
     """Fill in the status, as the kernel has it, and what is right for a container that ended."""
+    owner = found.owner
     try:
         with found.process() as process:
             if owner not in (0, os.geteuid()) and owner != _owner_of_user_namespace(process):
@@ -263,7 +282,7 @@ def _observed(found: Found, owner: int) -> Found:
         if error.code == "GH1733":
             raise UnreadableError(error.message) from error
         found.pid, found.started, found.status = 0, None, STOPPED
-    if found.status == RUNNING and _has(found, "exec.fifo"):
+    if found.status == RUNNING and _has(directory, "exec.fifo"):
         found.status = CREATED
     return found
 
@@ -273,9 +292,13 @@ def status(process: Process) -> str:
     return PAUSED if freezer.is_frozen(process.read("cgroup")) else RUNNING
 
 
-def _has(found: Found, name: str) -> bool:
+def _has(directory: int, name: str) -> bool:
     """Return whether the state directory has a file: exec.fifo is there until the start."""
-    return os.path.lexists(os.path.join(found.state_root, found.id, name))
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _owner_of_user_namespace(process: Process) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from gpuhook import state
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +28,53 @@ PLACES = (
     "/run/user/*/docker/runtime-*/*",
 )
 _OF_A_USER = ("runc", "crun", "docker/runtime-*/*")  # below $XDG_RUNTIME_DIR
+_USERS = "/run/user"
+
+
+def user_of(path: str) -> int:
+    """Return the user below whose runtime directory a path is, by its name alone; 0 for none.
+
+    What is there is that user's, whoever the file system says it belongs to: users may mount some.
+    """
+    _, found, rest = path.partition(_USERS + "/")
+    user = rest.partition("/")[0]
+    return int(user) if found and user.isdecimal() else 0
+
+
+def is_of_another(path: str) -> bool:
+    """Return whether a path is another user's, for the host's root: see other_users.py."""
+    return user_of(path) not in (0, os.geteuid()) and not state.is_rootless()
+
+
+def other_users() -> list[int]:
+    """Return the users that have runtime directories, for the host's root; none for others."""
+    if state.is_rootless():
+        return []
+    try:
+        names = os.listdir(_USERS)
+    except OSError:
+        return []
+    users = sorted(int(name) for name in names if name.isdecimal())
+    return [user for user in users if user != os.geteuid()]
+
+
+def directory(user: int) -> str:
+    """Return a user's runtime directory."""
+    return f"{_USERS}/{user}"
+
+
+def of_user(user: int) -> list[str]:
+    """Return the patterns of a user's state roots."""
+    return [f"{directory(user)}/{pattern}" for pattern in _OF_A_USER]
+
+
+def real(root: str) -> str:
+    """Return a state root with links resolved, "" for none; another user's is not looked at."""
+    return os.path.realpath(root) if root and not is_of_another(root) else root
 
 
 def present() -> Iterator[str]:
-    """Yield the state roots that are there, some by several names."""
+    """Yield the state roots that are there, some by several names, but for other users'."""
     for pattern in PLACES:
         yield from _expanded(pattern)
         yield from _expanded("/var" + pattern)
@@ -47,6 +92,7 @@ def _expanded(pattern: str) -> list[str]:
             found = [path for directory in found for path in _begun(directory, part[:-1])]
         else:
             found = [f"{directory}/{part}" for directory in found]
+        found = [path for path in found if not is_of_another(path)]
     return [path for path in found if os.path.lexists(path)]
 
 

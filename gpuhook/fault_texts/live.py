@@ -190,8 +190,21 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1760": (
         HostError,
-        "the file systems of {container} did not answer for {seconds} seconds",
-        "repair it by itself: `gpuhook repair {container}`; see whether it mounts FUSE or NFS",
+        "the file systems of {container} did not answer for {seconds} seconds{left}",
+        (
+            "look for FUSE and NFS in its /proc/PID/mountinfo: a process that is left behind ends"
+            " when the server of that mount answers or ends"
+        ),
+    ),
+    "GH1761": (
+        HostError,
+        "the process that worked on {container} gave no answer: {reason}",
+        "run the command again; if it was killed, look for an OOM kill in dmesg",
+    ),
+    "GH1762": (
+        HostError,
+        "{container} was not looked at: its {fstype} mount at {path} may never answer",
+        "look at it alone: `gpuhook repair {container}` waits for the mount, for a limited time",
     ),
     "GH1770": (
         RequestError,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
+LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
 _REASONS = {
     errno.ENOSYS: "this kernel does not have the system call",

@@ -10,6 +10,7 @@ import os
 
 _ESCAPED = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))
 _DELETED = "//deleted"
+_REMOTE = ("fuse", "fuseblk", "nfs", "nfs4")
 _KEPT = 4  # the host's from two sides, and those of a container or two
 
 
@@ -54,6 +55,15 @@ class Mount:
                 self.master = os.fsdecode(group)
         self.fstype = os.fsdecode(fstype)
         self.features = os.fsdecode(features).split(",")
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether a server (FUSE, NFS) answers what is asked of it, and may never do so."""
+        return self.fstype in _REMOTE or self.fstype.startswith("fuse.")
+
+    def is_over(self, path: str) -> bool:
+        """Return whether a walk to an absolute path enters it, links left aside."""
+        return (path + "/").startswith(self.target.rstrip("/") + "/")
 
 
 class _Recent:

@@ -29,7 +29,6 @@ _RLIMIT_CPU, _RLIMIT_FSIZE, _RLIMIT_CORE, _RLIMIT_NOFILE, _RLIMIT_AS = 0, 1, 4, 
 _NOT_MOUNTED = {errno.EINVAL: "the root of this mount namespace cannot be replaced"}
 
 LIBC.pivot_root.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
-LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
 
 def enter_namespaces() -> None:

@@ -60,6 +60,13 @@ def _done(target: Target, plan: Plan, *, is_dry: bool) -> Report:
     return report
 
 
+def looks_into(target: Target, grants: Granting | None) -> bool:
+    """Return whether missing() looks into the container's file systems; raises as that does."""
+    if target.granted or target.entry or grants is None:
+        return bool(target.granted)
+    return grants.verdict(target.spec).chosen is not None
+
+
 def missing(target: Target, grants: Granting | None) -> Plan:
     """Return the plan that brings back what the container was granted: what is wrong with it.
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running container that somebody named: found, held, with what it was granted.
+"""A running container, held, with what it was granted.
 
-What `attach`, `detach`, `repair` and `inspect` begin with.
+What `attach`, `detach`, `repair` and `inspect` begin with. It looks into the container's file
+systems, which may never answer: container_worker.py gives it to work with a deadline.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gpuhook.cdi.edits import merged
-from gpuhook.container import find, ledger, ledger_changes, live, membership, recovery
+from gpuhook.container import ledger, ledger_changes, live, membership, recovery
 from gpuhook.container.made import LiveRecord
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs.interruptible import Interruptible
@@ -146,26 +147,24 @@ class Note:
         self._target.note(restored)
 
 
-@contextmanager
-def opened(
-    text: str, state_roots: Sequence[str] = (), *, to_change: bool = False
-) -> Iterator[Target]:
-    """Give the running container that `text` names; raises the faults of find() and Process."""
-    with held(find.find(text, state_roots), to_change=to_change) as target:
-        yield target
+def require_ours(found: Found) -> None:
+    """Raise GH1756 for another user's container: root does not act on that user's files."""
+    if not _is_ours(found):
+        raise fault("GH1756", id=found.id, user=found.owner)
+
+
+def _is_ours(found: Found) -> bool:
+    return found.owner in (0, os.geteuid())
 
 
 @contextmanager
 def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
     """Give the running container `found`; GH1738 if it is stopped.
 
-    Those who want it `to_change` wait for each other. GH1756 if it is another user's own: what
-    that user's files say of it is nothing that root acts on.
+    With `to_change`, the caller has the container's lock (ledger_changes.Changing), and has called
+    require_ours().
     """
-    is_ours = found.owner in (0, os.geteuid())
-    if to_change and not is_ours:
-        raise fault("GH1756", id=found.id, user=found.owner)
-    spec = _config(found) if is_ours else {}
+    spec = _config(found) if _is_ours(found) else {}
     with found.process() as process:
         if process.namespace("mnt") in membership.host_namespaces("mnt"):
             raise fault("GH1737", pid=process.pid)
@@ -174,8 +173,6 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
             cgroup = ""
         with ExitStack() as stack:
             signals = stack.enter_context(Interruptible()) if to_change else None
-            if to_change:
-                stack.enter_context(ledger_changes.Changing(found.id))
             container = stack.enter_context(live.opened(process, "/", spec, cgroup))
             if signals is not None:
                 container.signals = signals

@@ -8,13 +8,13 @@ neither is asked now, and described in memory as generate-cdi would describe it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from gpuhook import fastjson, files
+from gpuhook import fastjson, files, worker
 from gpuhook.diagnose.node.described import NAME, DescribedGranting, Heard
 from gpuhook.diagnose.node.read_granting import ReadGranting
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import apart
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import dump, known_node, words
 
@@ -116,19 +116,17 @@ def asked_of(
 
 
 def asked(ask: Callable[[], Node]) -> Node:
-    """Return the node that `ask` finds, in a process of its own: a driver may hang.
+    """Return the node that `ask` finds, in a child process: a driver may hang.
 
-    Raises what `ask` raises as a fault, and GH1913 where nothing comes within PATIENCE.
+    Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
+    the child ends without one.
     """
     try:
-        answer = apart.done(lambda: _answer(ask), PATIENCE)
-    except TimeoutError as error:
-        raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
-    except OSError as error:
-        raise worded(error) from error
-    if "error" in answer:
-        raise GpuhookError(*answer["error"])
-    return dump.from_dict(answer)
+        return worker.answered(partial(_worded, ask), PATIENCE, is_heard=True)
+    except worker.NoAnswerError as error:
+        if error.how == worker.LATE:
+            raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
+        raise fault("GH1941", reason=error.reason) from error
 
 
 def noted() -> Node | None:
@@ -140,12 +138,11 @@ def noted() -> Node | None:
         return None
 
 
-def _answer(ask: Callable[[], Node]) -> dict[str, Any]:
+def _worded(ask: Callable[[], Node]) -> Node:
     try:
-        return dump.as_dict(ask())
-    except (GpuhookError, OSError) as error:
-        told = worded(error)
-        return {"error": [told.code, told.message, told.hint]}
+        return ask()
+    except OSError as error:
+        raise worded(error) from error
 
 
 def _kinds(granting: Granting) -> tuple[str, ...]:

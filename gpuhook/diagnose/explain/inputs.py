@@ -13,6 +13,7 @@ from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
+from gpuhook.programs import container_worker
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -65,6 +66,8 @@ def of_text(raw: bytes, where: str) -> list[Question]:
 def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     """Return the question of a running container; raises the faults of find() and config().
 
+    GH1760 if its root file system does not answer.
+
     What NVIDIA's runtime has written over its request is taken back, so that what it asked for
     shows.
     """
@@ -81,7 +84,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         where,
         spec,
         place,
-        has_root=_has_root(place, spec),
+        has_root=container_worker.answered(found.id, lambda: _has_root(place, spec)),
         notes=tuple(notes),
         start_warnings=tuple(ledger.warnings(entry or {})),
     )

@@ -17,10 +17,10 @@ from gpuhook.container import find, record
 from gpuhook.diagnose import differences, inspection
 from gpuhook.diagnose.node import read_granting
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import repair, target
-from gpuhook.programs.patience import Apart, NoAnswerError
+from gpuhook.programs import container_worker, remote_mounts, repair, target
 from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import jobs, words
+from gpuhook.worker import NoAnswerError, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class _Turn:
         self.told: dict[int, dict[str, Any]] = {}
         self.trouble: dict[int, GpuhookError] = {}
         self.is_late = False
-        self._looker = Apart(lambda: _Looker(living), _PATIENCE)
+        self._looker = Worker(lambda: _Looker(living), _PATIENCE)
 
     def run(self) -> None:
         """Look at them, and let go of the process."""
@@ -103,13 +103,10 @@ class _Turn:
                 except GpuhookError as error:
                     if error.code not in target.GONE:
                         self.trouble[number] = error
-                except NoAnswerError:
+                except NoAnswerError as error:
                     self.is_late = True
-                    self.trouble[number] = self._late(number)
-
-    def _late(self, number: int) -> GpuhookError:
-        identity = self._living[number].id
-        return fault("GH1760", container=identity, seconds=f"{_PATIENCE:g}")
+                    identity = self._living[number].id
+                    self.trouble[number] = container_worker.no_answer(identity, error, _PATIENCE)
 
 
 class _Looker:
@@ -146,6 +143,7 @@ def _has_root(held: Target) -> bool:
 
 
 def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
+    remote_mounts.require_none(held, grants)
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts)
     missing, is_repairable = _missing(held, grants)

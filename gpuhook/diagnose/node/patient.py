@@ -24,12 +24,12 @@ def asked(ask: Callable[[], T]) -> T:
     Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends
     without an answer.
     """
-    from gpuhook.programs import patience
+    from gpuhook import worker
 
     try:
-        return patience.answered(partial(_worded, ask), PATIENCE)
-    except patience.NoAnswerError as error:
-        if error.how == patience.LATE:
+        return worker.answered(partial(_worded, ask), PATIENCE)
+    except worker.NoAnswerError as error:
+        if error.how == worker.LATE:
             raise fault("GH1901", seconds=f"{PATIENCE:g}") from error
         raise fault("GH1941", reason=error.reason) from error
 

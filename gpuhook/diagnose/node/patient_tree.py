@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from gpuhook.diagnose.node.tree import MAX_FILE, DirectoryTree, Status, trouble
-from gpuhook.programs.patience import LATE, Apart, NoAnswerError
+from gpuhook.worker import LATE, NoAnswerError, Worker
 
 PATIENCE = 5.0  # seconds for one question
 _LATER = 1.0  # seconds, when some have been waited for in vain
@@ -28,7 +28,7 @@ class PatientTree:
         self.root = tree.root
         tree.close()
         self._patience = patience
-        self._apart: Apart | None = None
+        self._worker: Worker | None = None
         self._silent: set[str] = set()  # directories
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
@@ -53,18 +53,18 @@ class PatientTree:
 
     def close(self) -> None:
         """Let go of the process."""
-        if self._apart is not None:
-            self._apart.close()
-            self._apart = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     def _asked(self, question: str, path: str, *more: object) -> Any:
         place = os.path.dirname(path)
         if place in self._silent:
             raise trouble(errno.ETIMEDOUT, path)
         try:
-            if self._apart is None:
-                self._apart = Apart(lambda: _Answering(self.root), self._patience)
-            code, told = self._apart.call(question, path, *more)
+            if self._worker is None:
+                self._worker = Worker(lambda: _Answering(self.root), self._patience)
+            code, told = self._worker.call(question, path, *more)
         except NoAnswerError as error:
             raise self._given_up(path, place, error) from None
         if code:
@@ -73,9 +73,9 @@ class PatientTree:
 
     def _given_up(self, path: str, place: str, error: NoAnswerError) -> OSError:
         """Let go of the process, the next question starts another one."""
-        if self._apart is not None:
-            self._apart.close()
-            self._apart = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
         if error.how != LATE:
             return OSError(errno.EIO, error.reason, path)
         self._silent.add(place)

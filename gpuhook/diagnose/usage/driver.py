@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuhook import files, state
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.patience import LATE, UNSTARTED, Apart, NoAnswerError
+from gpuhook.worker import LATE, UNSTARTED, NoAnswerError, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,27 +79,27 @@ class Driver:
         """Start asking; a driver that cannot be asked is the trouble of each look."""
         self._patience = patience or PATIENCE
         self._trouble: GpuhookError | None = None
-        self._apart: Apart | None = None
+        self._worker: Worker | None = None
         root = state.host_root()
         try:
-            self._apart = Apart(lambda: _Asking(library, root), self._patience)
+            self._worker = Worker(lambda: _Asking(library, root), self._patience)
         except (GpuhookError, NoAnswerError) as error:
             self._trouble = _worded(error, self._patience)
 
     def look(self) -> Look:
         """Return what the devices are used for now."""
-        if self._apart is None or self._trouble is not None:
+        if self._worker is None or self._trouble is not None:
             return Look(trouble=self._trouble)
         try:
-            return Look(devices=self._apart.call("look"))
+            return Look(devices=self._worker.call("look"))
         except (GpuhookError, NoAnswerError) as error:
             self._trouble = _worded(error, self._patience)
             return Look(trouble=self._trouble)
 
     def close(self) -> None:
         """Let the library go."""
-        if self._apart is not None:
-            self._apart.close()
+        if self._worker is not None:
+            self._worker.close()
 
     def __enter__(self) -> Driver:  # noqa: PYI034 # Self needs a newer Python
         return self

@@ -11,10 +11,9 @@ import json
 import os
 from dataclasses import dataclass, field
 
-from gpuhook import files
+from gpuhook import files, worker
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import replicas
-from gpuhook.programs import apart
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -65,11 +64,9 @@ def _held(socket: str) -> tuple[dict[Names, tuple[str, ...]], str]:
     if not os.path.exists(socket):
         return {}, ""
     try:
-        listed, reason = apart.done(lambda: _asked(socket), _PATIENCE)
-    except TimeoutError:
-        return {}, f"{socket}: no answer within {_PATIENCE:g} seconds"
-    except OSError as error:
-        return {}, f"{socket}: {error.strerror or error}"
+        listed, reason = worker.answered(lambda: _asked(socket), _PATIENCE, is_heard=True)
+    except worker.NoAnswerError as error:
+        return {}, f"{socket}: {error.reason}"
     found: dict[Names, list[str]] = {}
     for unit, names in listed:
         found.setdefault(tuple(names), []).append(unit)

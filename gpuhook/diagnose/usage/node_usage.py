@@ -8,10 +8,9 @@ kernel whose the process is, and the kubelet who holds which replica.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
-from gpuhook.container import find, ledger
+from gpuhook.container import find, ledger, state_roots
 from gpuhook.diagnose.usage import (
     attribution,
     kubelet,
@@ -139,11 +138,11 @@ def _others(
 
     Where nobody tells which devices their nodes are of, they stand under the nodes.
     """
-    known = {(_real(entry["root"]), entry["id"]) for entry in entries}
+    known = {(state_roots.real(entry["root"]), entry["id"]) for entry in entries}
     pids = {entry.get("pid") for entry in entries if not entry["root"]}
     found = []
     for one in running:
-        if (_real(one.state_root), one.id) in known or one.pid in pids:
+        if (state_roots.real(one.state_root), one.id) in known or one.pid in pids:
             continue
         spec = unrecorded.config(one)
         has = unrecorded.held(one, spec)
@@ -158,10 +157,6 @@ def _others(
             entry["devices"] = list(has.nodes)
         found.append(entry)
     return found
-
-
-def _real(root: str) -> str:
-    return os.path.realpath(root) if root else ""
 
 
 def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:

@@ -329,12 +329,35 @@ $ gpuhook detach trainer --device /dev/nvidia1
     ),
     "GH1760": (
         (
-            "Looking into the container's file systems hung: it has a FUSE or NFS mount whose "
-            "server is gone."
+            "gpuhook looks into a container in a child process, and the child hung in a file system"
+            " of the container: FUSE or NFS whose server does not answer. SIGKILL does not end such"
+            " a wait, so gpuhook leaves the child behind and names its pid. The child holds no lock"
+            " and no open file of the caller."
         ),
-        "Repair it alone, and see to that mount.",
+        "Make the server of that mount answer, or end it: the child ends then.",
         """
 $ grep -e fuse -e nfs /proc/PID/mountinfo
+""",
+    ),
+    "GH1761": (
+        (
+            "The child process in which gpuhook works on a container ended without an answer: it"
+            " was killed, most often for lack of memory. What it had begun is in the ledger."
+        ),
+        "Run the command again: it completes what was begun.",
+        """
+$ dmesg | grep -i "killed process"
+""",
+    ),
+    "GH1762": (
+        (
+            "`gpuhook repair --all` and `gpuhook doctor` do not enter FUSE and NFS mounts of a"
+            " container: a server that does not answer would cost each run a process. This one is"
+            " over the driver's files, device nodes or loader files of the container."
+        ),
+        "Repair this container alone, or unmount what is over the driver's files.",
+        """
+$ gpuhook repair trainer
 """,
     ),
     "GH1770": (

@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-from gpuhook import fastjson, files, settings
+from gpuhook import descriptors, fastjson, files, settings
 from gpuhook.container.memory_records import is_limited
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
@@ -238,7 +238,7 @@ def _child(work: Callable[[], Answer], writer: int) -> None:
     """Work, tell what came of it, and end: the parent's code never runs twice."""
     status = 1
     try:
-        keep_only(writer)
+        descriptors.keep_only(writer)
         try:
             document: dict[str, Any] = {"answers": work()}
         except GpuhookError as error:
@@ -249,22 +249,6 @@ def _child(work: Callable[[], Answer], writer: int) -> None:
         status = 0
     finally:
         os._exit(status)
-
-
-def keep_only(*kept: int) -> None:
-    """Let go of all that is open but these, in a child that a driver may hold for ever.
-
-    A runtime waits until nobody holds what it reads of a hook, others for the locks of a container.
-    """
-    nothing = os.open("/dev/null", os.O_RDWR)
-    for standard in range(3):
-        os.dup2(nothing, standard)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in kept:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # that of the listing itself
 
 
 def _read(fd: int, patience: float) -> bytes | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from gpuhook import worker
 from gpuhook.errors import fault
-from gpuhook.programs import patience as waiting
 from gpuhook.programs.memory import handover
 from gpuhook.vendors.nvidia import memory_limits
 
@@ -46,7 +46,7 @@ class PatientDriver:
     def __init__(self, library: str, patience: float = handover.PATIENCE) -> None:
         self._patience = patience
         with _worded(patience):
-            self._driver = waiting.Apart(lambda: memory_limits.Driver(library), patience)
+            self._driver = worker.Worker(lambda: memory_limits.Driver(library), patience)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
         """Limit the processes of a cgroup, and return what is read back."""
@@ -90,7 +90,7 @@ class PatientDriver:
 def answered(work: Callable[[], T], patience: float = handover.PATIENCE) -> T:
     """Return what `work` returns in a process of its own; raises GH1256 to GH1258 besides."""
     with _worded(patience):
-        return waiting.answered(work, patience)
+        return worker.answered(work, patience)
 
 
 @contextmanager
@@ -98,9 +98,9 @@ def _worded(patience: float) -> Iterator[None]:
     """Say as a fault that nobody has answered."""
     try:
         yield
-    except waiting.NoAnswerError as error:
-        if error.how == waiting.LATE:
+    except worker.NoAnswerError as error:
+        if error.how == worker.LATE:
             raise fault("GH1256", seconds=f"{patience:g}") from error
-        if error.how == waiting.UNSTARTED:
+        if error.how == worker.UNSTARTED:
             raise fault("GH1258", reason=error.reason) from error
         raise fault("GH1257", how=error.reason) from error

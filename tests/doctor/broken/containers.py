@@ -54,7 +54,7 @@ def unheard(scene: Scene) -> None:
 
 
 def unreadable(scene: Scene) -> None:
-    late = fault("GH1760", container="broken", seconds=5)
+    late = fault("GH1760", container="broken", seconds=5, left="")
     scene.readings[readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
 
 

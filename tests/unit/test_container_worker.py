@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on containers in a child process: who has the lock, and a child that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cli import container_options as options
+from gpuhook.cli import main
+from gpuhook.container import find, ledger
+from gpuhook.container.runtime_state import Found
+from gpuhook.errors import GpuhookError
+from gpuhook.programs import target
+from gpuhook.programs.container_worker import ContainerWorker
+
+
+@contextmanager
+def held(found: Found, *, to_change: bool = False) -> Iterator[Found]:
+    """Stand for a container, of which nothing is looked at."""
+    del to_change
+    yield found
+
+
+def work(found: Any) -> str:
+    """Be killed for one container, and hang for another."""
+    if found.id == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if found.id == "hangs":
+        signal.pause()
+    return str(found.id)
+
+
+@pytest.mark.usefixtures("state")
+def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another child works on the next container."""
+    monkeypatch.setattr(target, "held", held)
+    with ContainerWorker(work, to_change=True, seconds=0.5) as worker:
+        assert worker.do(Found("first")) == "first"
+        for identity, code in (("killed", "GH1761"), ("hangs", "GH1760")):
+            with pytest.raises(GpuhookError, match=identity) as caught:
+                worker.do(Found(identity))
+            assert caught.value.code == code
+        assert worker.do(Found("last")) == "last"
+
+
+@pytest.mark.usefixtures("state")
+def test_the_lock_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that does not end keeps it from nobody."""
+    monkeypatch.setattr(target, "held", held)
+
+    def locks(found: Any) -> list[str]:
+        del found
+        names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        return [link for link in map(_link, names) if "/locks/" in link]
+
+    with ContainerWorker(locks, to_change=True) as worker:
+        assert worker.do(Found("first")) == []
+
+
+def _link(path: str) -> str:
+    return os.readlink(path) if os.path.islink(path) else ""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a state directory of the test's."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
+
+
+def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
+    """A repair that is killed is reported, and the next container is repaired."""
+
+    def repaired(one: Found, **_: object) -> dict[str, object]:
+        if one.id == "first":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"container": one.id, "steps": [], "skipped": [], "notes": [], "left": []}
+
+    monkeypatch.setattr(target, "held", held)
+    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
+    monkeypatch.setattr("gpuhook.cli.repair._repaired", repaired)
+    done = CliRunner().invoke(main, ["repair", "--all"])
+    assert done.exit_code == 1
+    assert "Error GH1761: first: " in done.stderr
+    assert "signal 9" in done.stderr
+    assert "second: nothing to do" in done.stdout
+
+
+def test_repair_all_of_a_container_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no failure: containers come and go, and of this one there is nothing to repair."""
+    child = subprocess.Popen(["sleep", "60"])
+    found = Found("gone", child.pid, ledger.start_time(child.pid))
+    child.kill()
+    child.wait()
+    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(find, "everything", lambda _: ([found], {}))
+    done = CliRunner().invoke(main, ["repair", "--all"])
+    assert (done.exit_code, done.stderr) == (0, "no running container was granted a GPU\n")
