@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
 
 _MOST_WARNINGS = 32  # a container chooses how many there are
-_MAX_LINE = 4096
+MAX_LINE = 4096
 
 
 class EngineLog:
@@ -62,7 +62,7 @@ class EngineLog:
         self._write([("error", f"{line} ({error.hint})")])
         lines = [f"error {line}", f"hint: {error.hint}"]
         lines += [f"warning {one.code}: {one.message}" for one in self.warnings]
-        _print("".join(f"{self._program}: {text}\n" for text in lines))
+        print_error("".join(f"{self._program}: {text}\n" for text in lines))
 
     def warning(self, error: GpuhookError) -> None:
         """Report what the container goes without. It never reaches the container's streams."""
@@ -76,7 +76,7 @@ class EngineLog:
             self._write([("warning", f"{line} ({error.hint})")])
         from gpuhook import journal  # few containers have a warning
 
-        text = printable(f"{line} ({error.hint})", _MAX_LINE)
+        text = printable(f"{line} ({error.hint})", MAX_LINE)
         journal.send(self._program, error.code, text, printable(self.container))
 
     def _write(self, lines: list[tuple[str, str]]) -> None:
@@ -98,27 +98,19 @@ class EngineLog:
             os.close(fd)
 
     def _formatted(self, level: str, message: str, now: str) -> str:
-        line = printable(f"{self._program}: {message}", _MAX_LINE)
+        line = printable(f"{self._program}: {message}", MAX_LINE)
         quoted = fastjson.dumps(line).decode()
         if self._format == "json":
             return f'{{"level":"{level}","msg":{quoted},"time":"{now}"}}\n'
         return f'time="{now}" level={level} msg={quoted}\n'
 
 
-class TerminalLog(EngineLog):
-    """The log of a command that a person runs: standard error is the terminal."""
-
-    def warning(self, error: GpuhookError) -> None:
-        """Print a warning."""
-        line = printable(f"{self._program}: warning {error.code}: {error.message}", _MAX_LINE)
-        _print(line + "\n")
-
-
 def _is_among(error: GpuhookError, known: list[GpuhookError]) -> bool:
     return any((one.code, one.message) == (error.code, error.message) for one in known)
 
 
-def _print(text: str) -> None:
+def print_error(text: str) -> None:
+    """Print on standard error, if that is open."""
     try:
         os.write(2, text.encode("utf-8", "backslashreplace"))
     except OSError:

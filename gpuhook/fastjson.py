@@ -58,6 +58,11 @@ def _whole(text: str) -> int | Number:
 
 class _Exact(_Plain):
     parse_float: type[object] = Number
+
+
+class _Longhand(_Exact):
+    """Keeps integers as well that Python would change or refuse; slower."""
+
     parse_int = staticmethod(_whole)
 
 
@@ -93,7 +98,18 @@ def loads(data: bytes, *, exact: bool = False, repeated: list[str] | None = None
     other readers take the first value, or merge them.
     """
     text = data.decode("utf-8", "surrogateescape")
-    context: Any = _Exact if exact else _Plain
+    if not exact:
+        return _value(text, _Plain, repeated)
+    if b"-0" not in data:
+        try:
+            return _value(text, _Exact, repeated)
+        except ValueError:
+            if repeated is not None:
+                repeated.clear()
+    return _value(text, _Longhand, repeated)
+
+
+def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
     if repeated is not None:
         context = _Noting(context, repeated)
     start = len(text) - len(text.lstrip(_SPACE))

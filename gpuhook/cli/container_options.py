@@ -15,12 +15,12 @@ from gpuhook.cdi import spec
 from gpuhook.cli import parameters, printing
 from gpuhook.container import find
 from gpuhook.diagnose import settings_file
-from gpuhook.engine_log import TerminalLog
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant import replicas
 from gpuhook.programs import cold
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
+from gpuhook.terminal_log import TerminalLog
 from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False

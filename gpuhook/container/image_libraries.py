@@ -13,7 +13,7 @@ from gpuhook.loader import directory, elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
     from typing import Protocol
 
     class Tree(Protocol):
@@ -54,6 +54,15 @@ def entries(
         if entry in there:
             found[entry] = f"{where}/{entry}"
     return list(found.items())
+
+
+def besides(
+    root: Tree, where: bytes, names: Sequence[str], files: Mapping[bytes, bytes]
+) -> list[tuple[bytes, bytes]]:
+    """Return the entries of the directory `where` without the driver's `files` and links."""
+    ours = {os.fsdecode(path.rpartition(b"/")[2]) for path in (*files, *files.values())}
+    found = entries(root, os.fsdecode(where), names, ours)
+    return [(os.fsencode(name), os.fsencode(path)) for name, path in found]
 
 
 def _library(root: Tree, path: str) -> elf.Elf | None:

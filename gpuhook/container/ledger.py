@@ -42,19 +42,16 @@ import time
 from binascii import crc32
 
 from gpuhook import fastjson, files, state
-from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
 _SWEEP_ABOVE = 512
 _MAX_BYTES = 1 << 20  # of an entry: what is larger is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
-_MOST_WARNINGS = 16
-_MAX_CODE, _MAX_WARNING = 16, 1000  # characters
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
 
@@ -131,34 +128,6 @@ def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | Non
         where, reason = error.filename or directory(), error.strerror or str(error)
         return fault("GH1410", container=identity, path=where, reason=reason)
     return None
-
-
-def warning_records(
-    errors: Iterable[GpuhookError], known: Iterable[dict[str, str]] = ()
-) -> list[dict[str, str]]:
-    """Return warnings as an entry has them, after the `known` ones; bounded."""
-    return _bounded([*known, *({"code": one.code, "message": one.message} for one in errors)])
-
-
-def warnings(entry: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the warnings of an entry, printable; what has another form is left out."""
-    found = entry.get("warnings")
-    records = found if isinstance(found, list) else []
-    return _bounded(one for one in records if isinstance(one, dict))
-
-
-def _bounded(found: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
-    records: list[dict[str, str]] = []
-    for one in found:
-        code, message = one.get("code"), one.get("message")
-        if not (isinstance(code, str) and isinstance(message, str)):
-            continue
-        record = {"code": printable(code, _MAX_CODE), "message": printable(message, _MAX_WARNING)}
-        if record not in records:
-            records.append(record)
-        if len(records) == _MOST_WARNINGS:
-            break
-    return records
 
 
 def is_holder(entry: dict[str, Any]) -> bool:

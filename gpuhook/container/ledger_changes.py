@@ -12,7 +12,7 @@ import time
 from binascii import crc32
 
 from gpuhook import state
-from gpuhook.container import ledger, state_roots
+from gpuhook.container import ledger, ledger_warnings, state_roots
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -106,11 +106,11 @@ def warn(
         fcntl.flock(lock, fcntl.LOCK_EX)
         for entry in ledger.living():
             if entry["id"] == identity and bundle in (entry.get("bundle"), "/"):
-                records = ledger.warning_records(errors, ledger.warnings(entry))
+                records = ledger_warnings.records(errors, ledger_warnings.read(entry))
                 ledger.record(entry["root"], identity, {**entry, "warnings": records})
                 return
         if made is not None:
-            ledger.record("", identity, {**made, "warnings": ledger.warning_records(errors)})
+            ledger.record("", identity, {**made, "warnings": ledger_warnings.records(errors)})
     finally:
         os.close(lock)
 

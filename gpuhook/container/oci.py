@@ -18,6 +18,7 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from gpuhook.cdi.edits import ContainerEdits, DeviceNode, Hook, Mount
@@ -31,6 +32,7 @@ _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 # whose keys are the user's own, _ANY is not looked at. A list has objects of the keys in it; the
 # runtime judges an item that is not an object, and a number where a string is due.
 _ANY, _OBJECT, _ARRAY, _STRING = "anything", "an object", "an array", "a string or a number"
+_WANTED: dict[type, str] = {dict: _OBJECT, list: _ARRAY}
 _MAPPINGS = {"uidMappings": _ARRAY, "gidMappings": _ARRAY}
 _HOOKS = [{"path": _STRING, "args": _ARRAY, "env": _ARRAY, "timeout": _ANY}]
 _DEVICE = {"path": _STRING, "fileMode": _ANY, "uid": _ANY, "gid": _ANY}
@@ -96,37 +98,40 @@ def require_unambiguous(spec: dict[str, Any]) -> None:
     """
     if isinstance(spec, Config) and spec.repeated:
         raise fault("GH1307", key=spec.repeated[0], other=spec.repeated[0])
-    _check(spec, _KEYS, "config.json")
+    _check(spec, _KEYS)
 
 
-def _check(value: Any, kind: Any, key: str) -> None:
-    """Check a value that is to be of a kind of _KEYS; null is of every kind."""
-    if value is None or kind is _ANY:
-        return
-    wanted = kind if isinstance(kind, str) else _ARRAY if isinstance(kind, list) else _OBJECT
-    is_wrong = isinstance(value, (dict, list))
-    if wanted is not _STRING:
-        is_wrong = not isinstance(value, list if wanted is _ARRAY else dict)
-    if is_wrong:
-        raise fault("GH1303", key=key, kind=wanted)
-    if isinstance(kind, list):
-        for item in value:
-            if isinstance(item, dict):
-                _check(item, kind[0], key)
-    elif isinstance(kind, dict):
-        _check_keys(value, kind)
-        for name, inner in kind.items():
-            if name in value:
-                _check(value[name], inner, name)
+def _check(found: dict[str, Any], known: dict[str, Any]) -> None:
+    """Check an object and what is below the keys that are `known`; null is of every kind."""
+    unknown = found.keys() - known.keys()
+    if unknown:
+        _check_names(unknown, known)
+    for key, value in found.items():
+        kind = known.get(key, _ANY)
+        if kind is _ANY or value is None:
+            continue
+        wanted = _WANTED.get(type(kind)) or kind
+        if wanted is _STRING:
+            is_wrong = isinstance(value, (dict, list))
+        else:
+            is_wrong = not isinstance(value, list if wanted is _ARRAY else dict)
+        if is_wrong:
+            raise fault("GH1303", key=key, kind=wanted)
+        if kind is wanted:
+            continue
+        for one in value if wanted is _ARRAY else (value,):
+            if isinstance(one, dict):
+                _check(one, kind[0] if wanted is _ARRAY else kind)
 
 
-def _check_keys(found: dict[str, Any], known: dict[str, Any]) -> None:
-    for name in found.keys() - known.keys():
+def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
+    """Raise GH1307 for one of `names` that is a known one to Go."""
+    lower = {one.lower(): one for one in known}
+    for name in names:
         # Go folds two characters outside ASCII into it: this one, and one that lower() folds too.
-        folded = name.lower().replace("\u017f", "s")
-        for other in known:
-            if other.lower() == folded:
-                raise fault("GH1307", key=name, other=other)
+        other = lower.get(name.lower().replace("\u017f", "s"))
+        if other is not None:
+            raise fault("GH1307", key=name, other=other)
 
 
 def device_paths(spec: dict[str, Any]) -> list[str]:

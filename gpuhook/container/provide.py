@@ -130,7 +130,7 @@ def _loader(root: Tree, provision: Provision) -> None:
     preferred = [(os.fsencode(name), os.fsencode(path)) for name, path in whole.preferred]
     entries = provision.entries_now or whole.own_entries()
     own = [pair for pair in entries if pair not in preferred]
-    loader_files.write(root, own, preferred, whole.behind(), provision.index)
+    loader_files.write(root, own, preferred, whole.behind, provision.index)
 
 
 def _sibling(path: str, name: str) -> str:

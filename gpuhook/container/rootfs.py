@@ -17,8 +17,6 @@ from gpuhook import files
 from gpuhook.container.walk import ENTRY, Walk, mount_id
 from gpuhook.errors import fault
 
-MAX_NAMES = 1 << 16
-
 
 class Root:
     """An open root file system. Paths are absolute and of the container."""
@@ -106,34 +104,6 @@ class Root:
         _rename(temporary, name, fd)
         return True
 
-    def mounted(self, path: str) -> int | None:
-        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
-
-        Mounts are gone into, whosever they are: it is for looking at what the container was given.
-        """
-        try:
-            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return None
-            raise
-
-    def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
-        fd = self.mounted(path)
-        if fd is None:
-            return []
-        try:
-            if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                return []
-            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        finally:
-            os.close(fd)
-        try:
-            return _listed(readable)
-        finally:
-            os.close(readable)
-
     def open_file(self, path: str) -> int | None:
         """Return a readable descriptor (the caller's) of the regular file `path`, None if absent.
 
@@ -204,7 +174,7 @@ class Root:
         return True
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, the first MAX_NAMES, [] if there is none."""
+        """Return the names in the directory `path`, [] if there is none."""
         try:
             fd = self.directory(path)
         except OSError as error:
@@ -213,7 +183,7 @@ class Root:
             raise
         readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return _listed(readable)
+            return sorted(os.listdir(readable))
         finally:
             os.close(readable)
 
@@ -245,17 +215,6 @@ class Root:
             files.remove_stale(readable)
         finally:
             os.close(readable)
-
-
-def _listed(fd: int) -> list[str]:
-    """Return the names in a directory, sorted; of one that an image filled the first MAX_NAMES."""
-    names = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            names.append(entry.name)
-            if len(names) == MAX_NAMES:
-                break
-    return sorted(names)
 
 
 def _is_hosts(found: os.stat_result) -> bool:

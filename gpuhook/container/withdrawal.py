@@ -18,7 +18,7 @@ from gpuhook.container.loader_files import CACHE
 from gpuhook.container.rehearsal import current
 from gpuhook.container.removals import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache
+from gpuhook.loader import cache, cache_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _entries_of_links(made: Made) -> list[tuple[bytes, bytes]]:
 def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[Change]:
     """Return the loader's cache without the entries `ours`; nothing if nobody else's are left."""
     try:
-        held = [(entry.soname, entry.path) for entry in cache.parse(data)]
+        held = [(entry.soname, entry.path) for entry in cache_entries.parse(data)]
         # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.
         ours += [(name, path[4:]) for name, path in ours if path.startswith(b"/usr/")]
         if not set(held).intersection(ours):
@@ -157,6 +157,6 @@ def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -
         left: bytes | None = cache.merged(data, [], ours, flags=flags)
     except GpuhookError:
         return []
-    if not was_there and left is not None and not cache.parse(left):
+    if not was_there and left is not None and not cache_entries.parse(left):
         left = None
     return [Change(CACHE, data=left)]

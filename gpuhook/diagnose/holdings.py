@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.container import ledger, memory_records
+from gpuhook.container import ledger_warnings, memory_records
 from gpuhook.grant.memory import NO_LIMIT
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
         "since": entry["since"],
         "withdrawn": entry.get("withdrawn") or [],
         "memory": [_limit(record) for record in memory_records.of(entry).values()],
-        "warnings": ledger.warnings(entry),
+        "warnings": ledger_warnings.read(entry),
     }
 
 

@@ -14,7 +14,7 @@ from gpuhook import state
 from gpuhook.container import ledger
 from gpuhook.container.loader_files import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.loader import cache, conf
+from gpuhook.loader import cache_entries, conf
 from gpuhook.vendors.nvidia import departed, freshness, seen, words
 
 TYPE_CHECKING = False
@@ -210,7 +210,7 @@ def _loader(live: Live) -> dict[str, Any]:
     try:
         ours = conf.recorded(live.root.read(conf.FIRST, conf.MAX_BYTES) or b"")
         content = live.root.read(CACHE, MAX_CACHE)
-        entries = {(e.soname, e.path) for e in cache.parse(content)} if content else set()
+        entries = {(e.soname, e.path) for e in cache_entries.parse(content)} if content else set()
     except GpuhookError as error:
         return {"libraries": [], "trouble": error.message}
     except OSError as error:

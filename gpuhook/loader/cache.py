@@ -13,7 +13,7 @@ from gpuhook.loader.cache_format import ENTRY, MAX_NAME, MAX_PATH, Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
     from typing import Union
 
     _Key = Union[bytes, tuple[int, ...]]
@@ -37,42 +37,12 @@ _NUMBER = _DIGITS.translate(_DIGITS_LAST)
 _SHAPE = bytes(48 if c in _DIGITS else 1 for c in range(256))
 
 
-class Entry:
-    """One line of `ldconfig -p`."""
-
-    __slots__ = ("flags", "hwcap", "hwcaps", "path", "soname")
-
-    def __init__(
-        self, soname: bytes, path: bytes, flags: int, hwcap: int, hwcaps: bytes | None
-    ) -> None:
-        self.soname = soname
-        self.path = path
-        self.flags = flags  # glibc's FLAG_*: 0x0303 is an x86-64 library
-        self.hwcap = hwcap
-        self.hwcaps = hwcaps  # glibc-hwcaps directory, b"x86-64-v3", None for the usual entry
-
-
 def flags_for(machine: str) -> int:
     """Return the flags of cache entries of `machine` (uname's name); fault GH1602 if unknown."""
     try:
         return _FLAGS[machine]
     except KeyError:
         raise fault("GH1602", machine=machine, known=", ".join(sorted(_FLAGS))) from None
-
-
-def parse(data: bytes) -> list[Entry]:
-    """Return the entries of the cache `data` in their order; faults GH1600, GH1601."""
-    table = cache_format.read(data)
-    return [
-        Entry(
-            table.string(key, MAX_NAME),
-            table.string(value, MAX_PATH),
-            flags,
-            hwcap,
-            table.hwcaps_name(hwcap),
-        )
-        for flags, key, value, _, hwcap in zip(*table.fields)
-    ]
 
 
 def merged(
@@ -119,16 +89,18 @@ class Cache:
 
     def paths(self, names: Iterable[bytes]) -> dict[bytes, list[bytes]]:
         """Return the paths of the entries with these flags by name; hwcaps entries are left out."""
-        flags, starts, values, _, hwcaps = self._table.fields or [()] * 5
         wanted = frozenset(names)
         self._names.require(wanted)
+        ranges = self._names.ranges(wanted)
         found: dict[bytes, list[bytes]] = {}
-        for start, end in self._ranges(wanted):
-            for index in range(start, end):
-                name = self._table.string(starts[index], MAX_NAME)
-                if name in wanted and flags[index] == self._flags and not hwcaps[index]:
-                    path = self._table.string(values[index], MAX_PATH)
-                    found.setdefault(name, []).append(path)
+        if not ranges:
+            return found
+        flags, starts, values, _, hwcaps = self._table.fields
+        for index in ranges:
+            name = self._table.string(starts[index], MAX_NAME)
+            if name in wanted and flags[index] == self._flags and not hwcaps[index]:
+                path = self._table.string(values[index], MAX_PATH)
+                found.setdefault(name, []).append(path)
         return found
 
     def merged(
@@ -146,65 +118,72 @@ class Cache:
         front = dict.fromkeys(add)
         self._names.require([name for name, _ in (*add, *last)])
         behind = [pair for pair in dict.fromkeys(last) if pair not in front]
-        stale = {pair for pair in remove if pair not in front}.difference(behind)
-        gone = {index for same in self._indices(stale).values() for index in same}
+        stale = frozenset(remove).difference(front, behind)
+        gone = {index for same in self._indices(stale).values() for index in same} if stale else ()
         if not gone:
             return self._joined(list(front), behind)
         # Strings of an older driver would pile up with every upgrade, so the rest is packed.
         kept = [i for i in range(self._names.count) if i not in gone]
-        return Cache(cache_format.write(_packed(self._table, kept)), self._flags).merged(
-            add, last=behind
-        )
+        from gpuhook.loader import cache_entries  # seldom, at a restart with another driver
 
-    def _ranges(self, names: Iterable[bytes]) -> set[tuple[int, int]]:
-        """Return the ranges of entries whose names equal one of `names`."""
-        found = {(place.start, place.end) for place in map(self._names.place, names)}
-        return {(start, end) for start, end in found if start < end}
+        packed = cache_format.write(cache_entries.packed(self._table, kept))
+        return Cache(packed, self._flags).merged(add, last=behind)
 
     def _indices(
-        self, pairs: Collection[tuple[bytes, bytes]]
+        self, pairs: frozenset[tuple[bytes, bytes]]
     ) -> dict[tuple[bytes, bytes], list[int]]:
         """Return the entries that lead a name to a path already, for each pair that has any.
 
         An image may have 65,536 equal entries and as many names in its drop-in: each entry is
         looked at once, not once for every pair.
         """
-        if not pairs:
-            return {}
-        wanted = frozenset(pairs)
-        _, starts, values, _, _ = self._table.fields
         found: dict[tuple[bytes, bytes], list[int]] = {}
-        for start, end in self._ranges({name for name, _ in wanted}):
-            for index in range(start, end):
-                # The name as well: libcmp equals lib01 and lib1.
-                name = self._table.string(starts[index], MAX_NAME)
-                pair = name, self._table.string(values[index], MAX_PATH)
-                if pair in wanted:
-                    found.setdefault(pair, []).append(index)
+        _, starts, values, _, _ = self._table.fields
+        for index in self._names.ranges({name for name, _ in pairs}):
+            # The name as well: libcmp equals lib01 and lib1.
+            name = self._table.string(starts[index], MAX_NAME)
+            pair = name, self._table.string(values[index], MAX_PATH)
+            if pair in pairs:
+                found.setdefault(pair, []).append(index)
         return found
 
     def _joined(self, add: list[tuple[bytes, bytes]], last: list[tuple[bytes, bytes]]) -> bytes:
         """Return the file with `add` in front of their equals, `last` behind, each entry once."""
-        table, place = self._table, self._names.place
-        indices = self._indices([*add, *last])
-        dropped = {index for same in indices.values() for index in same}
-        base = cache_format.base_of(len(add) + len(last) + self._names.count - len(dropped))
+        table = self._table
+        known = self._indices(frozenset(add).union(last))
+        dropped = {index for same in known.values() for index in same}
+        # Among equal names those of `add` come before those of `last`: the sort is stable.
+        placed = [(*self._names.place(pair[0]), False, pair) for pair in add]
+        placed += [(*self._names.place(pair[0]), True, pair) for pair in last]
+        placed.sort(key=_by_key, reverse=True)
+        end = base = cache_format.base_of(len(placed) + self._names.count - len(dropped))
         delta = base - table.base
-        strings = _Strings(table, base, indices)
+        end += len(table.strings)
+        strings = [table.strings]
+        _, starts, values, _, _ = table.fields
         # (index, dropped, record): what comes before the entry `index`, or takes its place.
         changes = [(index, True, b"") for index in dropped]
-        # Among equal names those of `add` come before those of `last`: the sort is stable.
-        placed = [(place(pair[0]), False, pair) for pair in add]
-        placed += [(place(pair[0]), True, pair) for pair in last]
-        placed.sort(key=lambda item: item[0].key, reverse=True)
-        for where, is_last, pair in placed:
-            record = strings.record(pair, self._flags)
-            changes.append((where.end if is_last else where.start, False, record))
+        for _, start, stop, is_last, pair in placed:
+            if pair in known:
+                same = known[pair][0]
+                name, value = starts[same] + delta, values[same] + delta
+            else:
+                soname, path = pair
+                text = path + b"\0" if path.endswith(soname) else path + b"\0" + soname + b"\0"
+                strings.append(text)
+                end += len(text)
+                name, value = end - len(soname) - 1, end - len(text)
+            record = ENTRY.pack(self._flags, name, value, 0, 0)
+            changes.append((stop if is_last else start, False, record))
         changes.sort(key=lambda change: change[:2])
         table.entries = _spliced(_shifted(table.entries, delta), changes)
-        table.strings = b"".join(strings.pieces)
+        table.strings = b"".join(strings)
         table.hwcaps = [offset + delta for offset in table.hwcaps]
         return cache_format.write(table)
+
+
+def _by_key(placed: tuple[_Key, int, int, bool, tuple[bytes, bytes]]) -> _Key:
+    return placed[0]
 
 
 def _is_direct(strings: bytes, path: bytes, at: int) -> bool:
@@ -213,57 +192,17 @@ def _is_direct(strings: bytes, path: bytes, at: int) -> bool:
     return strings.startswith(path, at) and strings.find(b"/", at + len(path), end) < 0
 
 
-class _Place:
-    """Where a name is among the entries: those of an equal name are [start, end)."""
-
-    __slots__ = ("end", "key", "start")
-
-    def __init__(self, key: _Key, start: int, end: int) -> None:
-        self.key = key
-        self.start = start
-        self.end = end
-
-
-class _Strings:
-    """The strings of a table that grows; `base` is their offset in the new file."""
-
-    __slots__ = ("_delta", "_end", "_fields", "_indices", "pieces")
-
-    def __init__(
-        self, table: Table, base: int, indices: dict[tuple[bytes, bytes], list[int]]
-    ) -> None:
-        self.pieces = [table.strings]
-        self._end = base + len(table.strings)
-        self._delta = base - table.base
-        self._fields = table.fields
-        self._indices = indices
-
-    def record(self, pair: tuple[bytes, bytes], flags: int) -> bytes:
-        """Return the entry of a (name, path), with the strings that it has already or with new."""
-        same = self._indices.get(pair)
-        if same:
-            _, starts, values, _, _ = self._fields
-            name, value = starts[same[0]] + self._delta, values[same[0]] + self._delta
-        else:
-            soname, path = pair
-            text = path + b"\0" if path.endswith(soname) else path + b"\0" + soname + b"\0"
-            self.pieces.append(text)
-            self._end += len(text)
-            name, value = self._end - len(soname) - 1, self._end - len(text)
-        return ENTRY.pack(flags, name, value, 0, 0)
-
-
 class _Names:
     """The names of a table in the order of _dl_cache_libcmp, each read when it is needed."""
 
-    __slots__ = ("_keys", "_of", "_places", "_ranges", "_signed", "_starts", "_table", "count")
+    __slots__ = ("_by_key", "_by_name", "_keys", "_of", "_signed", "_starts", "_table", "count")
 
     def __init__(self, table: Table, *, signed: bool) -> None:
         self._signed = signed
         self._of = _key if table.strings.isascii() else self._wide()
         self._keys: dict[int, _Key] = {}
-        self._places: dict[bytes, _Place] = {}
-        self._ranges: dict[_Key, _Place] = {}
+        self._by_name: dict[bytes, tuple[_Key, int, int]] = {}
+        self._by_key: dict[_Key, tuple[_Key, int, int]] = {}
         self._starts = table.fields[1]
         self._table = table
         self.count = len(self._starts)
@@ -275,20 +214,25 @@ class _Names:
         """Compare as glibc does with bytes outside of ASCII, if one of `names` has any."""
         if self._of is _key and not all(name.isascii() for name in names):
             self._of = self._wide()
-            for known in (self._keys, self._places, self._ranges):
+            for known in (self._keys, self._by_name, self._by_key):
                 known.clear()
 
-    def place(self, name: bytes) -> _Place:
-        """Return where `name` is, or would be."""
-        place = self._places.get(name)
+    def place(self, name: bytes) -> tuple[_Key, int, int]:
+        """Return (key, start, end): the entries of names that equal `name` are [start, end)."""
+        place = self._by_name.get(name)
         if place is None:
             key = self._of(name)
-            place = self._ranges.get(key)
+            place = self._by_key.get(key)
             if place is None:
                 start = self._start(key)
-                place = self._ranges[key] = _Place(key, start, self._end(key, start))
-            self._places[name] = place
+                place = self._by_key[key] = key, start, self._end(key, start)
+            self._by_name[name] = place
         return place
+
+    def ranges(self, names: Iterable[bytes]) -> list[int]:
+        """Return the entries whose names equal one of `names`, each once."""
+        found = {self.place(name)[1:] for name in names}
+        return [index for start, end in found for index in range(start, end)]
 
     def key(self, index: int) -> _Key:
         """Return what orders the name of entry `index` among the others."""
@@ -378,28 +322,3 @@ def _shifted(entries: bytes, delta: int) -> bytes:
     pattern = int.from_bytes(ENTRY.pack(0, abs(delta), abs(delta), 0, 0) * count, "little")
     whole = int.from_bytes(entries, "little") + (pattern if delta > 0 else -pattern)
     return whole.to_bytes(len(entries), "little")
-
-
-def _packed(table: Table, kept: list[int]) -> Table:
-    """Return `table` with the entries `kept` and no other strings than they need."""
-    base = cache_format.base_of(len(kept))
-    strings = bytearray()
-    where: dict[bytes, int] = {}
-
-    def place(text: bytes) -> int:
-        if text not in where:
-            where[text] = base + len(strings)
-            strings.extend(text + b"\0")
-        return where[text]
-
-    entries = []
-    rows = list(zip(*table.fields))
-    for flags, key, value, version, hwcap in (rows[i] for i in kept):
-        name, path = table.string(key, MAX_NAME), table.string(value, MAX_PATH)
-        at = place(path)
-        at_name = at + len(path) - len(name) if path.endswith(name) else place(name)
-        entries.append(ENTRY.pack(flags, at_name, at, version, hwcap))
-    hwcaps = [place(table.string(at, MAX_NAME)) for at in table.hwcaps]
-    packed = Table(b"".join(entries), bytes(strings), base)
-    packed.hwcaps, packed.sections = hwcaps, table.sections
-    return packed

@@ -218,7 +218,9 @@ class Create:
         if edited.memory:
             entry["memory"] = edited.memory
         if self.log.warnings:
-            entry["warnings"] = ledger.warning_records(self.log.warnings)
+            from gpuhook.container import ledger_warnings
+
+            entry["warnings"] = ledger_warnings.records(self.log.warnings)
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)

@@ -12,7 +12,7 @@ import os
 import sys
 
 from gpuhook import __version__, state
-from gpuhook.engine_log import EngineLog, TerminalLog
+from gpuhook.engine_log import EngineLog
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import bundled
 
@@ -77,7 +77,11 @@ def main() -> None:
         os.write(1, f"{PROGRAM} {__version__}\n".encode())
         os._exit(0)
     # A dry run is a command that a person calls; what a runtime calls has no terminal.
-    log = (TerminalLog if "--dry-run" in words else EngineLog)(PROGRAM, _log())
+    log = EngineLog(PROGRAM, _log())
+    if "--dry-run" in words:
+        from gpuhook.terminal_log import TerminalLog
+
+        log = TerminalLog(PROGRAM, _log())
     os._exit(_status(words, log))
 
 

@@ -124,7 +124,7 @@ def _all_jobs(spec: dict[str, Any], job: jobs.Jobs) -> list[jobs.Jobs]:
     return others if is_there else [job, *others]
 
 
-def file_system(root: Root, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
+def file_system(root: HookRoot, job: jobs.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     """Make links, loader files and the application profile.
 
     What cannot be written, or lies behind a mount of somebody else's files, does not stop the

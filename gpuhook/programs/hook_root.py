@@ -7,7 +7,9 @@ the hook writes into is decided by what is mounted now.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 from gpuhook import files
 from gpuhook.container.rootfs import Root
@@ -52,6 +54,34 @@ class HookRoot(Root):
                 self._mounts.add(number)
         finally:
             os.close(fd)
+
+    def mounted(self, path: str) -> int | None:
+        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
+
+        Mounts are gone into, whosever they are: it is for looking at what the container was given.
+        """
+        try:
+            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    def mounted_names(self, path: str) -> list[str]:
+        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
+        fd = self.mounted(path)
+        if fd is None:
+            return []
+        try:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                return []
+            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
+        try:
+            return sorted(os.listdir(readable))
+        finally:
+            os.close(readable)
 
     def _is_own(self, number: int, fstype: str) -> bool:
         if self._mounted is None:

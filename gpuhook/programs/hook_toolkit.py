@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gpuhook.container.rootfs import Root
     from gpuhook.engine_log import EngineLog
     from gpuhook.vendors.nvidia.toolkit_hooks import Call
 
@@ -73,7 +72,7 @@ def _do(call: Call, root: HookRoot, spec: dict[str, Any], log: EngineLog) -> Non
         hook_apply.chmod(root, mode, path, log)
 
 
-def loader(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
+def loader(root: HookRoot, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
     """Return the job of the loader's cache: the libraries mounted into directories.
 
     These are `folders` and those of all such hooks of the container: whichever is done first, the
@@ -96,7 +95,7 @@ def loader(root: Root, spec: dict[str, Any], folders: Sequence[str] = ()) -> Job
     return made
 
 
-def _mounted(root: Root, spec: dict[str, Any], folders: list[str]) -> list[tuple[str, str]]:
+def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[tuple[str, str]]:
     """Return (container path, SONAME) of the libraries that are mounted into these directories."""
     real = {folder: root.real(folder) for folder in folders}
     places = set(real.values())
@@ -122,13 +121,13 @@ def _mounted(root: Root, spec: dict[str, Any], folders: list[str]) -> list[tuple
     return found
 
 
-def _libraries(root: Root, folder: str) -> list[str]:
+def _libraries(root: HookRoot, folder: str) -> list[str]:
     """Return the paths of the libraries in a directory that is mounted as a whole."""
     names = root.mounted_names(folder)
     return [f"{folder}/{name}" for name in names if name.startswith("lib") and ".so" in name]
 
 
-def _soname(root: Root, path: str) -> str:
+def _soname(root: HookRoot, path: str) -> str:
     """Return the name by which the loader opens a mounted library, "" for another file."""
     fd = root.mounted(path)
     if fd is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache
+from gpuhook.loader import cache_entries
 from tests.contract import roots
 from tests.contract.live import BOTH, EVERY, Live, sleeping, started
 from tests.contract.product import CONTROL, Product, asks
@@ -51,7 +51,8 @@ def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
     content = facts[-1]
     assert isinstance(content, bytes)
     return [
-        tuple(getattr(entry, name) for name in entry.__slots__) for entry in cache.parse(content)
+        tuple(getattr(entry, name) for name in entry.__slots__)
+        for entry in cache_entries.parse(content)
     ]
 
 

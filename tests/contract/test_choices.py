@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache, conf
+from gpuhook.loader import cache_entries, conf
 from tests.contract import doors, roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.doors import Doors
@@ -63,7 +63,7 @@ def seen(
 def cached(root: Path) -> dict[str, str]:
     """Return what the image's loader cache finds first for each name."""
     found: dict[str, str] = {}
-    for entry in cache.parse((root / "etc/ld.so.cache").read_bytes()):
+    for entry in cache_entries.parse((root / "etc/ld.so.cache").read_bytes()):
         found.setdefault(os.fsdecode(entry.soname), os.fsdecode(entry.path))
     return found
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_format, elf
+from gpuhook.loader import cache, cache_entries, cache_format, elf
 from gpuhook.vendors.nvidia import files, libcuda, site_rules
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, links
 from gpuhook.vendors.nvidia.roots import Root
@@ -283,7 +283,7 @@ def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
             assert code == "GH1600"
             assert size < len(whole)
         else:
-            assert any(entry.soname == b"libx.so" for entry in cache.parse(done))
+            assert any(entry.soname == b"libx.so" for entry in cache_entries.parse(done))
     assert libcuda.locate(root, None).version == V
 
 

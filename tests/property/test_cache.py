@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.loader import cache
+from gpuhook.loader import cache, cache_entries
 
 ascii_names = st.text("ab19.0-_A", min_size=1, max_size=12).map(str.encode)
 any_names = st.binary(min_size=1, max_size=12).filter(lambda n: b"/" not in n and b"\0" not in n)
@@ -56,7 +56,7 @@ def test_merge(
     """Merged caches are in glibc's order, hold all that was and is asked, and stay as they are."""
     data = cache.merged(None, image, flags=flags)
     merged = cache.merged(data, add, flags=flags)
-    entries = [(e.soname, e.path) for e in cache.parse(merged)]
+    entries = [(e.soname, e.path) for e in cache_entries.parse(merged)]
     assert sorted(entries) == sorted(set(image) | set(add))
     for (higher, _), (lower, _) in pairwise(entries):
         assert libcmp(higher, lower, signed=flags == 0x0303) >= 0
@@ -78,8 +78,8 @@ def test_remove_undoes_add(
     data = cache.merged(None, image, flags=flags)
     new = [pair for pair in add if pair not in image]
     removed = cache.merged(cache.merged(data, new, flags=flags), [], new, flags=flags)
-    assert [(e.soname, e.path) for e in cache.parse(removed)] == [
-        (e.soname, e.path) for e in cache.parse(data)
+    assert [(e.soname, e.path) for e in cache_entries.parse(removed)] == [
+        (e.soname, e.path) for e in cache_entries.parse(data)
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_format
+from gpuhook.loader import cache, cache_entries, cache_format
 
 X86_64 = 0x0303
 LINE = re.compile(r'^\t(\S+) \((.*?)(?:, hwcap: "(.*?)")?\) => (\S+)$', re.MULTILINE)
@@ -37,7 +37,8 @@ def listed(data: bytes, where: Path) -> list[tuple[str, str, str]]:
 
 def ours(data: bytes) -> list[tuple[str, str, str]]:
     return [
-        (e.soname.decode(), e.path.decode(), (e.hwcaps or b"").decode()) for e in cache.parse(data)
+        (e.soname.decode(), e.path.decode(), (e.hwcaps or b"").decode())
+        for e in cache_entries.parse(data)
     ]
 
 
@@ -148,7 +149,7 @@ def test_added_wins_over_removed(tree: Path) -> None:
     """A library that is both recorded and added again stays."""
     data = cache.merged(written(tree), DRIVER, DRIVER, flags=0x0303)
     assert (b"libcuda.so.1", b"/opt/driver/libcuda.so.1") in [
-        (e.soname, e.path) for e in cache.parse(data)
+        (e.soname, e.path) for e in cache_entries.parse(data)
     ]
 
 
@@ -194,7 +195,7 @@ def test_oversized_and_overcounted() -> None:
     data = bytearray(cache.merged(None, DRIVER, flags=0x0303))
     struct.pack_into("<I", data, 20, 1 << 31)
     with pytest.raises(GpuhookError) as caught:
-        cache.parse(bytes(data))
+        cache_entries.parse(bytes(data))
     assert caught.value.code == "GH1600"
 
 
@@ -203,7 +204,7 @@ def test_big_endian_is_refused(tree: Path) -> None:
     data = bytearray(written(tree))
     data[28] = 3
     with pytest.raises(GpuhookError, match="big-endian"):
-        cache.parse(bytes(data))
+        cache_entries.parse(bytes(data))
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
@@ -220,7 +221,7 @@ def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
                 data[rng.randrange(limit)] = rng.choice([0, 1, 48, 127, 128, 255])
         try:
             merged = cache.merged(bytes(data), DRIVER, [(b"libz.so", b"/l/libz.so")], flags=0x0303)
-            cache.parse(merged)
+            cache_entries.parse(merged)
         except GpuhookError as error:
             seen.add(error.code)
         else:
@@ -231,7 +232,7 @@ def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
 def test_flags(tree: Path) -> None:
     """Flags are those that the real ldconfig gives libraries of this machine; others are named."""
     machine = os.uname().machine
-    assert {e.flags for e in cache.parse(written(tree))} == {cache.flags_for(machine)}
+    assert {e.flags for e in cache_entries.parse(written(tree))} == {cache.flags_for(machine)}
     assert cache.flags_for("aarch64") == 0x0A03
     with pytest.raises(GpuhookError) as caught:
         cache.flags_for("vax")

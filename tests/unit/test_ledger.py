@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import ledger, ledger_changes
+from gpuhook.container import ledger, ledger_changes, ledger_warnings
 from gpuhook.errors import GpuhookError
 
 
@@ -383,9 +383,9 @@ def test_nothing_that_cannot_be_read(root: str, held: Path) -> None:
 def test_warnings_are_bounded_and_printable(root: str) -> None:
     """As they are written, and as they are read of a file with another form."""
     many = [GpuhookError("GH1007", f"{n} \x1b[2J\n" + "x" * 5000, "") for n in range(100)]
-    entered(root, "here", warnings=ledger.warning_records(many))
+    entered(root, "here", warnings=ledger_warnings.records(many))
     (entry,) = ledger.living()
-    found = ledger.warnings(entry)
+    found = ledger_warnings.read(entry)
     assert found == entry["warnings"]
     assert len(found) == 16
     assert all(one["message"].isprintable() and len(one["message"]) < 1100 for one in found)
@@ -396,7 +396,7 @@ def test_warnings_are_bounded_and_printable(root: str) -> None:
         ("GH1", 0),
         (None, 0),
     ):
-        found = ledger.warnings({"warnings": value})
+        found = ledger_warnings.read({"warnings": value})
         assert len(found) == count
         assert all(text.isprintable() for one in found for text in one.values())
 
@@ -404,19 +404,19 @@ def test_warnings_are_bounded_and_printable(root: str) -> None:
 def test_warnings_are_added(root: str) -> None:
     """To the entry of this id and bundle, each once; one without an entry gets what is made."""
     first, second = (GpuhookError(f"GH100{n}", f"number {n}", "") for n in (7, 8))
-    entered(root, "here", bundle="/b", route="wrapper", warnings=ledger.warning_records([first]))
+    entered(root, "here", bundle="/b", route="wrapper", warnings=ledger_warnings.records([first]))
     ledger_changes.warn(("here", "/other"), [second])
-    assert ledger.warnings(ledger.living()[0]) == ledger.warning_records([first])
+    assert ledger_warnings.read(ledger.living()[0]) == ledger_warnings.records([first])
     for bundle in ("/b", "/"):  # crun 1.8 does not always name it
         ledger_changes.warn(("here", bundle), [first, second])
         (entry,) = ledger.living()
-        assert ledger.warnings(entry) == ledger.warning_records([first, second])
+        assert ledger_warnings.read(entry) == ledger_warnings.records([first, second])
         assert ledger.is_holder(entry)
     own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), "route": ""}
     ledger_changes.warn(("new", "/n"), [second], {**own, "bundle": "/n"})
     added = ledger.living()[1]
     assert (added["id"], ledger.is_holder(added)) == ("new", False)
-    assert ledger.warnings(added) == ledger.warning_records([second])
+    assert ledger_warnings.read(added) == ledger_warnings.records([second])
 
 
 def test_an_entry_of_another_container_in_the_same_file(root: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gpuhook.container.provide import Provision, provide
 from gpuhook.container.rootfs import Root
 from gpuhook.diagnose.explain import parts
-from gpuhook.loader import cache, narrow
+from gpuhook.loader import cache_entries, narrow
 from gpuhook.vendors.nvidia import dump_file, files, hookless, jobs, words
 from gpuhook.vendors.nvidia.choices import Choices
 from gpuhook.vendors.nvidia.spec import describe
@@ -135,7 +135,7 @@ def provided(root: Path) -> list[tuple[str, str, int]]:
     libraries = [(f"{where}/libcuda.so.{V}", "libcuda.so.1") for where in (wide, "/usr/lib32")]
     with Root(str(root)) as opened:
         assert provide(opened, Provision(libraries, [], [])) == []
-    entries = cache.parse((root / "etc/ld.so.cache").read_bytes())
+    entries = cache_entries.parse((root / "etc/ld.so.cache").read_bytes())
     return [(entry.soname.decode(), entry.path.decode(), entry.flags) for entry in entries]
 
 
@@ -159,7 +159,7 @@ def test_ldconfig_agrees(tmp_path: Path) -> None:
         write(tmp_path, where, bits=bits)
         (tmp_path / f"{where[1:]}/libnvidia-ml.so.{V}").unlink()
     subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True, capture_output=True)
-    entries = cache.parse((tmp_path / "etc/ld.so.cache").read_bytes())
+    entries = cache_entries.parse((tmp_path / "etc/ld.so.cache").read_bytes())
     theirs = [(entry.soname.decode(), entry.path.decode(), entry.flags) for entry in entries]
     assert sorted(theirs) == sorted(ours)
 

@@ -14,7 +14,7 @@ from gpuhook.container.provide import provide
 from gpuhook.container.record import HOOK_MARK
 from gpuhook.container.rootfs import Root
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, conf
+from gpuhook.loader import cache_entries, conf
 from gpuhook.programs import rootfs_jobs
 from gpuhook.vendors.nvidia import provision
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -58,7 +58,7 @@ def done(
 
 def found(bundle: Path) -> dict[str, str]:
     """Return where the loader finds each library, and check that a later ldconfig would as well."""
-    entries = cache.parse((bundle / "root/etc/ld.so.cache").read_bytes())
+    entries = cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
     files = [bundle / f"root{path}" for path in (conf.FIRST, conf.LAST)]
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]

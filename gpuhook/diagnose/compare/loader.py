@@ -13,7 +13,7 @@ from posixpath import dirname, join, normpath
 from gpuhook.container.loader_files import CACHE, MAX_CACHE
 from gpuhook.diagnose.compare import item, reasons
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, musl, narrow
+from gpuhook.loader import cache, cache_entries, musl, narrow
 from gpuhook.vendors.nvidia import provision
 
 TYPE_CHECKING = False
@@ -140,7 +140,7 @@ class _Known:
             content = self._root.read(CACHE, MAX_CACHE)
             machines = {False: os.uname().machine, True: narrow.MACHINE}
             self._flags = {is_32: cache.flags_for(name) for is_32, name in machines.items()}
-            for entry in cache.parse(content) if content else ():
+            for entry in cache_entries.parse(content) if content else ():
                 if not entry.hwcap:
                     key = os.fsdecode(entry.soname), entry.flags
                     self._cache.setdefault(key, os.fsdecode(entry.path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.diagnose.node.driver_places import NIXOS_LIBRARIES, OTHER_ROOTS
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache
+from gpuhook.loader import cache_entries
 from gpuhook.vendors.nvidia.libcuda import DIRECTORIES, version_in
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def in_cache(node: Node, root: str) -> list[str] | None:
     """Return the 64-bit libcuda.so.1 of the root's loader cache; None without a readable cache."""
     content = node.tree.read(at(root, CACHE), _CACHE_LIMIT)
     try:
-        entries = None if content is None else cache.parse(content)
+        entries = None if content is None else cache_entries.parse(content)
     except GpuhookError:
         entries = None
     if entries is None:

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from gpuhook import documents
-from gpuhook.container import find, ledger, ledger_changes, oci
+from gpuhook.container import find, ledger_changes, ledger_warnings, oci
 from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
 from gpuhook.errors import GpuhookError, fault
@@ -86,7 +86,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         place,
         has_root=container_worker.answered(found.id, lambda: _has_root(place, spec)),
         notes=tuple(notes),
-        start_warnings=tuple(ledger.warnings(entry or {})),
+        start_warnings=tuple(ledger_warnings.read(entry or {})),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.container import find, ledger, state_roots
+from gpuhook.container import find, ledger, ledger_warnings, state_roots
 from gpuhook.diagnose.usage import (
     attribution,
     kubelet,
@@ -79,7 +79,7 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     if not wanted.only_recorded:
         others = _others(running, entries, users.containers, by_node)
     for entry in others:
-        entry["warnings"] = ledger.warnings(warned.pop(entry["id"], {}))
+        entry["warnings"] = ledger_warnings.read(warned.pop(entry["id"], {}))
     whole = [*entries, *(_with_units(entry, told) for entry in others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
     containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
@@ -109,7 +109,7 @@ def look(wanted: Wanted, driver: Look) -> Usage:
 def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
     """Return a container that requested a GPU, started without one, and has warnings alone."""
     names = {key: entry.get(key) for key in ("id", "pod", "namespace", "container", "since")}
-    return {**names, "warnings": ledger.warnings(entry)}
+    return {**names, "warnings": ledger_warnings.read(entry)}
 
 
 def _started_without(found: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuhook import files
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.loader import cache, elf
+from gpuhook.loader import cache_entries, elf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _cached(root: Root) -> list[str]:
     """Return the directories of libcuda.so.1 in the root's own loader cache."""
     path = root.real("/etc/ld.so.cache")
     try:
-        entries = cache.parse(files.read(root.host(path or "/etc/ld.so.cache"), 16 << 20))
+        entries = cache_entries.parse(files.read(root.host(path or "/etc/ld.so.cache"), 16 << 20))
     except (OSError, GpuhookError):
         return []
     paths = [

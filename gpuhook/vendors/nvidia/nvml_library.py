@@ -88,12 +88,12 @@ def _from_cache(root: str) -> list[str]:
     path = inside(root, _CACHE)
     if path is None:
         return []
-    from gpuhook.loader import cache
+    from gpuhook.loader import cache, cache_entries
 
     try:
         with open(path, "rb") as stream:
             data = stream.read(_CACHE_LIMIT)
-        entries = cache.parse(data)
+        entries = cache_entries.parse(data)
         flags = cache.flags_for(os.uname().machine)  # not the 32-bit library of the same name
     except (OSError, GpuhookError):
         return []  # the fault that follows names the cache as searched
