@@ -206,7 +206,8 @@ class _Glibc:
             link = _FRONT + b"/" + name
             is_new = not known.issuperset(there.get(name, ()))
             if (is_new or (name, link) in self._recorded) and not self._is_narrow(shown):
-                self._root.link(os.fsdecode(files.get(path, path)), os.fsdecode(link))
+                target = files.get(path) or files.get(b"/usr" + path) or path
+                self._root.link(os.fsdecode(target), os.fsdecode(link))
                 links.append((name, link))
         return links
 

@@ -150,14 +150,14 @@ def test_what_the_image_had(node8: Product, tmp_path: Path) -> None:
 
 
 def test_a_large_text(node8: Product, tmp_path: Path) -> None:
-    """A loader's configuration that is too large to be kept stays, with our line at its end."""
+    """A loader's configuration that is too large to be kept stays, with our line in front."""
     made = sleeping(tmp_path)
     own = made.root / "etc/ld.so.conf"
     own.write_bytes(b"# own\n" * 20_000)
     with started(made, node8) as live:
         live.attach("2")
         written = own.read_bytes()
-        assert written.startswith(b"# own\n" * 20_000)
+        assert written.endswith(b"\n" + b"# own\n" * 20_000)
         away = live.detach("2")
         assert own.read_bytes() == written
         assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: stays")]

@@ -19,6 +19,7 @@ from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
+from tests.contract.live import WAIT, started
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.views import Ran, questions
@@ -223,6 +224,30 @@ def test_the_view_by_other_integrations(
     for found in (ran[1].found(), ran[4].found()):
         assert {name: one for name, one in found.items() if "real" not in one} == {}
     assert ran[1].output == ran[4].output
+
+
+@pytest.mark.parametrize("image", ["debian", "compat", "baked-in-newer", "baked-in-local"])
+def test_the_view_after_an_attach(
+    image: str, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+) -> None:
+    """A GPU that is attached brings the same entries; again changes nothing; detach takes all."""
+    root = _image(image, root_of)
+    look = [["/ldconfig", "-p"], ["/dlprobe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"]]
+    with started(bundle_of(root, WAIT), node8) as live:
+        before = live.seen()
+        live.attach("2")
+        ran = live.view(questions(runs=look)).runs
+        assert live.attach("2")["steps"] == []
+        live.detach("2")
+        assert live.seen().files == before.files
+        live.attach("2")
+        after = live.view(questions(runs=[["/ldconfig"], *look])).runs[1:]
+    assert _listed(ran[0]) == _listed(after[0])
+    assert ran[1].output == after[1].output
+    mapped = {path.rpartition("/")[2] for path in _versions(ran[1])}
+    version = NEWER if image == "compat" else node8.node.node.driver.version
+    assert f"libcuda.so.{version}" in mapped
+    assert len(mapped) == 2
 
 
 def _no_containerd() -> Containerd:

@@ -22,6 +22,7 @@ def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
         place.rmdir()
     place.parent.mkdir(parents=True, exist_ok=True)
     place.touch()
+    assert live.root.names("/dev/none") == []  # it is open from now on
     before = os.listdir("/proc/self/fd")
     assert inspection.of(live, Found("x"), {}, {})["nodes"] == []
     assert os.listdir("/proc/self/fd") == before

@@ -120,6 +120,7 @@ class Trainer:
 
     def __init__(self, *records: memory_records.Record) -> None:
         self.entry: dict[str, Any] = {"memory": [one.document() for one in records]}
+        self.recorded = self.entry
         self.spec: dict[str, Any] = {}
         self.found = SimpleNamespace(id="trainer")
         process = SimpleNamespace(pid=1, require_alive=lambda: None)

@@ -84,11 +84,16 @@ def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[b
     """
     try:
         recorded = conf.recorded(root.read(conf.FIRST, conf.MAX_BYTES) or b"")
-        kept = [entry for entry in recorded if entry in own or _is_whole(root, entry[1])]
+        ours = _plain(own)
+        kept = [
+            entry
+            for entry, plain in zip(recorded, _plain(recorded))
+            if plain in ours or _is_whole(root, entry[1])
+        ]
     except OSError:
         return own  # to provide it fails for the same reason, which is reported
     known = _plain(kept)
-    return [*(entry for entry, plain in zip(own, _plain(own)) if plain not in known), *kept]
+    return [*(entry for entry, plain in zip(own, ours) if plain not in known), *kept]
 
 
 def _plain(entries: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
