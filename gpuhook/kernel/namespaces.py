@@ -10,10 +10,17 @@ import ctypes
 import errno
 import os
 import sys
+from _signal import (  # type: ignore[import-not-found] # the C part: `signal` costs 5 ms
+    SIG_BLOCK,
+    SIG_SETMASK,
+    pthread_sigmask,
+    valid_signals,
+)
 
 from gpuhook import fault_texts
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.libc import LIBC, os_error
+from gpuhook.kernel.parent_death import die_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +82,57 @@ def mount_namespace_view(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
     user namespace that owns the mount namespace, which users without rights over the host enter
     first. Raises OSError.
     """
+    try:
+        return _view_from_inside(ns_fd)
+    except OSError:  # a user without these rights, or a process with threads
+        return _view_of_child(ns_fd, user_ns_fd)
+
+
+def _view_from_inside(ns_fd: int) -> tuple[int, int]:
+    """Return what mount_namespace_view() returns: this process enters the namespace and comes back.
+
+    No signal handler runs meanwhile, and the only paths that are looked up are "/" and a file of
+    our own directory in the host's /proc.
+    """
+    close_on_exec = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    places = [os.open(path, close_on_exec) for path in ("/", ".", "/proc/self")]
+    root, here, process = places
+    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    blocked = pthread_sigmask(SIG_BLOCK, valid_signals())
+    opened: list[int] = []
+    try:
+        _enter(ns_fd)
+        try:
+            flags = os.O_RDONLY | os.O_CLOEXEC
+            opened.append(os.open("mountinfo", flags, dir_fd=process))
+            opened.append(os.open("/", close_on_exec))
+        finally:
+            _come_back(own, root, here)
+    except BaseException:
+        for fd in opened:
+            os.close(fd)
+        raise
+    finally:
+        pthread_sigmask(SIG_SETMASK, blocked)
+        for fd in (*places, own):
+            os.close(fd)
+    table, found = opened
+    return table, found
+
+
+def _come_back(ns_fd: int, root: int, directory: int) -> None:
+    """Return to our own mount namespace, root and working directory, or end this process."""
+    try:
+        _enter(ns_fd)
+        os.fchdir(root)
+        os.chroot(".")
+        os.fchdir(directory)
+    except BaseException:
+        os._exit(1)  # it must not go on in the container's tree
+
+
+def _view_of_child(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
+    """Return what mount_namespace_view() returns, by a child process."""
 
     def enter() -> None:
         try:
@@ -150,11 +208,18 @@ def _in_child(
     enter: Callable[[], None], work: Callable[[], None], meanwhile: Callable[[int], None]
 ) -> None:
     """Run `enter` and `work` in a child process and `meanwhile`, which gets its pid, here."""
+    parent = os.getpid()
+
+    def entered_work() -> None:
+        # Who works on the container next must not meet a child of a process that was killed.
+        die_with(parent)
+        work()
+
     with _Pipe() as pipe:
         pid = os.fork()
         if pid == 0:
             os.close(pipe.reader)
-            _child(enter, work, pipe.writer)
+            _child(enter, entered_work, pipe.writer)
         pipe.close_writer()
         try:
             meanwhile(pid)
