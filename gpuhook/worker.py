@@ -2,7 +2,7 @@
 """Work in a child process, with a deadline: a driver or a file system may never answer.
 
 A process in such a call can be uninterruptible (proc(5), state D): SIGKILL does not end it. So the
-child has a session of its own and holds nothing of its parent's: no lock, no pipe, no terminal. It
+child has its own session and holds nothing of its parent's: no lock, no pipe, no terminal. It
 is killed after the deadline and not waited for; an error names what is left of it.
 """
 

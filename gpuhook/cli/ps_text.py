@@ -33,7 +33,7 @@ def headers(document: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
 
 
 def rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
-    """Return the rows of the table: containers, the host's processes, what nobody accounts for.
+    """Return the rows of the table: containers, processes of the host, memory of unknown processes.
 
     A wide table also has the containers that started without a GPU. A column of warnings is last,
     if a container has one.

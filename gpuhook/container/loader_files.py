@@ -95,7 +95,7 @@ class _Glibc:
         self._text = root.read(conf.FIRST, conf.MAX_BYTES) or b""
         self._recorded = frozenset(conf.recorded(self._text))
         dirs = _directories(entries)
-        if _FRONT in dirs:  # made anew
+        if _FRONT in dirs:  # recorded by an earlier start; below they are made again
             entries = [entry for entry in entries if _directory(entry) != _FRONT]
             dirs.remove(_FRONT)
         self._entries = entries

@@ -34,7 +34,7 @@ _USERS = "/run/user"
 def user_of(path: str) -> int:
     """Return the user below whose runtime directory a path is, by its name alone; 0 for none.
 
-    What is there is that user's, whoever the file system says it belongs to: users may mount some.
+    What is there is that user's, whatever owner the file system shows: users can mount one.
     """
     _, found, rest = path.partition(_USERS + "/")
     user = rest.partition("/")[0]

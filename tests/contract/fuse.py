@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose daemon reads requests and does not answer them.
 
-It answers INIT, and GETATTR of its root: it can be mounted. Whoever asks for more waits, and once
-the daemon has read the request, SIGKILL does not end that wait.
+It answers INIT, and GETATTR of its root: it can be mounted. A process that asks for more waits, and
+once the daemon has read the request, SIGKILL does not end that wait.
 """
 
 from __future__ import annotations

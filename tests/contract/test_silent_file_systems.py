@@ -67,7 +67,7 @@ def ids(count: int, like: str = "") -> list[str]:
 
 @contextmanager
 def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Give `gpuhook VERB CONTAINER WORDS` while it runs, in a process group of its own."""
+    """Give `gpuhook VERB CONTAINER WORDS` while it runs, in its own process group."""
     command = subprocess.Popen(
         live.command(verb, *words),
         stdin=subprocess.DEVNULL,

@@ -54,7 +54,7 @@ def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("state")
 def test_the_lock_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that does not end keeps it from nobody."""
+    """A child that does not end does not keep the lock from others."""
     monkeypatch.setattr(target, "held", held)
 
     def locks(found: Any) -> list[str]:

@@ -117,7 +117,7 @@ def test_syslog(daemons: Callable[[str], socket.socket]) -> None:
 
 
 def test_a_daemon_that_does_not_read(daemons: Callable[[str], socket.socket]) -> None:
-    """What does not fit into its queue goes to the other one, or is lost; nobody waits."""
+    """What does not fit into its queue goes to the other one, or is lost, without a wait."""
     first, second = daemons("JOURNAL"), daemons("SYSLOG")
     for number in range(3000):
         journal.send("gpuhook-runtime", "GH1302", f"number {number}", "")

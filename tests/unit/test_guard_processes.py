@@ -124,7 +124,7 @@ def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
 
 
 def test_who_hides_mounts_does_not_lose_its_grants(tmp_path: Path) -> None:
-    """The parents of a process in its container are asked, and nobody outside of it."""
+    """The parents of a process in its container are asked, and no process outside of it."""
     process(tmp_path, 2, 1, ROOT)
     (tmp_path / "self").symlink_to("2")
     grant = mountinfo(("/null", mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", GIB))))

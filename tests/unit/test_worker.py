@@ -47,7 +47,7 @@ with Worker(lambda: work, 30, is_undone=True) as worker, Interruptible():
 
 
 def children() -> set[str]:
-    """Return the pids of this process's children, also of those that nobody has waited for."""
+    """Return the pids of this process's children, also of those that no process has waited for."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
@@ -241,7 +241,7 @@ def test_several_processes_do_their_shares_at_once_and_answer_in_order() -> None
 
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_who_stops_listening_to_several_processes_ends_them_all(size: int) -> None:
-    """Also those that wait to get rid of answers which nobody takes."""
+    """Also those that wait to get rid of answers that no process reads."""
     answers = each(lambda item: "x" * (item + size), range(60), 30, 3)
     assert next(answers) == (0, "x" * size)
     answers.close()  # type: ignore[attr-defined] # a generator

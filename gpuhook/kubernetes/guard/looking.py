@@ -173,7 +173,7 @@ class Looking:
     ) -> tuple[dict[str, int | None], set[str]]:
         """Return what each container of which the ledger says nothing was granted of a device.
 
-        And those of them whose mounts are hidden, so that nobody can tell.
+        And those of them whose mounts are hidden: what they hold is unknown.
         """
         found: dict[str, int | None] = {}
         hidden: set[str] = set()

@@ -113,7 +113,7 @@ class Processes:
     def _has_our_users(self, pid: int) -> bool:
         """Return whether a process is in our user namespace.
 
-        In one of its own a process may make a mount namespace that has what it likes.
+        In its own user namespace a process can make a mount namespace with any content.
         """
         try:
             theirs, ours = (files.read(f"{self._proc}/{one}/uid_map") for one in (pid, "self"))
@@ -181,7 +181,7 @@ def _granted(mounts: list[Mount]) -> dict[str, int]:
     """Return what mounts grant: bytes by device UUID.
 
     An image's /var/run usually leads to /run, and mounts are told by where they are. Only the
-    host's own /dev/null counts: a pod may mount a file of that name from a volume of its own.
+    host's own /dev/null counts: a pod can mount a file of that name from its own volume.
     """
     prefix = VOCABULARY.memory_prefix
     places = prefix, prefix.replace("/var/run/", "/run/", 1)
