@@ -41,7 +41,8 @@ class RemoveNode:
     def execute(self, live: Live) -> None:
         """Remove it."""
         try:
-            live.root.remove(self.path)
+            with live.as_root():
+                live.root.remove(self.path)
             self._is_gone = True
         except OSError as error:
             _leave(live, error, self.path)

@@ -123,8 +123,14 @@ def covers(pattern: str, key: str) -> bool:
     """Return whether a pattern of pod_annotations covers an annotation's key.
 
     Of a `key` that ends in "/", whether it covers any key that begins so. containerd matches by
-    path.Match, whose `*` stops at a "/".
+    path.Match, whose `*` stops at a "/". Of a pattern with a class or an escape, only the text
+    before that is compared.
     """
+    plain = pattern.partition("[")[0].partition("\\")[0]
+    if plain != pattern:
+        pattern = plain + "*"
+        if "/" not in plain:
+            return fnmatch.fnmatchcase(key, pattern)
     parts, names = pattern.split("/"), key.split("/")
     return len(parts) == len(names) and all(
         fnmatch.fnmatchcase(name, part) if name else bool(part)

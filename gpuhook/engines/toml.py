@@ -23,6 +23,8 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
 _NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
 _PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
+_MOST_PARTS = 100
+_LONG_KEY = re.compile(rf"(?<![\w.\"'-]){_PART}(?:\s*\.\s*{_PART}){{{_MOST_PARTS}}}")
 _KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
@@ -45,7 +47,9 @@ def parsed(content: bytes) -> dict[str, Any]:
         reason = "it begins with a byte order mark, which not every engine takes: save it without"
         raise UnreadableError(reason, 1)
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        _require_short_keys(text)
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableError("it is not UTF-8", line) from error
@@ -53,6 +57,13 @@ def parsed(content: bytes) -> dict[str, Any]:
         where = _LINE.search(str(error))
         reason = _LINE.sub("", str(error)).strip()
         raise UnreadableError(reason, int(where.group(1)) if where else 0) from error
+
+
+def _require_short_keys(text: str) -> None:
+    """Raise UnreadableError for a key of many parts: tomllib takes the square of them in memory."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
+            raise UnreadableError(f"a key has more than {_MOST_PARTS} parts", number)
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -138,6 +138,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
             " root; restart the container, and let a child process call chroot(2)"
         ),
     ),
+    "GH1748": (
+        RefusedError,
+        "process {pid} has made a user namespace that its container's config.json does not have",
+        (
+            "nothing was changed: the root of its mounts may be any directory; restart the "
+            "container, and let a child process make the namespace"
+        ),
+    ),
     "GH1750": (
         FileError,
         "{path} in the container is {what}, which is in the way",

@@ -30,6 +30,7 @@ _FLAGS = {
 }
 _SIGNED_CHAR = (0x0003, 0x0303, 0x0803)  # i386, x86-64, x32
 
+_MOST_EQUAL = 256  # directories with a library of one name
 _DIGITS = b"0123456789"
 _ONE, _MANY = 0xD0, 0xE0
 _DIGITS_LAST = bytes(_ONE + c - 48 if c in _DIGITS else c for c in range(256))
@@ -257,10 +258,16 @@ class _Names:
         return low
 
     def _end(self, key: _Key, start: int) -> int:
-        """Return the index behind the entries that equal `key`, of which `start` is the first."""
-        while start < self.count and self.key(start) == key:
-            start += 1
-        return start
+        """Return the index behind the entries that equal `key`, of which `start` is the first.
+
+        GH1600 for more than _MOST_EQUAL: an image made them so that a start has much to do.
+        """
+        end = start
+        while end < self.count and self.key(end) == key:
+            end += 1
+            if end - start > _MOST_EQUAL:
+                raise cache_format.broken(f"more than {_MOST_EQUAL} entries have one name")
+        return end
 
 
 def _spliced(entries: bytes, changes: list[tuple[int, bool, bytes]]) -> bytes:

@@ -12,9 +12,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gpuhook.cdi.edits import merged
-from gpuhook.container import ledger, ledger_changes, live, membership, recovery
+from gpuhook.container import ledger, ledger_changes, live, membership, oci, recovery
 from gpuhook.container.made import LiveRecord
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.kernel.namespaces import is_initial_user_namespace
 from gpuhook.programs.interruptible import Interruptible
 from gpuhook.vendors.nvidia import granted, jobs
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.edits import ContainerEdits
     from gpuhook.container.made import Made
     from gpuhook.container.operations import Live
+    from gpuhook.container.process import Process
     from gpuhook.container.runtime_state import Found
     from gpuhook.programs.granting import Granting
     from gpuhook.vendors.nvidia.jobs import Jobs
@@ -168,6 +170,7 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
     with found.process() as process:
         if process.namespace("mnt") in membership.host_namespaces("mnt"):
             raise fault("GH1737", pid=process.pid)
+        _require_users_of_config(process, spec)
         cgroup = found.cgroup
         if cgroup is None and not membership.has_own_cgroup(process):
             cgroup = ""
@@ -177,6 +180,18 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
             if signals is not None:
                 container.signals = signals
             yield Target(found, spec, container, cgroup)
+
+
+def _require_users_of_config(process: Process, spec: dict[str, Any]) -> None:
+    """Raise GH1748 for a process that has made a user namespace which config.json does not have.
+
+    With it the process may have made a mount namespace too, whose root is then of its choice.
+    """
+    if not spec or oci.user_namespace(spec) or process.in_initial_user_namespace():
+        return
+    ours = os.stat("/proc/self/ns/user")
+    if os.geteuid() == 0 and is_initial_user_namespace(ours.st_ino):
+        raise fault("GH1748", pid=process.pid)
 
 
 def _config(found: Found) -> dict[str, Any]:

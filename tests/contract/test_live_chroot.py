@@ -264,3 +264,35 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     command = [*namespaces, "sh", "-c", script, "sh", str(tmp_path), sys.executable, program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "GH1304\n", done
+
+
+def test_own_user_namespace(node8: Product, tmp_path: Path) -> None:
+    """A first process that makes a user namespace chooses its root: it is refused, by its code."""
+    host = volume(tmp_path)
+    made = sleeping(tmp_path)
+    with_busybox(made.root)
+    made.mount(host, "/vol", "rw", "rbind", "rprivate")
+    inner = "mount --rbind /vol /vol && cd /vol && mkdir -p old proc && /busybox pivot_root . old"
+    wait = "while :; do /busybox sleep 60; done"
+    script = f"/busybox {inner} && {wait}"
+    config = made.config()
+    config["process"]["args"] = [
+        "/busybox",
+        "unshare",
+        "-U",
+        "-r",
+        "-m",
+        "/busybox",
+        "sh",
+        "-c",
+        script,
+    ]
+    made.write(config)
+    with started(made, node8) as live:
+        eventually(lambda: Path(f"/proc/{live.pid}/root/old").is_dir())
+        before = roots.listing(host)
+        for verb in ("attach", "detach"):
+            live.refused("GH1748", verb, "--device", "2")
+        live.refused("GH1748", "repair")
+        live.refused("GH1748", "inspect")
+        assert roots.listing(host) == before

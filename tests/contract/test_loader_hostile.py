@@ -30,11 +30,15 @@ def _forge_cache(root: Path, name: bytes) -> None:
     entry = cache_format.ENTRY.pack(FLAGS, base + 3, base, 0, 0)
     text = cache_format._HEADER.pack(*head) + entry * ENTRIES + path + b"\0"
     (root / "etc/ld.so.cache").write_bytes(text)
-    recorded = [(name, b"/y/%d" % number) for number in range(conf.MAX_LIBRARIES)]
+    count = min(conf.MAX_LIBRARIES, conf.MAX_BYTES // (3 * len(name) + 30))
+    recorded = [(name, b"/y/%d" % number) for number in range(count)]
     (root / conf.FIRST[1:]).write_bytes(conf.first([], [], recorded))
 
 
-@pytest.mark.parametrize("name", [b"libcuda.so.1", b"libother.so.1"])
+@pytest.mark.parametrize(
+    "name",
+    [b"libcuda.so.1", b"libother.so.1", b"00a" * 80, b"\xe9" + b"a" * 200, b"libcuda.so.001"],
+)
 def test_a_forged_cache(
     name: bytes, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:

@@ -193,6 +193,8 @@ def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
         (["example.com/*", "cdi.k8s.io/*"], ["any CDI device"]),
         (["*/*"], ["any CDI device"]),
         (["cdi.k8s.i?/x-[a-z]"], ["any CDI device"]),
+        (["[^x]di.k8s.io/*"], ["any CDI device", "container of CRI-O"]),
+        (["cdi\\.k8s\\.io/*"], ["any CDI device"]),
         (["io.kubernetes.*"], ["container of CRI-O"]),
         (["*", "*/*"], ["any CDI device", "container of CRI-O"]),
     ],

@@ -94,7 +94,10 @@ def process(place: Path, pid: int, parent: int, mounts: str, users: str = "0 0 1
     (own / "mountinfo").write_text(mounts)
     (own / "cgroup").write_text("0::/system\n" if pid < 5 else f"0::/kubepods/pod1/{A}\n")
     (own / "stat").write_text(f"{pid} (sh) S {parent} " + " ".join("0" * 16 + "7" * 30) + "\n")
-    (own / "uid_map").write_text(users)
+    namespace = place / f"users-{users.strip().replace(' ', '-')}"
+    namespace.touch()
+    (own / "ns").mkdir()
+    (own / "ns/user").hardlink_to(namespace)
 
 
 def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:

@@ -236,6 +236,24 @@ Error GH1747: the root directory of process 5460 is not the root of the containe
 $ podman restart trainer
 """,
     ),
+    "GH1748": (
+        (
+            "The first process of this container called unshare(2) for a user namespace. In that "
+            "namespace it can make a mount namespace whose root directory is a volume of the host. "
+            "gpuhook would write there with the rights of the host's root, so it changes nothing."
+        ),
+        (
+            "Restart the container: it gets its GPUs before its first process runs. A main program "
+            "that makes a user namespace (a sandbox, a build tool) can do so in a child process, "
+            "with an init such as tini as the first process. Or give the container a user "
+            "namespace by its engine."
+        ),
+        """
+$ gpuhook attach builder --device 0
+Error GH1748: process 5460 has made a user namespace that its container's config.json does not have
+$ podman restart builder
+""",
+    ),
     "GH1750": (
         (
             "Where a node or a file has to go in the container, there is something else, of the "

@@ -116,10 +116,10 @@ class Processes:
         In its own user namespace a process can make a mount namespace with any content.
         """
         try:
-            theirs, ours = (files.read(f"{self._proc}/{one}/uid_map") for one in (pid, "self"))
+            theirs, ours = (os.stat(f"{self._proc}/{one}/ns/user") for one in (pid, "self"))
         except OSError:
             return False
-        return theirs == ours
+        return os.path.samestat(theirs, ours)
 
     def _parents(self, pid: int) -> Iterator[int]:
         """Yield the parent of a process, that one's parent, and so on."""

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML of engines that is made to take memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuhook.engines import toml
+
+LONG = "a" + ".a" * 100
+
+
+@pytest.mark.parametrize(
+    "text", [f"x = 1\n{LONG} = 1\n", f"\n[{LONG}]\n", f"\nx = {{{LONG} = 1}}\n"]
+)
+def test_keys_of_many_parts_are_refused(text: str) -> None:
+    """A key of n parts takes n * n in memory: it is refused before it is parsed, by its line."""
+    with pytest.raises(toml.UnreadableError, match="a key has more than 100 parts") as caught:
+        toml.parsed(text.encode())
+    assert caught.value.line == 2
+
+
+def test_keys_of_engines_are_taken() -> None:
+    """The keys of containerd, and texts with dots, are read."""
+    text = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\nx = "' + "a." * 300
+    assert toml.parsed((text + '"\n').encode())["plugins"]
