@@ -61,6 +61,8 @@ def write(
     first and last, makes the cache of the image's own libraries, if it is not to be taken as it is.
     Raises OSError, GH1602, GH1604.
     """
+    # Those in FRONT were recorded by an earlier start; they are made again.
+    entries = [entry for entry in entries if not entry[1].startswith(_FRONT + b"/")]
     names = root.names("/lib")
     if any(name.startswith("ld-musl-") for name in names):
         _write_musl(root, names, _directories([*preferred, *entries]))
@@ -93,11 +95,8 @@ class _Glibc:
         self._files = files
         self._flags = cache.flags_for(os.uname().machine)
         self._text = root.read(conf.FIRST, conf.MAX_BYTES) or b""
-        self._recorded = frozenset(conf.recorded(self._text))
+        self._recorded = frozenset(conf.recorded(self._text, of_image=True))
         dirs = _directories(entries)
-        if _FRONT in dirs:  # recorded by an earlier start; below they are made again
-            entries = [entry for entry in entries if _directory(entry) != _FRONT]
-            dirs.remove(_FRONT)
         self._entries = entries
         self._system = [where for where in dirs if directory.is_system(os.fsdecode(where))]
         self._own = [where for where in dirs if where not in self._system]
@@ -110,9 +109,13 @@ class _Glibc:
         """
         data = self._data() if index is None else index(self._first(), self._system)
         try:
-            texts = self._texts(cache.Cache(data, self._flags), is_indexed=index is not None)
+            held = cache.Cache(data, self._flags)
+            # What the image's ldconfig searches by itself is in its own cache alone.
+            searched = held if index is None else cache.Cache(self._data(), self._flags)
+            texts = self._texts(held, searched)
         except GpuhookError:
-            texts = self._texts(cache.Cache(None, self._flags), is_indexed=False)
+            held = cache.Cache(None, self._flags)
+            texts = self._texts(held, held)
         for path, text in texts:
             self._root.write(path, text)
 
@@ -125,29 +128,32 @@ class _Glibc:
     def _first(self) -> list[bytes]:
         return [*_directories(self._preferred), *self._own]
 
-    def _texts(self, held: cache.Cache, *, is_indexed: bool) -> list[tuple[str, bytes]]:
+    def _texts(self, held: cache.Cache, searched: cache.Cache) -> list[tuple[str, bytes]]:
         """Make the links in FRONT, and return the content of each file.
 
-        `is_indexed` says that the cache is of an ldconfig that has seen the driver already.
+        `searched` is the image's cache. `held` is that one, or one of an ldconfig that has seen the
+        driver already.
         """
-        spelling, last = self._search(held)
-        front: list[Pair] = []
+        is_indexed = held is not searched
+        spelling, last = self._search(searched)
+        image: list[Pair] = []
         behind: list[Pair] = []
         if not is_indexed and not held.is_empty():
-            front = self._of_image(self._own)
+            image = self._of_image(self._own)
             behind = self._of_image(last)
         spelled = self._entries
         if spelling:
             cuts = ((name, path.rpartition(b"/")) for name, path in spelled)
             spelled = [(n, spelling.get(cut[0], cut[0]) + b"/" + cut[2]) for n, cut in cuts]
         links = self._link_front(held, spelled, is_indexed=is_indexed)
-        front = list(dict.fromkeys([*self._preferred, *links, *front, *spelled]))
+        driver = list(dict.fromkeys([*self._preferred, *links, *spelled]))
+        front = list(dict.fromkeys([*self._preferred, *links, *image, *spelled]))
         dirs = [*_directories(self._preferred), *([_FRONT] if links else []), *self._own]
         main = self._root.read(conf.MAIN, conf.MAX_BYTES) or b""
         # Without the drop-ins a later ldconfig in the container would drop the driver again.
         texts = [
             (CACHE, self._merged(held, front, behind)),
-            (conf.FIRST, conf.first(dirs, last, [*front, *behind])),
+            (conf.FIRST, conf.first(dirs, last, driver, [*image, *behind])),
             (conf.MAIN, conf.main(main, with_last=bool(last))),
         ]
         if last or conf.has_last(self._text):
@@ -207,7 +213,10 @@ class _Glibc:
             is_new = not known.issuperset(there.get(name, ()))
             if (is_new or (name, link) in self._recorded) and not self._is_narrow(shown):
                 target = files.get(path) or files.get(b"/usr" + path) or path
-                self._root.link(os.fsdecode(target), os.fsdecode(link))
+                try:
+                    self._root.link(os.fsdecode(target), os.fsdecode(link))
+                except OSError:
+                    continue  # the image has something there; the entry itself remains
                 links.append((name, link))
         return links
 
@@ -221,10 +230,6 @@ class _Glibc:
         narrows = [entry for entry in front if self._is_narrow(entry[1])]
         merged = held.merged([pair for pair in front if pair not in narrows], stale, behind)
         return cache.merged(merged, narrows, flags=cache.flags_for(narrow.MACHINE))
-
-
-def _directory(entry: Pair) -> bytes:
-    return entry[1].rpartition(b"/")[0]
 
 
 def _directories(entries: Iterable[Pair]) -> list[bytes]:

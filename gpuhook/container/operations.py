@@ -71,7 +71,8 @@ class Live:
     """
 
     __slots__ = (
-        "_cleanups", "_place", "_root", "identity", "left", "made", "process", "rules", "signals",
+        "_cleanups", "_place", "_root", "identity", "left", "made", "process", "require_users",
+        "rules", "signals",
     )  # fmt: skip
 
     def __init__(self, process: Process, place: str, rules: DeviceRules, made: Made) -> None:
@@ -84,6 +85,8 @@ class Live:
         self._cleanups: list[Callable[[], None]] = []
         self.identity = process.mapped_root()
         self.signals: Signals = Uninterrupted()
+        # Called before the root is opened; raises if the process may have chosen it.
+        self.require_users: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Live:  # noqa: PYI034 # Self needs a newer Python
         return self
@@ -102,12 +105,13 @@ class Live:
         What concerns no file of the container does not depend on its root.
         """
         if self._root is None:
+            self.require_users()
             self._root = LiveRoot(self.process, self._place)
         return self._root
 
     def require_root(self) -> None:
         """Raise what opening its root file system raises."""
-        self.root.lookup("/")
+        _ = self.root
 
     def at_end(self, clean: Callable[[], None]) -> None:
         """Call `clean` when nothing will be undone any more."""

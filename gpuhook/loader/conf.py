@@ -27,6 +27,7 @@ _USUAL = b"include /etc/ld.so.conf.d/*.conf\n"
 _INCLUDES = (_USUAL, b"include ld.so.conf.d/*.conf\n")
 _HEADER = b"# Written by gpuhook, for ldconfig: directories of the GPU driver's libraries.\n"
 _LIBRARY = b"# library "
+_IMAGE = b"# image "
 _BEHIND = b"# last "
 _MAX_NAME = 255
 _MAX_PATH = 4095
@@ -36,19 +37,22 @@ _PLAIN = bytes(c for c in range(33, 127) if c != 37)  # 37: the percent sign
 
 
 def first(
-    dirs: Iterable[bytes], last: Iterable[bytes], libraries: Iterable[tuple[bytes, bytes]]
+    dirs: Iterable[bytes],
+    last: Iterable[bytes],
+    libraries: Iterable[tuple[bytes, bytes]],
+    of_image: Iterable[tuple[bytes, bytes]] = (),
 ) -> bytes:
-    """Return the text of FIRST: it names `dirs` for ldconfig, and records the other two.
+    """Return the text of FIRST: it names `dirs` for ldconfig, and records the others.
 
-    `last` are the directories of LAST, `libraries` the (name, path) entries of the cache. Raises
-    GH1604 for a directory that ldconfig could not read from it.
+    `last` are the directories of LAST, `libraries` the driver's (name, path) entries of the cache,
+    `of_image` those of the image's own libraries that were added. Raises GH1604 for a directory
+    that ldconfig could not read from it.
     """
     lines = [_HEADER, *_directories(dirs)]
     lines += [_BEHIND + _quoted(where) + b"\n" for where in last]
-    lines += [
-        _LIBRARY + _quoted(soname) + b" " + _quoted(path) + b"\n"
-        for soname, path in dict.fromkeys(libraries)
-    ]
+    for kind, entries in ((_LIBRARY, libraries), (_IMAGE, of_image)):
+        for soname, path in dict.fromkeys(entries):
+            lines.append(kind + _quoted(soname) + b" " + _quoted(path) + b"\n")
     return b"".join(lines)
 
 
@@ -66,18 +70,20 @@ def _directories(dirs: Iterable[bytes]) -> list[bytes]:
     return lines
 
 
-def recorded(text: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the (name, path) pairs that first() put into `text`, which an image may forge.
+def recorded(text: bytes, *, of_image: bool = False) -> list[tuple[bytes, bytes]]:
+    """Return the driver's (name, path) pairs that first() put into `text`; an image may forge it.
 
-    Lines that are not ours are skipped, and a text over 1 MiB has none.
+    With `of_image`, the image's own as well. Other lines are skipped, and a text over 1 MiB has
+    none.
     """
+    kinds = (_LIBRARY, _IMAGE) if of_image else (_LIBRARY,)
     if len(text) > MAX_BYTES:
         return []
     found: list[tuple[bytes, bytes]] = []
     for line in text.split(b"\n"):
-        if not line.startswith(_LIBRARY) or len(found) == MAX_LIBRARIES:
+        if not line.startswith(kinds) or len(found) == MAX_LIBRARIES:
             continue
-        soname, _, path = line[len(_LIBRARY) :].partition(b" ")
+        soname, _, path = line.partition(b" ")[2].partition(b" ")[2].partition(b" ")
         pair = _plain(soname), _plain(path)
         if _credible(*pair):
             found.append(pair)

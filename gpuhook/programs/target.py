@@ -170,13 +170,13 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
     with found.process() as process:
         if process.namespace("mnt") in membership.host_namespaces("mnt"):
             raise fault("GH1737", pid=process.pid)
-        _require_users_of_config(process, spec)
         cgroup = found.cgroup
         if cgroup is None and not membership.has_own_cgroup(process):
             cgroup = ""
         with ExitStack() as stack:
             signals = stack.enter_context(Interruptible()) if to_change else None
             container = stack.enter_context(live.opened(process, "/", spec, cgroup))
+            container.require_users = lambda: _require_users_of_config(process, spec)
             if signals is not None:
                 container.signals = signals
             yield Target(found, spec, container, cgroup)

@@ -32,7 +32,7 @@ LAYOUTS: tuple[Layout, ...] = ("flat", "debian", "lib64", "gke")
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
 COMPAT = "usr/local/cuda/compat"
 NEWER, OLDER = "999.10.01", "470.82.01"
-OWN = {"libmine.so.3": ("usr/local/lib", MULTIARCH)}
+OWN = {"libmine.so.3": ("usr/local/lib", MULTIARCH, "usr/lib64")}
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-nvvm.so.4")
 NOTE = b'{"CUDA Version": "99.0", "Driver": [580]}'
 
@@ -226,26 +226,26 @@ def test_the_view_by_other_integrations(
     assert ran[1].output == ran[4].output
 
 
-@pytest.mark.parametrize("image", ["debian", "compat", "baked-in-newer", "baked-in-local"])
+@pytest.mark.parametrize("image", ["debian", "own-library", "compat", "baked-in-newer"])
 def test_the_view_after_an_attach(
-    image: str, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    image: str, node: Node, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A GPU that is attached brings the same entries; again changes nothing; detach takes all."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"]]
-    with started(bundle_of(root, WAIT), node8) as live:
+    with started(bundle_of(root, WAIT), node.product) as live:
         before = live.seen()
-        live.attach("2")
+        live.attach("0")
         ran = live.view(questions(runs=look)).runs
-        assert live.attach("2")["steps"] == []
-        live.detach("2")
+        assert live.attach("0")["steps"] == []
+        live.detach("0")
         assert live.seen().files == before.files
-        live.attach("2")
+        live.attach("0")
         after = live.view(questions(runs=[["/ldconfig"], *look])).runs[1:]
     assert _listed(ran[0]) == _listed(after[0])
     assert ran[1].output == after[1].output
     mapped = {path.rpartition("/")[2] for path in _versions(ran[1])}
-    version = NEWER if image == "compat" else node8.node.node.driver.version
+    version = NEWER if image == "compat" else node.version
     assert f"libcuda.so.{version}" in mapped
     assert len(mapped) == 2
 

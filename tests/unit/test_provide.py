@@ -218,3 +218,14 @@ def test_a_read_only_root(place: Path) -> None:
         subprocess.run(["umount", place], check=True)
     with Root(str(place)) as root:
         require_writable(root)
+
+
+def test_a_system_directory_that_only_our_ldconfig_has_searched(place: Path) -> None:
+    """A cache that ldconfig made for us does not show what the image's own ldconfig searches."""
+    made = Provision([("/usr/lib64/libcuda.so.550.1", "libcuda.so.1")], [], [])
+    found = [(b"libcuda.so.1", b"/usr/lib64/libcuda.so.1")]
+    made.index = lambda _first, _last: cache.merged(None, found, flags=0x0303)
+    for _ in range(2):
+        with Root(str(place)) as root:
+            provide(root, made)
+        assert "/usr/lib64" in (place / conf.LAST[1:]).read_text().split("\n")

@@ -131,12 +131,12 @@ class _Looker:
 def _has_root(held: Target) -> bool:
     """Return whether a container's root file system can be looked at.
 
-    Raises GH1747 if not, for a container that was granted something.
+    Raises GH1747 or GH1748 if not, for a container that was granted something.
     """
     try:
         held.held.require_root()
     except GpuhookError as error:
-        if error.code != "GH1747" or held.granted or held.entry:
+        if error.code not in ("GH1747", "GH1748") or held.granted or held.entry:
             raise
         return False
     return True
