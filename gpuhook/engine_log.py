@@ -53,7 +53,7 @@ class EngineLog:
         self.warnings: list[GpuhookError] = []
 
     def failure(self, error: GpuhookError) -> None:
-        """Report a fault: one line in the log; the hint on a line of its own on standard error.
+        """Report a fault: one line in the log; the hint on another line of standard error.
 
         The container does not start, so the warnings before it belong to the engine's error text.
         They come last: conmon reads a few kilobytes, and a container chooses their number.

@@ -41,7 +41,7 @@ class Silent:
         return [int(line) for line in self.log.read_text(encoding="utf-8").split()]
 
     def is_asked(self) -> bool:
-        """Return whether somebody waits for it."""
+        """Return whether a process waits for it."""
         return bool(self.requests)
 
 

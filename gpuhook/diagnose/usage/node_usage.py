@@ -100,7 +100,11 @@ def look(wanted: Wanted, driver: Look) -> Usage:
             "code": driver.trouble.code if driver.trouble else "",
         },
     }
-    warnings = [f"the kubelet tells nobody: {told.trouble}"] if told.trouble else []
+    warnings = (
+        [f"the kubelet does not report which container holds which GPU: {told.trouble}"]
+        if told.trouble
+        else []
+    )
     warnings += _started_without(without)
     trouble = tuple(one for one in faults if one is not None)
     return Usage(document, trouble, tuple(warnings), told.units)
