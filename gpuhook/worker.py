@@ -246,7 +246,7 @@ class Worker:
             time.sleep(_LOOK)
 
 
-def answered(work: Callable[[], T], seconds: float, *, is_heard: bool = False) -> T:
+def call_in_child(work: Callable[[], T], seconds: float, *, is_heard: bool = False) -> T:
     """Return what `work` returns in a child process; raises as Worker does."""
     with Worker(lambda: work, seconds, is_heard=is_heard) as worker:
         found: T = worker.call("__call__")

@@ -72,7 +72,7 @@ def attach(
         return attaching.attach(found, grants, whole, chosen, wish=wish, is_dry=dry_run)
 
     with options.failing("attach", container, output):
-        report = container_worker.done(container, state_roots, attached, to_change=not dry_run)
+        report = container_worker.work_on(container, state_roots, attached, to_change=not dry_run)
     if limit is not None:
         report.notes += limit_options.warnings(limit)
     options.show([report.document()], "attach", output)

@@ -54,7 +54,7 @@ def detach(
         return detaching.detach(found, grants, whole, force=force, is_dry=dry_run)
 
     with options.failing("detach", container, output):
-        report = container_worker.done(container, state_roots, detached, to_change=not dry_run)
+        report = container_worker.work_on(container, state_roots, detached, to_change=not dry_run)
     options.show([report.document()], "detach", output)
     if report.left:
         raise click.exceptions.Exit(1)

@@ -197,7 +197,7 @@ def _explained(
         return document.of(found, base), changes
 
     roots = [one.where for one in asked if one.has_root]
-    return container_worker.answered(", ".join(roots), work) if roots else work()
+    return container_worker.call_in_child(", ".join(roots), work) if roots else work()
 
 
 def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> str:

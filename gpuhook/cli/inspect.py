@@ -64,7 +64,7 @@ def inspect(
         return facts, wrong + (memory.findings() if memory else [])
 
     with progress.telling("looking at the container"):
-        facts, wrong = container_worker.done(container, state_roots, look)
+        facts, wrong = container_worker.work_on(container, state_roots, look)
     if output != "table":
         printing.document(inspection.with_findings(facts, wrong), output)
     else:

@@ -207,7 +207,9 @@ def show(
             unseen.missing()  # a state directory that can be none is a fault
             shown = [views.of_entry(entry, asked) for entry in _limited(asked)]
         else:
-            view, asked.library, asked.trouble = container_worker.done(container, state_roots, look)
+            view, asked.library, asked.trouble = container_worker.work_on(
+                container, state_roots, look
+            )
             shown = [view]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
     hidden = [] if container else unseen.warnings()
@@ -225,7 +227,7 @@ def _changed(
     """Return what `work` reports on the container; GH1784 for a user who is not the host's root."""
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    return container_worker.done(container, roots, work, to_change=not is_dry)
+    return container_worker.work_on(container, roots, work, to_change=not is_dry)
 
 
 def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:

@@ -82,7 +82,7 @@ def _repair_one(
         return report
 
     with options.failing("repair", container, output):
-        report = container_worker.done(container, roots, repaired, to_change=not is_dry)
+        report = container_worker.work_on(container, roots, repaired, to_change=not is_dry)
     options.show([report.document()], "repair", output)
 
 

@@ -56,7 +56,7 @@ def entries(
     return list(found.items())
 
 
-def besides(
+def entries_of_image(
     root: Tree, where: bytes, names: Sequence[str], files: Mapping[bytes, bytes]
 ) -> list[tuple[bytes, bytes]]:
     """Return the entries of the directory `where` without the driver's `files` and links."""

@@ -191,7 +191,7 @@ class _Glibc:
             if names:
                 from gpuhook.container import image_libraries  # few images have any
 
-                found += image_libraries.besides(self._root, where, names, self._files())
+                found += image_libraries.entries_of_image(self._root, where, names, self._files())
         return found
 
     def _link_front(

@@ -56,7 +56,7 @@ class Compiler:
         from gpuhook.programs import cold_command  # once per version of a file
 
         try:
-            status, output = cold_command.ended([program, *arguments])
+            status, output = cold_command.run([program, *arguments])
         except OSError:
             status, output = -1, b""
         if status != 0:

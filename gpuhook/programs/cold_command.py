@@ -13,7 +13,7 @@ from gpuhook import state
 _MAX_OUTPUT = 65536
 
 
-def ended(command: list[str]) -> tuple[int, bytes]:
+def run(command: list[str]) -> tuple[int, bytes]:
     """Run a command to its end; returns its wait status and the beginning of its output.
 
     Our standard output carries the answer to the launcher, our standard error may be the

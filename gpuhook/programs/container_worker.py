@@ -141,7 +141,7 @@ class _Worded:
             raise unforeseen(error) from error
 
 
-def answered(container: str, work: Callable[[], T]) -> T:
+def call_in_child(container: str, work: Callable[[], T]) -> T:
     """Return what `work` returns, which looks at the file systems of a container from outside.
 
     Raises its faults, an OSError as one, GH1760 and GH1761.
@@ -152,12 +152,12 @@ def answered(container: str, work: Callable[[], T]) -> T:
             return work()
 
     try:
-        return worker.answered(worded_work, SECONDS, is_heard=True)
+        return worker.call_in_child(worded_work, SECONDS, is_heard=True)
     except NoAnswerError as error:
         raise no_answer(container, error) from error
 
 
-def done(
+def work_on(
     text: str,
     state_roots: Sequence[str],
     work: Callable[[Target], T],

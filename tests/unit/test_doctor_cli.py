@@ -260,7 +260,7 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a reading was taken that no check needs")
 
     monkeypatch.setattr("gpuhook.diagnose.node.asking.Asked", asked)
-    monkeypatch.setattr("gpuhook.worker.answered", asked)
+    monkeypatch.setattr("gpuhook.worker.call_in_child", asked)
 
 
 def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.worker import ENDED, LATE, NoAnswerError, Worker, answered, each
+from gpuhook.worker import ENDED, LATE, NoAnswerError, Worker, call_in_child, each
 
 CHECKOUT = Path(__file__).parents[2]
 # A child that undoes its work when it is interrupted, which takes its time.
@@ -121,7 +121,7 @@ def test_what_cannot_be_made() -> None:
     with pytest.raises(GpuhookError, match="/nvml"):
         Worker(fails, 5)
     assert how(lambda: Worker(lambda: time.sleep(900), seconds=0.1)) == LATE
-    assert answered(lambda: {"all": "well"}, 5) == {"all": "well"}
+    assert call_in_child(lambda: {"all": "well"}, 5) == {"all": "well"}
 
 
 def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:

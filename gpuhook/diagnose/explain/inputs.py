@@ -84,7 +84,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         where,
         spec,
         place,
-        has_root=container_worker.answered(found.id, lambda: _has_root(place, spec)),
+        has_root=container_worker.call_in_child(found.id, lambda: _has_root(place, spec)),
         notes=tuple(notes),
         start_warnings=tuple(ledger_warnings.read(entry or {})),
     )

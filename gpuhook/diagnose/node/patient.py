@@ -27,7 +27,7 @@ def asked(ask: Callable[[], T]) -> T:
     from gpuhook import worker
 
     try:
-        return worker.answered(partial(_worded, ask), PATIENCE)
+        return worker.call_in_child(partial(_worded, ask), PATIENCE)
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
             raise fault("GH1901", seconds=f"{PATIENCE:g}") from error

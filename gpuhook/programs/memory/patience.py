@@ -90,7 +90,7 @@ class PatientDriver:
 def answered(work: Callable[[], T], patience: float = handover.PATIENCE) -> T:
     """Return what `work` returns in a process of its own; raises GH1256 to GH1258 besides."""
     with _worded(patience):
-        return worker.answered(work, patience)
+        return worker.call_in_child(work, patience)
 
 
 @contextmanager
