@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.bundles import PATH, Bundle, device, rule
+from tests.contract.live import eventually
 from tests.contract.runtimes import launcher, lifecycle, run
 from tests.contract.views import questions
 
@@ -82,7 +83,7 @@ def test_life_of_a_container(
         assert '"created"' in container.call("state").stdout.replace(" ", "")
         assert container.call("start").rc == 0
         assert container.call("exec", "/probe").view.uid == 0
-        assert container.output == "begun\n"
+        eventually(lambda: container.output == "begun\n")
         assert container.call("kill", "KILL").rc == 0
         assert container.delete().rc == 0
         assert container.call("state").rc != 0
