@@ -116,6 +116,7 @@ def test_check_before_each_start_can_be_asked_for_later(kubelet: Kubelet) -> Non
         container = kubelet.allocate(GPU, 1)
         kubelet.pre_start(container)
         assert plugin.observed.count("pre_started") == 0
+        plugin.observed.wait_for("registered")  # a registration under way would be given up
         plugin.require_pre_start(True)
         plugin.require_pre_start(True)
         plugin.observed.wait_for("registered", 2)
