@@ -67,8 +67,8 @@ class LiveRoot(Root):
     def mounts(self) -> list[Mount]:
         """Return what is mounted where, whatever a process of the container calls its root."""
         os.lseek(self._mountinfo, 0, 0)
-        limit = processes.MAX_MOUNTINFO
-        return mountinfo.parse(files.read_descriptor(self._mountinfo, "mountinfo", limit))
+        text = files.read_descriptor(self._mountinfo, "mountinfo", mountinfo.MAX_BYTES)
+        return mountinfo.parse(text)
 
     def lookup(self, path: str, *, follow: bool = True) -> int | None:
         """Return a descriptor (the caller's) of whatever `path` leads to, None if of nothing.

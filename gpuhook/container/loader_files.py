@@ -189,7 +189,7 @@ class _Glibc:
         for where in dirs:
             names = self._root.names(os.fsdecode(where))
             if names:
-                from gpuhook.container import image_libraries  # few images have any
+                from gpuhook.loader import image_libraries  # few images have any
 
                 found += image_libraries.entries_of_image(self._root, where, names, self._files())
         return found

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpuhook.worker import Worker
 
 _SECONDS = 2.0  # for all users
-_MAX_MOUNTINFO = 16 << 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _silent: set[int] = set()  # users whose state did not answer this process
 
@@ -71,7 +70,7 @@ def _without_remote(
     places: dict[int, list[str]], found: Containers
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the users none of whose state roots is on FUSE or NFS, or has some in it."""
-    mounts = mountinfo.parse(files.read("/proc/self/mountinfo", _MAX_MOUNTINFO))
+    mounts = mountinfo.parse(files.read("/proc/self/mountinfo", mountinfo.MAX_BYTES))
     remote = [mount for mount in mounts if mount.is_remote]
     for user, patterns in places.items():
         inside = [mount for mount in remote if any(_touches(mount, path) for path in patterns)]

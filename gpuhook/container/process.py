@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
 _NOBODY = 0xFFFFFFFF  # user_namespaces(7): what a map shows for an id that the reader has not
-MAX_MOUNTINFO = 16 << 20
 _MAX_ENVIRONMENT = 8 << 20
 _GONE = (errno.ESRCH, errno.ENOENT)
 _LEFT = (*_GONE, errno.EINVAL)  # mountinfo without a mount namespace: fs/proc_namespace.c
@@ -77,7 +76,7 @@ class Process:
         except OSError as error:
             raise self._worded(error, name) from error
 
-    def read(self, name: str, limit: int = MAX_MOUNTINFO) -> bytes:
+    def read(self, name: str, limit: int = mountinfo.MAX_BYTES) -> bytes:
         """Return the content of /proc/PID/`name`; raises OSError, or GH1310 past `limit`."""
         fd = self.open(name, os.O_RDONLY)
         try:

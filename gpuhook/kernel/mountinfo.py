@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+MAX_BYTES = 16 << 20
 _ESCAPED = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))
 _DELETED = "//deleted"
 _REMOTE = ("fuse", "fuseblk", "nfs", "nfs4")

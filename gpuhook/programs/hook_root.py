@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpuhook.programs.hook_state import HookState
 
 PROC, TMPFS = "proc", "tmpfs"
-_MAX_MOUNTINFO = 16 << 20
 
 
 class HookRoot(Root):
@@ -96,6 +95,6 @@ class HookRoot(Root):
 def _mountinfo(process: str) -> bytes:
     """Return the mountinfo of a process, empty where it cannot be read."""
     try:
-        return files.read(f"/proc/{process}/mountinfo", _MAX_MOUNTINFO)
+        return files.read(f"/proc/{process}/mountinfo", mountinfo.MAX_BYTES)
     except (OSError, GpuhookError):
         return b""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _FIXED = (*seen.NODE_DIRECTORIES, *loader_files.paths(), profile.PATH)
 _EVERY = words.parse_capabilities("all")
-_MAX_MOUNTINFO = 16 << 20
 
 
 def require_none(target: Target, grants: Granting | None) -> None:
@@ -63,7 +62,7 @@ def _devices_of_host(paths: list[str]) -> set[str]:
     found = set()
     for name in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
         try:
-            mounts = mountinfo.parse(files.read(name, _MAX_MOUNTINFO))
+            mounts = mountinfo.parse(files.read(name, mountinfo.MAX_BYTES))
         except OSError:
             continue
         for path in paths:

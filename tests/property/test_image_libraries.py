@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuhook.container import image_libraries
 from gpuhook.container.rootfs import Root
+from gpuhook.loader import image_libraries
 from tests.simulated import elf_maker, elf_maker_32
 
 NAMES = ["liba.so", "liba.so.1", "liba.so.1.2", "libab.so.1", "libb.so.2", "libb.so", "ld-x.so.1"]

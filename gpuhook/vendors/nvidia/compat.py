@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 
 from gpuhook import fastjson
-from gpuhook.container import image_libraries
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import elf
+from gpuhook.loader import elf, image_libraries
 from gpuhook.loader.directory import is_library
 
 TYPE_CHECKING = False
