@@ -179,4 +179,4 @@ def _why_none() -> str:
     """Return why there are no rules that we could change."""
     if is_hosts_root():
         return "the container has no cgroup of its own"
-    return "without the host's root nobody can change them (rootless)"
+    return "only root of the host can change them (rootless container)"

@@ -250,4 +250,4 @@ def test_rootless(
     assert_found(view.runs[0], str(node8.node.node.driver.version))
     assert said.read_text(encoding="utf-8") == ""
     log = (mine.state / "hook.log").read_text(encoding="utf-8")
-    assert "nobody can change them (rootless)" in log
+    assert "only root of the host can change them (rootless container)" in log
