@@ -24,7 +24,7 @@ from gpuhook.fault_texts import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -59,8 +59,7 @@ _ENDS_WITHIN = 2.0  # seconds, for a child that has no more to do
 _DIES_WITHIN = 0.5  # seconds, after SIGKILL
 _HANGS_AFTER = 2.0  # seconds in an uninterruptible wait
 _LOOK = 0.02
-_MOST_TALK = 1 << 20
-_AHEAD = 64  # requests that a child has at once; their size is far below that of a pipe
+_MAX_STDERR = 1 << 20
 _STATE, _SESSION = 0, 3  # fields of /proc/PID/stat after the command, proc(5)
 
 
@@ -71,8 +70,8 @@ class Worker:
     of the methods, and NoAnswerError: if no answer comes within `seconds`, and from then on at
     once; if the child ends, or a method raises another exception; if no child can be started.
 
-    With `is_heard`, what the child writes to standard error appears on ours after each answer.
-    With `is_undone`, interrupt() lets the child undo its work.
+    With `relay_stderr`, what the child writes to standard error appears on ours after each answer.
+    With `undo`, the child gets interrupt()'s SIGTERM, and can undo its work.
     """
 
     def __init__(
@@ -80,13 +79,13 @@ class Worker:
         make: Callable[[], object],
         seconds: float,
         *,
-        is_heard: bool = False,
-        is_undone: bool = False,
+        relay_stderr: bool = False,
+        undo: bool = False,
     ) -> None:
         self._seconds = seconds
         self._lost: NoAnswerError | None = None
         self._signal = 0
-        self._talk = _Talk() if is_heard else None
+        self._stderr = _Stderr() if relay_stderr else None
         self._reader, writer = os.pipe()
         asked, self._writer = os.pipe()
         try:
@@ -94,11 +93,11 @@ class Worker:
         except OSError as error:
             for fd in (self._reader, writer, asked, self._writer):
                 os.close(fd)
-            if self._talk is not None:
-                self._talk.close()
+            if self._stderr is not None:
+                self._stderr.close()
             raise NoAnswerError(UNSTARTED, error.strerror or str(error)) from error
         if self._pid == 0:
-            _child(make, asked, writer, self._talk, is_undone=is_undone)
+            _child(make, asked, writer, self._stderr, undo=undo)
         os.close(asked)
         os.close(writer)
         try:
@@ -116,10 +115,8 @@ class Worker:
         """Have the object's method called; answer() returns what it returns."""
         if self._lost is not None:
             raise self._lost
-        try:
+        with suppress(BrokenPipeError):  # it has ended: answer() says so, after its last answer
             files.write_whole(self._writer, _packed((name, arguments)))
-        except BrokenPipeError:
-            raise self._ended() from None
 
     def answer(self, seconds: float | None = None) -> Any:
         """Return what the method returns that was asked for first, of those without an answer."""
@@ -134,8 +131,8 @@ class Worker:
             self._lost = NoAnswerError(LATE, f"no answer within {patience:g} seconds", self._kill())
             raise self._lost from None
         finally:
-            if self._talk is not None:
-                self._talk.relay()
+            if self._stderr is not None:
+                self._stderr.relay()
         if how == "fault":
             code, message, hint = facts
             raise text_of(code)[0](code, message, hint)
@@ -178,9 +175,9 @@ class Worker:
             os.waitpid(self._pid, os.WNOHANG)
         os.close(self._reader)
         self._reader = -1
-        if self._talk is not None:
-            self._talk.relay()
-            self._talk.close()
+        if self._stderr is not None:
+            self._stderr.relay()
+            self._stderr.close()
 
     def kill(self) -> tuple[int, ...]:
         """Kill the child, whatever it does; return the pids of what does not end."""
@@ -246,82 +243,14 @@ class Worker:
             time.sleep(_LOOK)
 
 
-def call_in_child(work: Callable[[], T], seconds: float, *, is_heard: bool = False) -> T:
+def call_in_child(work: Callable[[], T], seconds: float, *, relay_stderr: bool = False) -> T:
     """Return what `work` returns in a child process; raises as Worker does."""
-    with Worker(lambda: work, seconds, is_heard=is_heard) as worker:
+    with Worker(lambda: work, seconds, relay_stderr=relay_stderr) as worker:
         found: T = worker.call("__call__")
         return found
 
 
-def each(
-    work: Callable[[T], Any], items: Sequence[T], seconds: float, at_once: int = 1
-) -> Iterator[tuple[T, Any]]:
-    """Yield each item with what `work(item)` returns in a child process.
-
-    One child does them in turn. If it does not answer for one within `seconds`, or ends, a
-    NoAnswerError is the answer, and another child goes on with the next item. Nothing begins before
-    it is asked for.
-
-    With `at_once` children each has its share, and goes ahead of what is asked for. `work` changes
-    nothing: a child that is not needed any more is killed.
-    """
-    number_of = min(at_once, len(items))
-    shares = [_Share(work, items[n::number_of], seconds, at_once > 1) for n in range(number_of)]
-    try:
-        if at_once > 1:
-            for share in shares:
-                share.ask()
-        for number, item in enumerate(items):
-            yield item, shares[number % number_of].answer()
-    finally:
-        for share in shares:
-            share.close()
-
-
-class _Share:
-    """Items that one child after another works on."""
-
-    def __init__(
-        self, work: Callable[[T], Any], items: Sequence[T], seconds: float, is_ahead: bool
-    ) -> None:
-        self._work = lambda number: work(items[number])
-        self._count = len(items)
-        self._seconds = seconds
-        self._most = _AHEAD if is_ahead else 1
-        self._asked = self._answered = 0
-        self._worker: Worker | None = None
-
-    def ask(self) -> None:
-        """Have the next items worked on; an error is the next answer."""
-        with suppress(NoAnswerError):
-            if self._worker is None:
-                self._worker = Worker(lambda: self._work, self._seconds, is_heard=True)
-            while self._asked < min(self._answered + self._most, self._count):
-                self._worker.ask("__call__", self._asked)
-                self._asked += 1
-
-    def answer(self) -> Any:
-        """Return the next answer."""
-        self.ask()
-        self._answered += 1
-        if self._worker is None:
-            return NoAnswerError(UNSTARTED, "no process could be started")
-        try:
-            return self._worker.answer()
-        except NoAnswerError as error:
-            self.close()
-            self._asked = self._answered
-            return error
-
-    def close(self) -> None:
-        """End the child."""
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker.close()
-            self._worker = None
-
-
-class _Talk:
+class _Stderr:
     """What a child writes to standard error, in a file of memory: a pipe would hold its reader."""
 
     def __init__(self) -> None:
@@ -334,7 +263,7 @@ class _Talk:
 
     def relay(self) -> None:
         """Write what is new to our own standard error."""
-        text = os.pread(self._fd, _MOST_TALK, self._relayed)
+        text = os.pread(self._fd, _MAX_STDERR, self._relayed)
         self._relayed += len(text)
         if text:
             with suppress(OSError, ValueError):
@@ -352,17 +281,17 @@ def _packed(what: object) -> bytes:
 
 
 def _child(
-    make: Callable[[], object], asked: int, writer: int, talk: _Talk | None, *, is_undone: bool
+    make: Callable[[], object], asked: int, writer: int, stderr: _Stderr | None, *, undo: bool
 ) -> None:
     """Make the object, answer what is asked of it until nothing more is, and end."""
     try:
         os.setsid()
         for number in _SIGNALS:
-            is_default = is_undone and number == signal.SIGTERM
+            is_default = undo and number == signal.SIGTERM
             signal.signal(number, signal.SIG_DFL if is_default else signal.SIG_IGN)
-        if talk is not None:
-            talk.take_over(2)
-        descriptors.keep_only(asked, writer, *([] if talk is None else [2]))
+        if stderr is not None:
+            stderr.take_over(2)
+        descriptors.keep_only(asked, writer, *([] if stderr is None else [2]))
         made: list[object] = []
         _answer(writer, lambda: made.append(make()))
         with open(asked, "rb", closefd=False) as requests:
@@ -378,13 +307,13 @@ def _child(
 
 
 def _answer(writer: int, call: Callable[[], object]) -> None:
-    answer = _done(call)
+    answer = _outcome(call)
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     files.write_whole(writer, _packed(answer))
 
 
-def _done(call: Callable[[], object]) -> tuple[object, ...]:
+def _outcome(call: Callable[[], object]) -> tuple[object, ...]:
     try:
         return "done", call()
     except GpuhookError as error:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuhook import worker
+from gpuhook import worker_pool
 from gpuhook.cli import container_options, node_options
 from gpuhook.container import runtime_state
 from gpuhook.diagnose.compare import comparison
@@ -18,6 +18,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
 from gpuhook.programs import container_worker, target
 from gpuhook.programs.wording import worded
+from gpuhook.worker import NoAnswerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ class Comparing:
 
         In another process: one container must not keep the others from being compared.
         """
-        answers = worker.each(self._caught, chosen, container_worker.SECONDS, _AT_ONCE)
+        answers = worker_pool.each(self._caught, chosen, container_worker.SECONDS, _AT_ONCE)
         results = [self._told(found, answer) for found, answer in answers]
         return [one for one in results if one]
 
     def _told(self, found: Found, answer: Any) -> dict[str, Any]:
-        if isinstance(answer, worker.NoAnswerError):
+        if isinstance(answer, NoAnswerError):
             return self.failure(found.id, container_worker.no_answer(found.id, answer))
         return dict(answer)
 

@@ -12,8 +12,9 @@ import json
 import os
 from contextlib import redirect_stderr, redirect_stdout
 
-from gpuhook import worker
+from gpuhook import worker_pool
 from gpuhook.cli import main
+from gpuhook.worker import NoAnswerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ def documents(
 
     With None and a reason where it prints none within so many seconds.
     """
-    answers = worker.each(lambda name: _said(commands[name]), list(commands), seconds, _AT_ONCE)
+    answers = worker_pool.each(
+        lambda name: _said(commands[name]), list(commands), seconds, _AT_ONCE
+    )
     for name, answer in answers:
-        if isinstance(answer, worker.NoAnswerError):
+        if isinstance(answer, NoAnswerError):
             yield name, None, answer.reason + answer.left_behind()
         else:
             yield name, *answer

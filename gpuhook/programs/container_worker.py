@@ -84,8 +84,8 @@ class ContainerWorker:
         return Worker(
             lambda: _Child(parent, work, to_change=to_change),
             self._seconds,
-            is_heard=True,
-            is_undone=to_change,
+            relay_stderr=True,
+            undo=to_change,
         )
 
     def _interrupted(self) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def call_in_child(container: str, work: Callable[[], T]) -> T:
             return work()
 
     try:
-        return worker.call_in_child(worded_work, SECONDS, is_heard=True)
+        return worker.call_in_child(worded_work, SECONDS, relay_stderr=True)
     except NoAnswerError as error:
         raise no_answer(container, error) from error
 

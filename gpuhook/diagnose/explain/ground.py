@@ -122,7 +122,7 @@ def asked(ask: Callable[[], Node]) -> Node:
     the child ends without one.
     """
     try:
-        return worker.call_in_child(partial(_worded, ask), PATIENCE, is_heard=True)
+        return worker.call_in_child(partial(_worded, ask), PATIENCE, relay_stderr=True)
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
             raise fault("GH1913", seconds=f"{PATIENCE:g}") from error

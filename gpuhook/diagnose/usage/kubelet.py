@@ -64,7 +64,7 @@ def _held(socket: str) -> tuple[dict[Names, tuple[str, ...]], str]:
     if not os.path.exists(socket):
         return {}, ""
     try:
-        listed, reason = worker.call_in_child(lambda: _asked(socket), _PATIENCE, is_heard=True)
+        listed, reason = worker.call_in_child(lambda: _asked(socket), _PATIENCE, relay_stderr=True)
     except worker.NoAnswerError as error:
         return {}, f"{socket}: {error.reason}"
     found: dict[Names, list[str]] = {}
