@@ -14,13 +14,12 @@ import select
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from struct import Struct
 
 from gpuhook import descriptors, files
 from gpuhook.errors import GpuhookError
-from gpuhook.fault_texts import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,14 +35,14 @@ LATE, ENDED, UNSTARTED = "late", "ended", "unstarted"
 class NoAnswerError(Exception):
     """The child did not answer in time (LATE), it ended (ENDED), or did not start (UNSTARTED).
 
-    `left` are the pids of its processes that SIGKILL has not ended.
+    `left` are the pids of its processes that SIGKILL has not ended; `reason` names them, too.
     """
 
     def __init__(self, how: str, reason: str, left: Sequence[int] = ()) -> None:
-        super().__init__(reason)
         self.how = how
-        self.reason = reason
         self.left = tuple(left)
+        self.reason = reason + self.left_behind()
+        super().__init__(self.reason)
 
     def left_behind(self) -> str:
         """Return a phrase for the end of a message that names the processes, "" for none."""
@@ -85,19 +84,20 @@ class Worker:
         self._seconds = seconds
         self._lost: NoAnswerError | None = None
         self._signal = 0
-        self._stderr = _Stderr() if relay_stderr else None
-        self._reader, writer = os.pipe()
-        asked, self._writer = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError as error:
-            for fd in (self._reader, writer, asked, self._writer):
-                os.close(fd)
-            if self._stderr is not None:
-                self._stderr.close()
-            raise NoAnswerError(UNSTARTED, error.strerror or str(error)) from error
-        if self._pid == 0:
-            _child(make, asked, writer, self._stderr, undo=undo)
+        self._stderr: _Stderr | None = None
+        with ExitStack() as opened:
+            try:
+                if relay_stderr:
+                    self._stderr = _Stderr()
+                    opened.callback(self._stderr.close)
+                self._reader, writer = _pipe(opened)
+                asked, self._writer = _pipe(opened)
+                self._pid = os.fork()
+            except OSError as error:
+                raise NoAnswerError(UNSTARTED, error.strerror or str(error)) from error
+            if self._pid == 0:
+                _child(make, asked, writer, self._stderr, undo=undo)
+            opened.pop_all()
         os.close(asked)
         os.close(writer)
         try:
@@ -126,7 +126,7 @@ class Worker:
         end = time.monotonic() + patience
         try:
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size, end))
-            how, *facts = pickle.loads(self._read(size, end))  # noqa: S301 # our own child's
+            how, fact = pickle.loads(self._read(size, end))  # noqa: S301 # our own child's
         except TimeoutError:
             self._lost = NoAnswerError(LATE, f"no answer within {patience:g} seconds", self._kill())
             raise self._lost from None
@@ -134,11 +134,10 @@ class Worker:
             if self._stderr is not None:
                 self._stderr.relay()
         if how == "fault":
-            code, message, hint = facts
-            raise text_of(code)[0](code, message, hint)
+            raise fact
         if how == "crash":
-            raise NoAnswerError(ENDED, str(facts[0]))
-        return facts[0]
+            raise NoAnswerError(ENDED, fact)
+        return fact
 
     def interrupt(self) -> tuple[int, ...]:
         """Interrupt the child, and wait until it has undone its work.
@@ -165,8 +164,8 @@ class Worker:
         if self._reader < 0:
             return
         os.close(self._writer)
-        end = time.monotonic() + (0 if self._lost else _ENDS_WITHIN)
-        while not self._is_over():
+        end = time.monotonic() + _ENDS_WITHIN
+        while self._lost is None and not self._is_over():  # a lost one was killed
             if time.monotonic() > end:
                 self._kill()
                 break
@@ -275,6 +274,14 @@ class _Stderr:
         os.close(self._fd)
 
 
+def _pipe(opened: ExitStack) -> tuple[int, int]:
+    """Return a pipe whose ends `opened` closes."""
+    ends = os.pipe()
+    for fd in ends:
+        opened.callback(os.close, fd)
+    return ends
+
+
 def _packed(what: object) -> bytes:
     content = pickle.dumps(what)
     return _LENGTH.pack(len(content)) + content
@@ -313,11 +320,11 @@ def _answer(writer: int, call: Callable[[], object]) -> None:
     files.write_whole(writer, _packed(answer))
 
 
-def _outcome(call: Callable[[], object]) -> tuple[object, ...]:
+def _outcome(call: Callable[[], object]) -> tuple[str, object]:
     try:
         return "done", call()
     except GpuhookError as error:
-        return "fault", error.code, error.message, error.hint
+        return "fault", error
     except Exception as error:  # the parent reports it
         return "crash", f"{type(error).__name__}: {error}"
 

@@ -62,6 +62,7 @@ class _Share:
         self.ask()
         self._answered += 1
         if self._worker is None:
+            self._asked = self._answered
             return NoAnswerError(UNSTARTED, "no process could be started")
         try:
             return self._worker.answer()

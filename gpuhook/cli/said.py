@@ -37,7 +37,7 @@ def documents(
     )
     for name, answer in answers:
         if isinstance(answer, NoAnswerError):
-            yield name, None, answer.reason + answer.left_behind()
+            yield name, None, answer.reason
         else:
             yield name, *answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 from gpuhook import worker
 from gpuhook.container import find, ledger_changes
@@ -22,7 +22,7 @@ from gpuhook.worker import LATE, NoAnswerError, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -124,21 +124,19 @@ class _Child:
         self._to_change = to_change
 
     def do(self, found: Found) -> Any:
-        with _Worded(), target.held(found, to_change=self._to_change) as one:
+        with _as_faults(), target.held(found, to_change=self._to_change) as one:
             return self._work(one)
 
 
-class _Worded:
-    """Within it, exceptions become faults: nothing else goes from a child to its parent."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (GpuhookError, OSError)):
-            raise worded(error) from error
-        if isinstance(error, Exception):
-            raise unforeseen(error) from error
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    """Turn exceptions into faults: nothing else goes from a child to its parent."""
+    try:
+        yield
+    except (GpuhookError, OSError) as error:
+        raise worded(error) from error
+    except Exception as error:
+        raise unforeseen(error) from error
 
 
 def call_in_child(container: str, work: Callable[[], T]) -> T:
@@ -148,7 +146,7 @@ def call_in_child(container: str, work: Callable[[], T]) -> T:
     """
 
     def worded_work() -> T:
-        with _Worded():
+        with _as_faults():
             return work()
 
     try:
@@ -158,19 +156,14 @@ def call_in_child(container: str, work: Callable[[], T]) -> T:
 
 
 def work_on(
-    text: str,
-    state_roots: Sequence[str],
-    work: Callable[[Target], T],
-    *,
-    to_change: bool = False,
-    seconds: float = SECONDS,
+    text: str, state_roots: Sequence[str], work: Callable[[Target], T], *, to_change: bool = False
 ) -> T:
     """Return what `work` returns for the running container that `text` names.
 
     Raises the faults of find(), and those of ContainerWorker.do().
     """
     found = find.find(text, state_roots)
-    with ContainerWorker(work, to_change=to_change, seconds=seconds) as one:
+    with ContainerWorker(work, to_change=to_change) as one:
         result: T = one.do(found)
         return result
 
@@ -180,7 +173,7 @@ def no_answer(container: str, error: NoAnswerError, seconds: float = SECONDS) ->
 
     GH1760 if its file systems did not answer for so many seconds, GH1761 if the child ended.
     """
-    left = error.left_behind()
     if error.how == LATE:
+        left = error.left_behind()
         return fault("GH1760", container=container, seconds=f"{seconds:.0f}", left=left)
-    return fault("GH1761", container=container, reason=error.reason + left)
+    return fault("GH1761", container=container, reason=error.reason)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.worker import ENDED, LATE, NoAnswerError, Worker, call_in_child
+from gpuhook.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
 from gpuhook.worker_pool import each
 
 CHECKOUT = Path(__file__).parents[2]
@@ -260,3 +262,39 @@ def test_more_processes_than_items_are_not_started() -> None:
     """Nothing is nothing, and one item is one process's."""
     assert list(each(str, [], 30, 4)) == []
     assert list(each(str, [7], 30, 4)) == [(7, "7")]
+
+
+def test_an_item_whose_process_cannot_be_started_costs_no_other_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel refuses both tries for the first item, and no later one."""
+    fork, tries = os.fork, iter((True, True))
+
+    def refused_twice() -> int:
+        if next(tries, False):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return fork()
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "fork", refused_twice)
+    first, *others = each(lambda item: item * 10, [1, 2, 3], 30, 1)
+    assert (first[0], first[1].how) == (1, UNSTARTED)
+    assert others == [(2, 20), (3, 30)]
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("free", range(5))
+def test_without_descriptors(free: int) -> None:
+    """It is not started, and those that it has opened are closed."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.listdir("/proc/self/fd")
+    used = {int(name) for name in before if os.path.lexists(f"/proc/self/fd/{name}")}
+    unused = [number for number in range(max(used) + 10) if number not in used]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (unused[free], limits[1]))
+    try:
+        with pytest.raises(NoAnswerError) as caught:
+            Worker(Counter, 5, relay_stderr=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.how == UNSTARTED
+    assert os.listdir("/proc/self/fd") == before
