@@ -97,7 +97,7 @@ def require_unambiguous(spec: dict[str, Any]) -> None:
     key that is there twice the values are merged; to crun they are two, and the first counts.
     """
     if isinstance(spec, Config) and spec.repeated:
-        raise fault("GH1307", key=spec.repeated[0], other=spec.repeated[0])
+        raise fault("GH1307", what=f"the key {spec.repeated[0]} twice")
     _check(spec, _KEYS)
 
 
@@ -131,7 +131,7 @@ def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
         # Go folds two characters outside ASCII into it: this one, and one that lower() folds too.
         other = lower.get(name.lower().replace("\u017f", "s"))
         if other is not None:
-            raise fault("GH1307", key=name, other=other)
+            raise fault("GH1307", what=f"the keys {name} and {other}")
 
 
 def device_paths(spec: dict[str, Any]) -> list[str]:

@@ -49,8 +49,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1307": (
         FileError,
-        "config.json has the key {key} besides {other}: runtimes do not agree on what it says",
-        "keys in it must differ in more than case; correct the program that wrote it",
+        "config.json has {what}: runtimes do not agree on which one counts",
+        "correct the program that wrote it: a key occurs once, as the OCI specification spells it",
     ),
     "GH1310": (
         FileError,

@@ -24,8 +24,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1403": (
         HostError,
-        "{path} could not be compiled: `{command}` failed",
-        "run that command by hand to see why",
+        "{path} could not be compiled: `{command}` failed: {reason}",
+        "run that command to see its whole output",
     ),
     "GH1404": (  # the launcher's, which says it without Python
         HostError,

@@ -57,11 +57,12 @@ class Compiler:
 
         try:
             status, output = cold_command.run([program, *arguments])
-        except OSError:
-            status, output = -1, b""
-        if status != 0:
-            cold_command.print_error(output)
-            raise fault("GH1403", path=path, command=f"{program} {' '.join(arguments)}")
+            reason = cold_command.reason(output, status) if status else ""
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            command = f"{program} {' '.join(arguments)}"
+            raise fault("GH1403", path=path, command=command, reason=reason)
 
     def _dirs(self) -> tuple[str, ...]:
         return (os.path.dirname(os.path.realpath(self._launcher)), *state.PROGRAM_DIRS)

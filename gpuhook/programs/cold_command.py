@@ -39,12 +39,17 @@ def run(command: list[str]) -> tuple[int, bytes]:
     return status, output
 
 
-def print_error(output: bytes) -> None:
-    """Print what a command has printed, if standard error is open."""
-    try:
-        os.write(2, output)
-    except OSError:
-        return  # standard error is closed
+def reason(output: bytes, status: int) -> str:
+    """Return why a command failed: the fault that it printed, else its last line or its end.
+
+    `status` is its wait status.
+    """
+    lines = output.decode("utf-8", "replace").splitlines()
+    faults = [line[len("Error ") :] for line in lines if line.startswith("Error ")]
+    last = [line for line in lines if line.strip()][-1:]
+    code = os.waitstatus_to_exitcode(status)
+    end = f"it was killed by signal {-code}" if code < 0 else f"it ended with status {code}"
+    return (faults or last or [end])[0]
 
 
 def _environment() -> dict[str, str]:

@@ -11,6 +11,7 @@ import os
 import time
 
 from gpuhook import state
+from gpuhook.programs import cold_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,14 +105,13 @@ def _failure_of(command: list[str], environment: dict[str, str], end: float) -> 
 
 
 def _reason(said: str, status: int) -> str:
-    """Return the fault that the command told, else its last line."""
+    """Return why a command failed that has written its output to the file `said`."""
     try:
         fd = os.open(said, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            lines = os.read(fd, _MAX_TAIL).decode("utf-8", "replace").splitlines()
+            output = os.read(fd, _MAX_TAIL)
         finally:
             os.close(fd)
     except OSError:
-        lines = []
-    told = [line[len("Error ") :] for line in lines if line.startswith("Error ")]
-    return (told or lines[-1:] or [f"it ended with status {status}"])[0]
+        output = b""
+    return cold_command.reason(output, status)

@@ -57,7 +57,7 @@ def test_needless_by_the_time_it_is_our_turn(tmp_path: Path) -> None:
     [
         ("echo a; echo 'Error GH1206: x: no'; echo hint: y; exit 1", "GH1206: x: no"),
         ("echo what a day; exit 7", "what a day"),
-        ("kill -9 $$", "it ended with status 9"),
+        ("kill -9 $$", "it was killed by signal 9"),
         ("printf 'Error \\377\\n'; exit 1", "\ufffd"),
     ],
 )

@@ -313,14 +313,26 @@ def test_the_compiler_is_our_own(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert Path(beside + ".args").read_text() == "cdi compile /a b.yaml\n"
 
 
-@pytest.mark.parametrize("text", ["exit 3", "kill -9 $$"])
-def test_a_compiler_that_fails(text: str, place: Place) -> None:
-    """A compiler that fails is GH1403 with the file and the command to run by hand."""
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("exit 3", "it ended with status 3"),
+        ("kill -9 $$", "it was killed by signal 9"),
+        ("echo first; echo no yaml >&2; exit 1", "no yaml"),
+        ("echo 'Error GH1529: bad' >&2; echo hint >&2; exit 1", "GH1529: bad"),
+    ],
+)
+def test_a_compiler_that_fails(
+    text: str, reason: str, place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """GH1403 names the file, the command and the reason; the container's streams get nothing."""
     place.program("gpuhook", text)
     with pytest.raises(GpuhookError) as caught:
         cold.Compiler(f"{place.path}/bin/launcher").compile_settings("/c.yaml")
     assert caught.value.code == "GH1403"
-    assert f"`{place.path}/bin/gpuhook config compile /c.yaml`" in caught.value.message
+    command = f"`{place.path}/bin/gpuhook config compile /c.yaml`"
+    assert caught.value.message.endswith(f"{command} failed: {reason}")
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell[0]).name)

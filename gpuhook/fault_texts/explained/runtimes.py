@@ -36,7 +36,7 @@ $ gpuhook generate-cdi --output /var/run/cdi/nvidia.json    # on a node that has
             "The command that compiles a YAML file failed or ended without a result: its "
             "interpreter lacks a package, or the state directory is not writable."
         ),
-        "Run it by hand: it says what is wrong.",
+        "Read the reason at the end of the message; run the command to see its whole output.",
         """
 $ gpuhook cdi compile /etc/cdi/nvidia.yaml
 ModuleNotFoundError: No module named 'yaml'
