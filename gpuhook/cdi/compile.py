@@ -62,7 +62,7 @@ def parse_json(data: bytes, path: str) -> Any:
     except ValueError as error:
         raise fault("GH1109", path=path, place="JSON", reason=error) from error
     if repeated:
-        reason = f"the key {repeated[0]!r} is there twice"
+        reason = f"the key {repeated[0]!r} occurs twice"
         raise fault("GH1109", path=path, place="JSON", reason=reason)
     return found
 

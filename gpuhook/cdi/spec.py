@@ -163,7 +163,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._fault(key, "a key is not a string")
             if key.value in keys[:position] and key.value != "<<":
-                raise self._fault(key, f"the key {key.value!r} is there twice")
+                raise self._fault(key, f"the key {key.value!r} occurs twice")
         self._loader.flatten_mapping(node)
         return {key.value: self.value(item, key.value, depth + 1) for key, item in node.value}
 

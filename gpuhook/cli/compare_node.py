@@ -77,7 +77,7 @@ class Comparing:
 
         One that is only created may not have all that it gets.
         """
-        return found.status in _STARTED and found.owner in (0, os.geteuid())
+        return found.status in _STARTED and found.is_ours
 
     def named(self, found: Found) -> dict[str, Any]:
         """Return the comparison of a container, {} if it has no GPU; raises its faults.

@@ -130,7 +130,7 @@ def _all(
     """Repair container after container; yields what was done to each, or why it could not be."""
     living, broken = find.everything(state_roots)
     # Another user's own are that user's to repair.
-    ours = [found for found in living if found.owner in (0, os.geteuid())]
+    ours = [found for found in living if found.is_ours]
     work = partial(_repaired, grants=grants, library=library, is_dry=is_dry)
     with container_worker.ContainerWorker(work, to_change=not is_dry) as worker:
         for found in ours:

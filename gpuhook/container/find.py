@@ -139,7 +139,7 @@ class _Search:
                 self.empty[where] = str(error)
             else:
                 self.trouble[where] = str(error)
-                if runtime_state.is_ours(where):
+                if runtime_state.is_path_ours(where):
                     self.broken[where] = fault("GH1739", path=where, reason=error)
             found = Found(identity)
             found.state_root, found.status = root, UNREADABLE

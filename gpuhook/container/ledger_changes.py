@@ -89,18 +89,17 @@ def update(
         os.close(lock)
 
 
-def warn(
-    state: tuple[str, str],
+def add_warnings(
+    identity: str,
+    bundle: str,
     errors: Iterable[GpuhookError],
     made: dict[str, Any] | None = None,
 ) -> None:
     """Add warnings to the entry of a container that starts.
 
-    `state` is its id and its bundle, which is "/" if the runtime does not name it. A container
-    without an entry gets `made`, if that is given. Raises OSError if the directory cannot be
-    written.
+    `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if
+    that is given. Raises OSError if the directory cannot be written.
     """
-    identity, bundle = state
     lock = _opened(_ENTRIES)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -287,14 +287,16 @@ class _Named:
 
 def _opened(process: Process, place: str) -> tuple[int, int, int]:
     """Return descriptors of the mount namespace, of its mountinfo and of the container's root."""
-    namespace = process.open("ns/mnt", os.O_RDONLY)
+    opened = [process.open("ns/mnt", os.O_RDONLY)]
     try:
         if place == "/":
-            return namespace, *_view(process, namespace)
+            return opened[0], *_view(process, opened[0])
+        opened.append(process.open("mountinfo", os.O_RDONLY))
         root = _below(process.open("root", os.O_PATH | os.O_DIRECTORY), place)
-        return namespace, process.open("mountinfo", os.O_RDONLY), root
+        return opened[0], opened[1], root
     except BaseException:
-        os.close(namespace)
+        for fd in opened:
+            os.close(fd)
         raise
 
 

@@ -168,7 +168,7 @@ class _Glibc:
         spelling: dict[bytes, bytes] = {}
         last = []
         for where in self._system:
-            other = where[4:] if where.startswith(b"/usr/") else b"/usr" + where
+            other = directory.other_spelling(where)
             if conf.names_last(self._text, where):
                 last.append(where)
             elif not held.has_directory(where):
@@ -212,7 +212,7 @@ class _Glibc:
             link = _FRONT + b"/" + name
             is_new = not known.issuperset(there.get(name, ()))
             if (is_new or (name, link) in self._recorded) and not self._is_narrow(shown):
-                target = files.get(path) or files.get(b"/usr" + path) or path
+                target = files.get(path) or files.get(directory.other_spelling(path)) or path
                 try:
                     self._root.link(os.fsdecode(target), os.fsdecode(link))
                 except OSError:

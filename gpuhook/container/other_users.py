@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of other users, as their runtimes' state in /run/user tells root.
+"""The containers of other users, as their runtimes' state in /run/user describes them.
 
 WARM. A user decides what is there: files of any size, links, and file systems that never answer
 (FUSE with allow_other). So a child process reads it, with bounds in bytes and time. It follows no
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 _SECONDS = 2.0  # for all users
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_silent: set[int] = set()  # users whose state did not answer this process
+_SILENT_FOR = 60.0  # seconds in which a user whose state did not answer is not asked again
+_silent: dict[int, float] = {}  # such users, and until when
 
 
 class Containers:
-    """What the state of other users' containers tells.
+    """The containers of other users.
 
     `states` has what was read by (state root, id), or why it could not be, `looked` the state roots
     that were read, and `trouble` a reason for each path that was not.
@@ -49,7 +50,7 @@ class Containers:
 
 
 def look(roots: Iterable[str] = ()) -> Containers:
-    """Return what the state of all other users tells; also looks into these roots of theirs."""
+    """Return the containers of all other users; also looks into these roots of theirs."""
     found = Containers()
     places = {user: state_roots.of_user(user) for user in state_roots.other_users()}
     for root in roots:
@@ -93,17 +94,20 @@ def _read_all(places: dict[int, list[str]], found: Containers) -> None:
     end = time.monotonic() + _SECONDS
     worker: Worker | None = None
     for user, patterns in places.items():
-        left = (end - time.monotonic()) / 2
-        reason = "it did not answer before"
-        if user not in _silent and left > 0:
+        now = time.monotonic()
+        if now < _silent.get(user, now):
+            reason = "it did not answer a moment ago"
+        elif now >= end:
+            reason = f"other users' took all of the {_SECONDS:g} seconds for it"
+        else:
             try:
                 worker = worker or _started()
                 worker.ask("read", patterns)
-                found.add(worker.answer(left))
+                found.add(worker.answer((end - now) / 2))
                 continue
             except NoAnswerError as error:
-                reason = error.reason + error.left_behind()
-                _silent.add(user)
+                reason = error.reason
+                _silent[user] = now + _SILENT_FOR
                 _end(worker)
                 worker = None
         found.trouble[state_roots.directory(user)] = reason

@@ -100,6 +100,11 @@ class Found:
             raise fault("GH1738", id=self.id, status=self.status)
         return Process(self.pid, self.started)
 
+    @property
+    def is_ours(self) -> bool:
+        """Return whether root, or this user, wrote its state."""
+        return self.owner in (0, os.geteuid())
+
     def config(self) -> dict[str, Any]:
         """Return its config.json, {} where no bundle is known; raises OSError, or GH1772.
 
@@ -110,7 +115,7 @@ class Found:
         if not self.bundle:
             return {}
         path = os.path.join(self.bundle, "config.json")
-        if self.owner not in (0, os.geteuid()) and not state.is_rootless():
+        if not self.is_ours and not state.is_rootless():
             raise fault("GH1755", path=path, user=self.owner)
         copy = os.path.join(self.state_root, self.id, "config.json")
         if self.runtime == "crun" and not os.path.exists(path):
@@ -157,7 +162,7 @@ def read(root: str, identity: str, fd: int | None = None, bounds: Bounds | None 
     raise NoStateError("it has neither runc's state.json nor crun's status")
 
 
-def is_ours(path: str) -> bool:
+def is_path_ours(path: str) -> bool:
     """Return whether a container's state directory is root's, or our own, and no other user's."""
     try:
         owner = _user_of(path) or os.lstat(path).st_uid
@@ -272,7 +277,7 @@ def _observed(found: Found, directory: int) -> Found:
     owner = found.owner
     try:
         with found.process() as process:
-            if owner not in (0, os.geteuid()) and owner != _owner_of_user_namespace(process):
+            if not found.is_ours and owner != _owner_of_user_namespace(process):
                 raise UnreadableError(
                     f"user {owner} wrote it, but has not started process {found.pid}"
                 )

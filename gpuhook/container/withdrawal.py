@@ -18,7 +18,7 @@ from gpuhook.container.loader_files import CACHE
 from gpuhook.container.rehearsal import current
 from gpuhook.container.removals import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_entries
+from gpuhook.loader import cache, cache_entries, directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -
     try:
         held = [(entry.soname, entry.path) for entry in cache_entries.parse(data)]
         # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.
-        ours += [(name, path[4:]) for name, path in ours if path.startswith(b"/usr/")]
+        ours = [*ours, *((name, directory.other_spelling(path)) for name, path in ours)]
         if not set(held).intersection(ours):
             return []
         flags = cache.flags_for(os.uname().machine)

@@ -94,8 +94,8 @@ def find(content: bytes, number: int) -> Mount | None:
 
     Its line alone is read: a hook works within the container's CPU limit.
     """
-    before, _, rest = (b"\n" + content).partition(b"\n%d " % number)
-    if len(before) > len(content):
+    _, start, rest = (b"\n" + content).partition(b"\n%d " % number)
+    if not start:
         return None
     return Mount(b"%d %s" % (number, rest.partition(b"\n")[0]))
 

@@ -94,18 +94,19 @@ def _view_from_inside(ns_fd: int) -> tuple[int, int]:
     No signal handler runs meanwhile, and the only paths that are looked up are "/" and a file of
     our own directory in the host's /proc.
     """
-    close_on_exec = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    places = [os.open(path, close_on_exec) for path in ("/", ".", "/proc/self")]
-    root, here, process = places
-    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    blocked = pthread_sigmask(SIG_BLOCK, valid_signals())
+    file, directory = os.O_RDONLY | os.O_CLOEXEC, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    ours: list[int] = []
     opened: list[int] = []
+    blocked = pthread_sigmask(SIG_BLOCK, valid_signals())
     try:
+        for path in ("/", ".", "/proc/self"):
+            ours.append(os.open(path, directory))  # noqa: PERF401 # each is closed
+        ours.append(os.open("/proc/self/ns/mnt", file))
+        root, here, process, own = ours
         _enter(ns_fd)
         try:
-            flags = os.O_RDONLY | os.O_CLOEXEC
-            opened.append(os.open("mountinfo", flags, dir_fd=process))
-            opened.append(os.open("/", close_on_exec))
+            opened.append(os.open("mountinfo", file, dir_fd=process))
+            opened.append(os.open("/", directory))
         finally:
             _come_back(own, root, here)
     except BaseException:
@@ -114,7 +115,7 @@ def _view_from_inside(ns_fd: int) -> tuple[int, int]:
         raise
     finally:
         pthread_sigmask(SIG_SETMASK, blocked)
-        for fd in (*places, own):
+        for fd in ours:
             os.close(fd)
     table, found = opened
     return table, found

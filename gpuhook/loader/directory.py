@@ -37,3 +37,8 @@ def is_system(path: str) -> bool:
     parent, _, name = path.rpartition("/")
     is_multiarch = parent in _SYSTEM and "-linux-" in name
     return path in _SYSTEM or is_multiarch
+
+
+def other_spelling(path: bytes) -> bytes:
+    """Return the path of the same file where an image merges /lib with /usr/lib."""
+    return path[4:] if path.startswith(b"/usr/") else b"/usr" + path

@@ -30,7 +30,7 @@ class HookRoot(Root):
 
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
-        self._mounted: bytes | None = None
+        self._mountinfo: dict[str, bytes] = {}
         for mount in state.spec.get("mounts") or ():
             if isinstance(mount, dict) and mount.get("type") == TMPFS:
                 self.admit(str(mount.get("destination")), TMPFS)
@@ -83,18 +83,18 @@ class HookRoot(Root):
             os.close(readable)
 
     def _is_own(self, number: int, fstype: str) -> bool:
-        if self._mounted is None:
-            self._mounted = _mountinfo("self")
-        mount = mountinfo.find(self._mounted, number)
+        mount = mountinfo.find(self._mounts_of("self"), number)
         if mount is None or mount.fstype != fstype or mount.root != "/":
             return False
         # What the host's first process sees too is not the container's own.
-        return fstype != TMPFS or b" %s " % mount.device.encode() not in _mountinfo("1")
+        return fstype != TMPFS or b" %s " % mount.device.encode() not in self._mounts_of("1")
 
-
-def _mountinfo(process: str) -> bytes:
-    """Return the mountinfo of a process, empty where it cannot be read."""
-    try:
-        return files.read(f"/proc/{process}/mountinfo", mountinfo.MAX_BYTES)
-    except (OSError, GpuhookError):
-        return b""
+    def _mounts_of(self, process: str) -> bytes:
+        """Return the mountinfo of a process, empty where it cannot be read; it is read once."""
+        if process not in self._mountinfo:
+            try:
+                path = f"/proc/{process}/mountinfo"
+                self._mountinfo[process] = files.read(path, mountinfo.MAX_BYTES)
+            except (OSError, GpuhookError):
+                self._mountinfo[process] = b""
+        return self._mountinfo[process]

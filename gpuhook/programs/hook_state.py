@@ -108,7 +108,7 @@ def keep_warnings(state: HookState, log: EngineLog, made: dict[str, Any] | None 
     from gpuhook.container import ledger_changes  # few containers have a warning
 
     try:
-        ledger_changes.warn((state.id, state.bundle), log.warnings, made)
+        ledger_changes.add_warnings(state.id, state.bundle, log.warnings, made)
     except OSError as error:
         where, reason = error.filename or ledger.directory(), error.strerror or str(error)
         log.warning(fault("GH1410", container=state.id, path=where, reason=reason))

@@ -12,7 +12,7 @@ import os
 
 from gpuhook.container.provide import Provision
 from gpuhook.errors import fault
-from gpuhook.loader import elf
+from gpuhook.loader import directory, elf
 from gpuhook.programs import hook_apply, hook_state, rootfs_jobs
 from gpuhook.programs.hook_root import HookRoot
 from gpuhook.vendors.nvidia import hook_names, jobs, profile, toolkit_hooks
@@ -105,7 +105,7 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
         if not isinstance(destination, str):
             continue
         parent, _, name = destination.rpartition("/")
-        if name.startswith("lib") and ".so" in name:
+        if directory.is_library(name):
             if root.real(parent or "/") in places:
                 paths.append(destination)
             continue
@@ -124,7 +124,7 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
 def _libraries(root: HookRoot, folder: str) -> list[str]:
     """Return the paths of the libraries in a directory that is mounted as a whole."""
     names = root.mounted_names(folder)
-    return [f"{folder}/{name}" for name in names if name.startswith("lib") and ".so" in name]
+    return [f"{folder}/{name}" for name in names if directory.is_library(name)]
 
 
 def _soname(root: HookRoot, path: str) -> str:

@@ -151,12 +151,8 @@ class Note:
 
 def require_ours(found: Found) -> None:
     """Raise GH1756 for another user's container: root does not act on that user's files."""
-    if not _is_ours(found):
+    if not found.is_ours:
         raise fault("GH1756", id=found.id, user=found.owner)
-
-
-def _is_ours(found: Found) -> bool:
-    return found.owner in (0, os.geteuid())
 
 
 @contextmanager
@@ -166,7 +162,7 @@ def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
     With `to_change`, the caller has the container's lock (ledger_changes.Changing), and has called
     require_ours().
     """
-    spec = _config(found) if _is_ours(found) else {}
+    spec = _config(found) if found.is_ours else {}
     with found.process() as process:
         if process.namespace("mnt") in membership.host_namespaces("mnt"):
             raise fault("GH1737", pid=process.pid)

@@ -161,7 +161,7 @@ def test_a_named_container(node8: Product, tmp_path: Path) -> None:
         good.attach("3")
         assert good.gpuhook("explain").rc == 0
         assert hostile[0].gpuhook("explain").rc == 0
-        assert hostile[0].gpuhook("limits", name="show").rc in (0, 1)
+        assert hostile[0].gpuhook("limits", name="show").rc == 0
         for verb in ("ps", "map"):
             assert on_all(lives, verb).returncode == 0
         stack.close()  # the daemons end

@@ -65,6 +65,10 @@ def _entered(place: Path) -> set[tuple[str, str]]:
 def test_a_directory_with_too_many(tmp_path: Path) -> None:
     """No file is opened in a directory that an image filled."""
     names = [f"lib{number}.so" for number in range(image_libraries.MAX_LIBRARIES + 1)]
+    (tmp_path / "lib").mkdir()
+    elf_maker.write(tmp_path / "lib/lib0.so", None)
     with Root(str(tmp_path)) as root:
+        assert image_libraries.entries(root, "/lib", names[:-1]) == [("lib0.so", "/lib/lib0.so")]
         assert image_libraries.entries(root, "/lib", names) == []
-        assert image_libraries.entries(root, "/lib", names, names[:1]) == []
+        # Those that are not asked for do not count.
+        assert image_libraries.entries(root, "/lib", names, names[-1:]) != []

@@ -184,6 +184,6 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_key_that_is_there_twice_in_json_is_refused(tmp_path: Path) -> None:
     """CDI's own decoder refuses it in both formats."""
     text = json.dumps(SPEC).replace('"kind":', '"kind": "a.com/b", "kind":')
-    with pytest.raises(GpuhookError, match="the key 'kind' is there twice") as caught:
+    with pytest.raises(GpuhookError, match="the key 'kind' occurs twice") as caught:
         read_text(tmp_path, text, "x.json")
     assert caught.value.code == "GH1109"

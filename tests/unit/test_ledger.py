@@ -405,15 +405,15 @@ def test_warnings_are_added(root: str) -> None:
     """To the entry of this id and bundle, each once; one without an entry gets what is made."""
     first, second = (GpuhookError(f"GH100{n}", f"number {n}", "") for n in (7, 8))
     entered(root, "here", bundle="/b", route="wrapper", warnings=ledger_warnings.records([first]))
-    ledger_changes.warn(("here", "/other"), [second])
+    ledger_changes.add_warnings("here", "/other", [second])
     assert ledger_warnings.read(ledger.living()[0]) == ledger_warnings.records([first])
     for bundle in ("/b", "/"):  # crun 1.8 does not always name it
-        ledger_changes.warn(("here", bundle), [first, second])
+        ledger_changes.add_warnings("here", bundle, [first, second])
         (entry,) = ledger.living()
         assert ledger_warnings.read(entry) == ledger_warnings.records([first, second])
         assert ledger.is_holder(entry)
     own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), "route": ""}
-    ledger_changes.warn(("new", "/n"), [second], {**own, "bundle": "/n"})
+    ledger_changes.add_warnings("new", "/n", [second], {**own, "bundle": "/n"})
     added = ledger.living()[1]
     assert (added["id"], ledger.is_holder(added)) == ("new", False)
     assert ledger_warnings.read(added) == ledger_warnings.records([second])

@@ -51,7 +51,7 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     is missing. Raises GH1746 where this user may not look.
     """
     living, broken = find.everything(state_roots, is_swept=False)
-    mine = [found for found in living if found.owner in (0, os.geteuid())]
+    mine = [found for found in living if found.is_ours]
     told, trouble = _each(mine)
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
     return {"looked_at": len(mine), "containers": told, "trouble": trouble}

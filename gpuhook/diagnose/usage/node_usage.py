@@ -25,7 +25,7 @@ from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from gpuhook.container.runtime_state import Found
@@ -100,12 +100,10 @@ def look(wanted: Wanted, driver: Look) -> Usage:
             "code": driver.trouble.code if driver.trouble else "",
         },
     }
-    warnings = (
-        [f"the kubelet does not report which container holds which GPU: {told.trouble}"]
-        if told.trouble
-        else []
-    )
-    warnings += _started_without(without)
+    warnings = _started_without(without)
+    if told.trouble:
+        reason = f"the kubelet does not report which container holds which GPU: {told.trouble}"
+        warnings.insert(0, reason)
     trouble = tuple(one for one in faults if one is not None)
     return Usage(document, trouble, tuple(warnings), told.units)
 
@@ -116,12 +114,13 @@ def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
     return {**names, "warnings": ledger_warnings.read(entry)}
 
 
-def _started_without(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a sentence on the containers that started without the GPU that they requested."""
-    if found:
-        codes = ", ".join(sorted({told["code"] for one in found for told in one["warnings"]}))
-        who = "1 container" if len(found) == 1 else f"{len(found)} containers"
-        yield f"{who} started without a requested GPU ({codes}): see `gpuhook ps -o wide`"
+def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence on the containers that started without the GPU that they requested."""
+    if not found:
+        return []
+    codes = ", ".join(sorted({told["code"] for one in found for told in one["warnings"]}))
+    who = "1 container" if len(found) == 1 else f"{len(found)} containers"
+    return [f"{who} started without a requested GPU ({codes}): see `gpuhook ps -o wide`"]
 
 
 def empty(devices: Iterable[Device]) -> dict[str, Any]:
