@@ -103,11 +103,14 @@ def _find(
     qualified = f"{kind}={device}"
     try:
         return qualified, registry.device(qualified)
-    except GpuhookError:
+    except GpuhookError as error:
         other = alias(device)
         if other is None:
             raise
-        return f"{kind}={other}", registry.device(f"{kind}={other}")
+        try:
+            return f"{kind}={other}", registry.device(f"{kind}={other}")
+        except GpuhookError:
+            raise error from None  # it has the name that was requested
 
 
 def _all(

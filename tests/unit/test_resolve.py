@@ -156,6 +156,7 @@ def test_one_kind_in_two_files(host: Host) -> None:
         ("7", "GH1102"),
         ("GPU-0::x", "GH1003"),
         ("example.org/net=eth0", "GH1104"),
+        ("example.org/net=00000000:3B:00.0", "GH1104"),
         ("example.org/net=all", "GH1104"),
         ("-", "GH1101"),
     ],

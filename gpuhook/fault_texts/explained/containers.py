@@ -40,14 +40,15 @@ crw-rw-rw- 1 root root 511, 0 /dev/nvidia-uvm
     "GH1303": (
         (
             "A part of config.json is of another type than the OCI runtime spec says: an object "
-            "where a list stands, a number in the environment."
+            "instead of an array, or a string instead of an object. The runtime itself refuses "
+            "items of another type in arrays, such as a number in the environment."
         ),
         (
             "Whoever writes config.json (an engine, an NRI plugin, a wrapper before this one) "
             "is at fault; the message has the key."
         ),
         """
-"mounts": {}       # GH1303: mounts is not a list
+"mounts": {}       # GH1303: mounts is not an array
 "mounts": []
 """,
     ),
