@@ -148,7 +148,7 @@ class _Search:
         return found
 
     def _state(self, root: str, identity: str) -> Found:
-        """Return what the state of a container tells; raises UnreadableError."""
+        """Return the container that a state describes; raises UnreadableError."""
         known = self._of_others.get((root, identity))
         if known is None:
             return runtime_state.read(root, identity)

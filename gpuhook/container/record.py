@@ -5,7 +5,7 @@ HOT. The second create of one bundle reads an env that says `void` and finds the
 first. The record restores the original config.json, which is then resolved again: nothing is in
 it twice, and nothing of an older driver remains.
 
-The record is a property of config.json itself, beside `process` and `mounts`. Runtimes must
+The record is a property of config.json itself, next to `process` and `mounts`. Runtimes must
 ignore properties that they do not know (OCI runtime-spec, config.md, "Extensibility"). Engines
 take the variables, annotations and mounts of a container from its image and its user, but no
 property at the top of config.json. So its presence proves that gpuhook-runtime edited the file.

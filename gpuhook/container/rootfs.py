@@ -165,7 +165,7 @@ class Root:
         return True
 
     def is_link(self, path: str) -> bool:
-        """Return whether `path` itself is a symbolic link; False if nothing is there."""
+        """Return whether `path` itself is a symbolic link; False if it does not exist."""
         parent, _, name = path.rpartition("/")
         try:
             os.readlink(name, dir_fd=self.directory(parent or "/"))

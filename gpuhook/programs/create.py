@@ -30,7 +30,7 @@ class Edited:
     """What was done to a config.json, and why.
 
     `source` is the request that counted, `grant` what it got, `memory` the ledger's records of
-    limits; `route` is "" for a container that was given nothing.
+    limits; `route` is "" for a container that was assigned nothing.
     """
 
     __slots__ = ("grant", "is_changed", "memory", "route", "source")

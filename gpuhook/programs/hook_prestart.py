@@ -279,7 +279,7 @@ def _entry(
 
 
 def _keep_warnings(state: HookState, log: EngineLog) -> None:
-    """Add the warnings to the ledger's entry; a container that was given nothing gets one."""
+    """Add the warnings to the ledger's entry; a container that was assigned nothing gets one."""
     pid, made = state.pid, None
     if log.warnings and isinstance(pid, int) and pid > 1:
         made = {

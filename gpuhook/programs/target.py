@@ -42,7 +42,7 @@ class Target:
     `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
     what was newly made for that, `withdrawn` the nodes that were taken away of the former,
     `denied` those that may be denied without showing it. `cgroup` is the name of its cgroup that
-    counts, as Found has it. `recorded` is the ledger entry of a container that was given nothing
+    counts, as Found has it. `recorded` is the ledger entry of a container that was assigned nothing
     too, which has warnings alone.
     """
 
