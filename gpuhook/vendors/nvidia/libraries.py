@@ -143,14 +143,12 @@ def _place(root: Root, libcuda: Libcuda, path: str) -> str:
 
 
 def _link_development(found: Libraries, root: Root, path: str, file: DriverFile) -> None:
-    """Add libX.so -> its SONAME where the host has that link, Debian in the system's directory."""
-    directory, _, name = path.rpartition("/")
-    short = _stem(name) + ".so"
-    for place in dict.fromkeys((directory, _system_directory(directory))):
-        link = f"{place}/{short}"
-        if root.host(root.real(link) or "") == file.host_path and link != path:
-            target = file.soname or posixpath.basename(file.container_path)
-            _add(found, f"{posixpath.dirname(file.container_path)}/{short}", target)
+    """Add libX.so -> its SONAME where the host has that link."""
+    short = _stem(path) + ".so"
+    if root.host(root.real(short) or "") == file.host_path and short != path:
+        target = file.soname or posixpath.basename(file.container_path)
+        directory = posixpath.dirname(file.container_path)
+        found.links.append(Link(f"{directory}/{posixpath.basename(short)}", target))
 
 
 def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
