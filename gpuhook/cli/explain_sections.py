@@ -39,10 +39,14 @@ def sources(container: dict[str, Any], *, is_pod: bool) -> Iterator[str]:
     for one in container["sources"]:
         why = one["reason"] or one["origin"]
         because = f": {why}" if why else ""
-        yield f"{one['result']:<8}{one['where']} asks for {listed(one['names'])}{because}"
+        yield f"{one['result']:<8}{_asking(one)} for {listed(one['names'])}{because}"
     for one in container["extras"]:
         because = f": {one['reason']}" if one["reason"] else ""
-        yield f"{one['result']:<8}{one['where']} asks beside for {listed(one['names'])}{because}"
+        yield f"{one['result']:<8}{_asking(one)} beside for {listed(one['names'])}{because}"
+
+
+def _asking(source: dict[str, Any]) -> str:
+    return f"{source['where']} {'ask' if ', ' in source['where'] else 'asks'}"
 
 
 def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
@@ -241,13 +245,19 @@ def root(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
 
 
 def warnings(container: dict[str, Any]) -> Iterator[str]:
-    """Yield what gpuhook-runtime would log."""
+    """Yield what gpuhook-runtime would log, and did not log when the container started."""
+    known = [(one["code"], one["message"]) for one in container["start_warnings"]]
     for one in container["warnings"]:
-        yield f"{one['code']}: {one['message']}"
-        yield f"  hint: {one['hint']}"
+        if (one["code"], one["message"]) not in known:
+            yield f"{one['code']}: {one['message']}"
+            yield f"  hint: {one['hint']}"
 
 
 def start_warnings(container: dict[str, Any]) -> Iterator[str]:
-    """Yield what gpuhook reported when the container started."""
+    """Yield what gpuhook reported when the container started, with the hint that is known now."""
+    hints = {(one["code"], one["message"]): one["hint"] for one in container["warnings"]}
     for one in container["start_warnings"]:
         yield f"{one['code']}: {one['message']}"
+        hint = hints.get((one["code"], one["message"]))
+        if hint:
+            yield f"  hint: {hint}"

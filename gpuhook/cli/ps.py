@@ -106,6 +106,8 @@ def ps(
             usage = look()
     _print(usage, output, isolation=isolation, no_headers=no_headers)
     hidden = usage_options.tell(usage)
+    if output == printing.TABLE and usage.document["without_gpu"]:
+        printing.say("`gpuhook ps -o wide` lists the containers that started without a GPU")
     held = bool(usage.document["containers"])
     if hidden and not held:
         raise click.exceptions.Exit(1)

@@ -71,7 +71,7 @@ class Live:
     """
 
     __slots__ = (
-        "_cleanups", "_place", "_root", "identity", "left", "made", "process", "require_users",
+        "_cleanups", "_identity", "_place", "_root", "left", "made", "process", "require_users",
         "rules", "signals",
     )  # fmt: skip
 
@@ -83,9 +83,10 @@ class Live:
         self.made = made
         self.left: list[str] = []
         self._cleanups: list[Callable[[], None]] = []
-        self.identity = process.mapped_root()
+        self._identity: tuple[int, int] | None = None
         self.signals: Signals = Uninterrupted()
-        # Called before the root is opened; raises if the process may have chosen it.
+        # Called before the root is opened or its owner read; raises if the process may have
+        # chosen them.
         self.require_users: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Live:  # noqa: PYI034 # Self needs a newer Python
@@ -99,12 +100,21 @@ class Live:
             self._root.close()
 
     @property
+    def identity(self) -> tuple[int, int]:
+        """Return the user and group of its root; raises as Process.mapped_root() does."""
+        if self._identity is None:
+            self.require_users()
+            self._identity = self.process.mapped_root()
+        return self._identity
+
+    @property
     def root(self) -> LiveRoot:
         """Return its root file system, opened when it is needed first; raises as LiveRoot does.
 
         What concerns no file of the container does not depend on its root.
         """
         if self._root is None:
+            _ = self.identity  # held: what was done is undone also when the process has ended
             self.require_users()
             self._root = LiveRoot(self.process, self._place)
         return self._root

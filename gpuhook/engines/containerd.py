@@ -8,6 +8,7 @@ on it is merged into that. A containerd 2.x brings older files to its own versio
 from __future__ import annotations
 
 import fnmatch
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,10 @@ OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is of the plugin's ow
 HAS_CDI = (1, 7)  # the first containerd that knows enable_cdi
 CDI_BY_DEFAULT = (2,)
 MERGES_PLUGINS = (2, 1)
+# A pattern of Go's path.Match, which refuses any other: a class is not empty, and is closed.
+_CHARACTER = r"(?:\\.|[^]\\-])"
+_CLASS = rf"\[(?:\^|(?!\^))(?:{_CHARACTER}(?:-{_CHARACTER})?)+\]"
+_PATTERN = re.compile(rf"(?:{_CLASS}|\\.|[^[\\])*", re.DOTALL)
 CHECKS_VERSIONS = (2, 3)  # refuses a drop-in of a later version than the first file's
 
 
@@ -123,9 +128,11 @@ def covers(pattern: str, key: str) -> bool:
     """Return whether a pattern of pod_annotations covers an annotation's key.
 
     Of a `key` that ends in "/", whether it covers any key that begins so. containerd matches by
-    path.Match, whose `*` stops at a "/". Of a pattern with a class or an escape, only the text
-    before that is compared.
+    path.Match, whose `*` stops at a "/"; a malformed pattern matches nothing. Of a pattern with a
+    class or an escape, only the text before that is compared.
     """
+    if not _PATTERN.fullmatch(pattern):
+        return False
     plain = pattern.partition("[")[0].partition("\\")[0]
     if plain != pattern:
         pattern = plain + "*"

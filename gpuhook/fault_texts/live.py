@@ -134,17 +134,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "the root directory of process {pid} is not the root of the container's mount namespace",
         (
-            "nothing was changed: the process called chroot(2), or something is mounted over its"
-            " root; restart the container, and let a child process call chroot(2)"
+            "restart the container, and let a child process, not its first one, call chroot(2) or"
+            " mount something over the root"
         ),
     ),
     "GH1748": (
         RefusedError,
         "process {pid} has made a user namespace that its container's config.json does not have",
-        (
-            "nothing was changed: the root of its mounts may be any directory; restart the "
-            "container, and let a child process make the namespace"
-        ),
+        "restart the container, and let a child process, not its first one, make the namespace",
     ),
     "GH1750": (
         FileError,

@@ -43,8 +43,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RefusedError,
         "{where} names {name}, a device of another vendor than {vendor}",
         (
-            "request it by a device plugin or the engine's --device; variables and annotations of"
-            " pods may name devices of {vendor} only"
+            "request it by a device plugin or the engine's --device; variables, and annotations"
+            " that are not a grant, may name devices of {vendor} only"
         ),
     ),
     "GH1020": (
@@ -141,8 +141,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "{variable} does not hold for {where}: {terms}",
         (
-            "install a newer driver, take an image for an older CUDA version, or set"
-            " NVIDIA_DISABLE_REQUIRE=1 in the container to start it all the same"
+            "the image needs another driver version: install that one, take an image for this"
+            " driver, or set NVIDIA_DISABLE_REQUIRE=1 in the container to start it all the same"
         ),
     ),
     "GH1044": (

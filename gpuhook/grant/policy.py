@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuhook.errors import fault
 from gpuhook.grant.request import ANNOTATIONS, MOUNTS, OWN_CHOICE, POD_ANNOTATIONS, Source
-from gpuhook.settings import NONE
+from gpuhook.settings import KUBELET, NONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
         return ""
     if not settings.accept_env_when_unprivileged and not privileged(spec):
         because = f"{source.origin}, " if source.origin else ""
+        if source.kind == POD_ANNOTATIONS and settings.accept_annotations == KUBELET:
+            because += "request.acceptAnnotations is kubelet, "
         return (
             f"{because}the container is unprivileged and request.acceptEnvWhenUnprivileged is off"
         )
@@ -59,12 +61,11 @@ def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
 
 
 def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) -> None:
-    """Raise GH1009 if a pod or an image names a device of another vendor than `default_kind`'s.
+    """Raise GH1009 for a source that is not a grant and names another vendor than `default_kind`'s.
 
-    They choose their variables and annotations: with them they may ask for GPUs, but not for
-    whatever else the CDI specs of the host describe (another vendor's devices, management access,
-    host directories). In a privileged container, vendors whose names are below that one's are the
-    same vendor's.
+    Pods and images choose these: with them they may ask for GPUs, but not for whatever else the
+    CDI specs of the host describe (another vendor's devices, management access, host directories).
+    In a privileged container, vendors whose names are below that one's are the same vendor's.
     """
     vendor = default_kind.partition("/")[0]
     for name in source.names if source.kind in OWN_CHOICE else ():

@@ -78,6 +78,7 @@ def assert_refused(live: Live, *verbs: str) -> None:
         said = live.refused("GH1747", verb, *device)
         assert str(live.pid) in said
         assert "chroot(2)" in said
+        assert "nothing was changed" not in said
     live.refused("GH1747", "attach", "--device", "2", "--dry-run")
     live.refused("GH1747", "detach", "--device", "2", "--force")
 
@@ -296,3 +297,22 @@ def test_own_user_namespace(node8: Product, tmp_path: Path) -> None:
         live.refused("GH1748", "repair")
         live.refused("GH1748", "inspect")
         assert roots.listing(host) == before
+
+
+@BOTH
+def test_own_user_namespace_without_map(
+    engine: str, cgroup: str, node8: Product, tmp_path: Path
+) -> None:
+    """A namespace that maps no user is refused by the same code; doctor passes over it."""
+    made = sleeping(tmp_path)
+    with_busybox(made.root)
+    config = made.config()
+    config["process"]["args"] = ["/busybox", "unshare", "-U", "-m", "/busybox", "sleep", "600"]
+    made.write(config)
+    with started(made, node8, engine, cgroup) as live:
+        own = Path("/proc/self/ns/user").readlink()
+        eventually(lambda: Path(f"/proc/{live.pid}/ns/user").readlink() != own)
+        for verb in ("attach", "detach"):
+            live.refused("GH1748", verb, "--device", "2")
+        live.refused("GH1748", "inspect")
+        assert of(live, results(live), "failed", "warning") == []

@@ -175,9 +175,12 @@ def test_the_ledger_explain_and_ps(
         assert codes(told["start_warnings"]) == ["GH1007"]
         text = mine.gpuhook("explain", live.id, *live.roots).stdout
         assert "Warnings when it started\n  GH1007: ignored the request" in text
+        assert text.count("GH1007: ") == 1
         # What changes a running container keeps what was reported when it started.
         live.attach("1")
         assert entry(mine)["route"] == "attach"
+        (note,) = document(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
+        assert f"{mine.device(1)}, which the answer does not include" in note
         assert codes(entry(mine)["warnings"]) == ["GH1007"]
         (held,) = document(mine, *ps)["containers"]
         assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])

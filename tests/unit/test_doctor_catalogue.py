@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
@@ -44,6 +45,18 @@ def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
     assert len(ours) >= 20
     assert {one.finding.status for one in ours} == {"not-applicable"}
     assert all(one.finding.status != FAILED or one.finding.command for one in found.results)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_container_that_cannot_be_looked_at_is_not_passed_over(
+    is_late: bool, tmp_path: Path
+) -> None:
+    late = {"where": "late", "code": "GH1760", "message": "no answer", "hint": "wait"}
+    found = {"containers": [], "trouble": [late] * is_late, "looked_at": 0}
+    node = Node(DirectoryTree(str(tmp_path)), Readings({"containers": lambda: found}))
+    (result,) = examine(node, checks(), ["containers.access"]).results
+    said = f"no {'other ' * is_late}running container has a GPU, or asks for one"
+    assert result.finding.said == said
 
 
 def test_a_machine_without_gpus_is_told_of_quietly_too(tmp_path: Path) -> None:

@@ -197,6 +197,8 @@ def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
         (["cdi\\.k8s\\.io/*"], ["any CDI device"]),
         (["io.kubernetes.*"], ["container of CRI-O"]),
         (["*", "*/*"], ["any CDI device", "container of CRI-O"]),
+        (["[bad", "*/*]["], []),
+        (["[]*/*", "[^]*/*", "[a-]*/*", "*/*\\"], []),
     ],
 )
 def test_annotations_that_pods_may_write(

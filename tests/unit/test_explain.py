@@ -117,6 +117,27 @@ def node(tmp_path: Path) -> list[str]:
     return make_node(tmp_path / "node", "t4").options
 
 
+@pytest.mark.parametrize(
+    ("accept", "origin"), [("kubelet", "request.acceptAnnotations is kubelet, "), ("auto", "")]
+)
+def test_the_setting_by_which_an_annotation_is_not_a_grant_is_named(
+    accept: str, origin: str, node: list[str], tmp_path: Path
+) -> None:
+    settings(tmp_path, acceptAnnotations=accept, acceptEnvWhenUnprivileged=False)
+    pod = "--annotation=io.kubernetes.container.name=POD" if accept == "auto" else "--env=A=B"
+    (source,) = told("--annotation=cdi.k8s.io/x=0", pod, *node)["sources"]
+    assert f"wrote it, {origin}the container is unprivileged" in source["reason"]
+
+
+def test_another_vendor_is_refused_under_request_too(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptAnnotations="kubelet")
+    foreign = "--annotation=cdi.k8s.io/x=vendor.example/gpu=0"
+    container = told(foreign, "--env=NVIDIA_VISIBLE_DEVICES=0", *node, status=1)
+    assert "annotations that are not a grant" in container["fault"]["hint"]
+    results = [(one["result"], one["reason"]) for one in container["sources"]]
+    assert results == [("refused", "GH1009"), ("beaten", "cdi.k8s.io/x comes first")]
+
+
 def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]:
     return told(*(f"--env={entry}" for entry in entries), *node, status=status)
 

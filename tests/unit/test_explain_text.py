@@ -61,6 +61,12 @@ def pod(
     return [str(path / "pod.yaml"), "--plugin-config", str(plugin), "--inventory=h100x8"]
 
 
+def test_several_annotations_ask() -> None:
+    wishes = [f"--annotation=cdi.k8s.io/{key}=nvidia.com/gpu=0" for key in "xz"]
+    text = run(*wishes, "--inventory", "t4").stdout
+    assert "won     cdi.k8s.io/x, cdi.k8s.io/z ask for nvidia.com/gpu=0" in text
+
+
 @pytest.mark.parametrize(
     ("value", "node", "said"),
     [

@@ -325,5 +325,15 @@ def test_what_a_container_without_gpus_may_still_see_is_noted(written: str, note
     assert note in found
 
 
+def test_an_annotation_of_a_pod_is_judged_by_the_setting() -> None:
+    (found,) = read("""
+        kind: Pod
+        metadata: {annotations: {cdi.k8s.io/x: nvidia.com/gpu=0}}
+        spec: {containers: [{name: c, image: busybox}]}
+    """)
+    (note,) = found.notes
+    assert "acceptAnnotations is any (a grant) or none (ignored)" in note
+
+
 def test_a_container_that_has_nothing_to_do_with_gpus_has_no_notes() -> None:
     assert container("image: busybox").notes == ()

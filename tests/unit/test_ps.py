@@ -86,6 +86,15 @@ def test_nobody() -> None:
     assert ps("--no-headers").stdout == ""
 
 
+def test_the_narrow_table_points_to_the_wide_one(place: Path) -> None:
+    told = [{"code": "GH1007", "message": "ignored"}]
+    container(place, "a" * 64, route="", source="", warnings=told)
+    for arguments in ([], ["-o", "wide"], ["-o", "json"], ["-o", "name"]):
+        said = ps(*arguments).stderr
+        assert "1 container started without a requested GPU (GH1007)" in said
+        assert ("ps -o wide" in said) is (not arguments)
+
+
 def test_two_containers_on_one_gpu(place: Path) -> None:
     """Both are listed, oldest first, each with its replica, on the same GPU."""
     container(place, "one", pod="train-0", namespace="ml", **holding(0, 0))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LAUNCHER = "gpuhook-runtime"
 _ROOT = "rootfs"
+_OTHER_VENDOR = "GH1009"
 _HOOK = "/usr/bin/gpuhook-hook"  # of a node that is not this one
 
 
@@ -170,10 +171,15 @@ def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
         return policy.Verdict()
 
 
-def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
-    """Yield each source of a verdict with what came of it, in the order of precedence."""
+def sources(verdict: Verdict, trouble: GpuhookError | None) -> Iterator[dict[str, Any]]:
+    """Yield each source of a verdict with what came of it, in the order of precedence.
+
+    `trouble` is why the container would not start: policy refuses the chosen source by GH1009.
+    """
     order = {request.ANNOTATIONS: 0, request.MOUNTS: 1, request.POD_ANNOTATIONS: 2}
-    chosen = [(verdict.chosen, "won", "")] if verdict.chosen else []
+    refusal = trouble.code if trouble is not None and trouble.code == _OTHER_VENDOR else ""
+    result = "refused" if refusal else "won"
+    chosen = [(verdict.chosen, result, refusal)] if verdict.chosen else []
     beaten = [
         (source, "beaten", f"{verdict.chosen.where} comes first")
         for source in verdict.beaten
@@ -181,12 +187,12 @@ def sources(verdict: Verdict) -> Iterator[dict[str, Any]]:
     ]
     refused = [(source, "refused", reason) for source, reason in verdict.refused]
     found = sorted([*chosen, *beaten, *refused], key=lambda one: order.get(one[0].kind, 3))
-    for source, result, reason in found:
+    for source, outcome, reason in found:
         yield {
             "kind": source.kind,
             "where": source.where,
             "names": source.names,
             "origin": source.origin,
-            "result": result,
+            "result": outcome,
             "reason": reason,
         }

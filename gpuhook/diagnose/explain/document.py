@@ -97,7 +97,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "pod": manifests.document(answer.question),
         **outcome.document(end),
         "gpus": shares.described(gpus, ground.node),
-        "sources": list(answers.sources(answer.verdict)),
+        "sources": list(answers.sources(answer.verdict, answer.fault)),
         "extras": extras,
         "capabilities": {
             "asked": environment.get(words.VOCABULARY.capabilities_env),

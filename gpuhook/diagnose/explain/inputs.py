@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuhook import documents
 from gpuhook.container import find, ledger_changes, ledger_warnings, oci
+from gpuhook.container.made import LiveRecord
 from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
 from gpuhook.errors import GpuhookError, fault
@@ -75,10 +76,10 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     spec = found.config()
     if not spec:
         raise fault("GH1912", id=found.id)
-    notes = _asked_again(spec)
+    entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
+    notes = [*_asked_again(spec), *_attached(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
-    entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
     return Question(
         question.CONTAINER,
         where,
@@ -86,7 +87,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         place,
         has_root=container_worker.call_in_child(found.id, lambda: _has_root(place, spec)),
         notes=tuple(notes),
-        start_warnings=tuple(ledger_warnings.read(entry or {})),
+        start_warnings=tuple(ledger_warnings.read(entry)),
     )
 
 
@@ -119,6 +120,15 @@ def _asked_again(spec: dict[str, Any]) -> list[str]:
     first = env[held[-2]]
     given = f"{name}=void in its config.json says that a runtime has given it GPUs already"
     return [f"{given}; explained is what it asked for before that, {first}"]
+
+
+def _attached(entry: dict[str, Any]) -> list[str]:
+    """Return a note on the device nodes that `gpuhook attach` added, by the ledger entry."""
+    nodes = LiveRecord(entry.get("live")).edits.get("deviceNodes") or ()
+    kept = [node["path"] for node in nodes if node["path"] not in entry.get("withdrawn", ())]
+    if not kept or entry.get("route") == "prestart":
+        return []
+    return [f"gpuhook attach added {', '.join(kept)}, which the answer does not include"]
 
 
 def _text(raw: bytes, where: str) -> str:

@@ -56,7 +56,8 @@ def of(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
             yield (
                 f"annotation {name} of a pod assigns no device: engines read those that a device "
                 "plugin adds to containers. containerd copies it for a runtime only if "
-                "pod_annotations covers it; on CRI-O it is judged as a variable is"
+                "pod_annotations covers it; on CRI-O it is judged as a variable is, unless "
+                "request.acceptAnnotations is any (a grant) or none (ignored)"
             )
     if asked.privileged and not asked.gpus:
         yield "is privileged: it sees the device nodes of all GPUs of its node"

@@ -120,7 +120,7 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
         return []
     codes = ", ".join(sorted({told["code"] for one in found for told in one["warnings"]}))
     who = "1 container" if len(found) == 1 else f"{len(found)} containers"
-    return [f"{who} started without a requested GPU ({codes}): see `gpuhook ps -o wide`"]
+    return [f"{who} started without a requested GPU ({codes})"]
 
 
 def empty(devices: Iterable[Device]) -> dict[str, Any]:

@@ -75,9 +75,9 @@ $ gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
     ),
     "GH1641": (
         (
-            "Something that is done for comfort could not be done in this container: its image "
-            "has a directory where a file goes, or its forward-compatibility libraries cannot "
-            "be read. The container runs without."
+            "An optional change could not be made in this container: its image has a directory "
+            "at the path of a file, or its forward-compatibility libraries cannot be read. The "
+            "container runs without that change."
         ),
         "See to what the message names, where the container misses it.",
         """

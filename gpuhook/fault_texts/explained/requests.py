@@ -66,8 +66,8 @@ $ dkms autoinstall -k 6.12.9 && modprobe nvidia
     "GH1007": (
         (
             "The request was found and not honoured, because the node's settings say so: an "
-            "unprivileged container may not choose GPUs by a variable or by an annotation of its "
-            "pod (request.acceptEnvWhenUnprivileged is off), mounts below "
+            "unprivileged container may not choose GPUs by a variable or by an annotation that is "
+            "not a grant (request.acceptEnvWhenUnprivileged is off), mounts below "
             "/var/run/nvidia-container-devices do not count (request.acceptVolumeMounts is "
             "off), or no annotation is accepted (request.acceptAnnotations is none). The "
             "container starts without GPUs of that source."
@@ -101,16 +101,18 @@ request:
     ),
     "GH1009": (
         (
-            "A variable, or an annotation of a pod, names a CDI device of another vendor, such as "
-            "a network card or a directory of the host. Images and pods choose these; with them "
-            "they may request GPUs and nothing else that the CDI specs of a host describe. In a "
+            "A variable, or an annotation that is not a grant, names a CDI device of another "
+            "vendor, such as a network card or a directory of the host. Images and pods choose "
+            "these; with them they may request GPUs and nothing else that the CDI specs of a host "
+            "describe. In a "
             "privileged container they may name devices of the vendor's subdomains as well, such "
             "as management.nvidia.com/gpu=all."
         ),
         (
             "Request devices of other vendors by their device plugin, or by the engine's "
-            "--device option. If a pod's annotations are to be grants on this node, set "
-            "request.acceptAnnotations to any."
+            "--device option. `gpuhook explain` prints who wrote an annotation: with "
+            "request.acceptAnnotations: auto, one of the engine's caller is a grant, with any "
+            "also one of a pod."
         ),
         """
 NVIDIA_VISIBLE_DEVICES=vendor.example/nic=eth1        # GH1009
@@ -344,8 +346,8 @@ $ gpuhook generate-cdi --mode imex --output /etc/cdi/imex.yaml
             "which they do."
         ),
         (
-            "Install a newer driver, or take an image for an older CUDA version. Where you know "
-            "better than the image, set NVIDIA_DISABLE_REQUIRE=1 in the container, or "
+            "Install a driver that the image accepts, or take an image for this driver. Where "
+            "you know better than the image, set NVIDIA_DISABLE_REQUIRE=1 in the container, or "
             "request.disableRequirements for all containers of the node."
         ),
         """

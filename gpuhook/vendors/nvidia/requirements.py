@@ -197,7 +197,11 @@ def _compared(term: Term, fact: str) -> tuple[int | None, str]:
             return None, "brands can be compared by = and != only"
         return int(fact.lower() != term.operand.lower()), ""
     order = _order(fact, term.operand)
-    return order, "its operand is no version" if order is None else ""
+    if order is not None:
+        return order, ""
+    is_large = _is_version(term.operand)
+    why = "has a number that is too large" if is_large else "is not a version"
+    return None, f"its operand {why}"
 
 
 def fact_of(term: Term, facts: Facts) -> str | None:
@@ -242,7 +246,7 @@ def _is_version(text: str) -> bool:
 
 
 def _order(fact: str, operand: str) -> int | None:
-    """Return how two versions compare (-1, 0, 1), None if `operand` is no version.
+    """Return how two versions compare (-1, 0, 1), None if `operand` cannot be compared.
 
     Parts are compared up to the first that differs, and a part that is missing is 0. The parts
     behind are not read, so that a number that is too large has no effect there.

@@ -154,7 +154,8 @@ def _each(node: Node, find: Any, well: str) -> list[Finding]:
         return [none]
     containers = _reading(node)["containers"]
     if not containers:
-        return [absent("no running container has a GPU, or asks for one", _LOOKED_AT)]
+        other = "other " if _reading(node)["trouble"] else ""
+        return [absent(f"no {other}running container has a GPU, or asks for one", _LOOKED_AT)]
     found = [finding for one in containers for finding in find(one)]
     return found or [ok(well, _LOOKED_AT)]
 
