@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STANDARD_INPUT = "standard input"
-LARGEST = 8 << 20  # bytes; a parsed document takes up to 50 times as much memory
+LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memory
 
 
 def read(path: str) -> bytes:
