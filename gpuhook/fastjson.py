@@ -122,8 +122,13 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
         raise ValueError(_reason(text)) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if text[end:].strip(_SPACE):
-        raise ValueError(_place(text, end, "there is more behind the value"))
+    except ValueError as error:
+        if type(error) is ValueError:  # of int(); a syntax error is of a subclass
+            raise ValueError("a number has too many digits") from None
+        raise
+    rest = text[end:].lstrip(_SPACE)
+    if rest:
+        raise ValueError(_place(text, len(text) - len(rest), "there is more behind the value"))
     return value
 
 

@@ -7,6 +7,8 @@ passed in.
 
 from __future__ import annotations
 
+from os.path import isfile
+
 from gpuhook import fastjson, files
 from gpuhook.cdi import cache, rules
 from gpuhook.errors import GpuhookError, fault
@@ -48,10 +50,20 @@ def compile_with(parse: Parser, path: str, found: os.stat_result) -> Compiled:
 
 def checked(parse: Parser, path: str) -> Spec:
     """Return the valid spec at `path`, absent parts left out; raises OSError and GH11 faults."""
-    document = parse(files.read(path, _MAX_SIZE), path)
+    document = parse(_content(path), path)
     rules.check(document, path)
     spec: Spec = _without_nulls(document)
     return spec
+
+
+def _content(path: str) -> bytes:
+    """Return what a spec file holds; raises OSError, GH1316 if too large, GH1310 for no file."""
+    try:
+        return files.read(path, _MAX_SIZE)
+    except GpuhookError:
+        if isfile(path):
+            raise fault("GH1316", path=path, limit=_MAX_SIZE >> 20) from None
+        raise
 
 
 def parse_json(data: bytes, path: str) -> Any:

@@ -27,9 +27,7 @@ _NUMBERS_AND_FLAGS = frozenset((
     "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
     "enableCMT", "enableMBM", "enableMonitoring",
 ))  # fmt: skip
-# Aliases make a small file large. Without them, a value and its key take more bytes than these.
-_MAX_VALUES = 1_000_000
-_BYTES_A_VALUE = 8
+_MAX_VALUES = 1_000_000  # aliases counted as often as they stand for something
 _MAX_DEPTH = 50
 
 
@@ -109,43 +107,31 @@ _SpecDumper.add_representer(list, _list_node)
 
 def parse_yaml(data: bytes, path: str) -> Any:
     """Return what a YAML text says, as CDI reads it; GH1109 with line and column if broken."""
-    try:
-        bounded_yaml.require_shallow(data)
-    except yaml.YAMLError as error:
-        raise _broken(path, error) from error
     loader = _Loader(data)
     try:
+        bounded_yaml.require_bounded(data)
         node = loader.get_single_node()
-        most = max(_MAX_VALUES, len(data) // _BYTES_A_VALUE)
-        return _Reader(loader, path, most).value(node) if node is not None else None
-    except yaml.YAMLError as error:
-        raise _broken(path, error) from error
-    except (RecursionError, UnicodeDecodeError) as error:
-        raise fault("GH1109", path=path, place="YAML", reason=error) from error
+        return _Reader(loader, path).value(node) if node is not None else None
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        place = f"line {line}, column {column}" if line else "YAML"
+        raise fault("GH1109", path=path, place=place, reason=reason) from error
     finally:
         loader.dispose()
-
-
-def _broken(path: str, error: yaml.YAMLError) -> Exception:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "YAML"
-    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-    return fault("GH1109", path=path, place=place, reason=reason)
 
 
 class _Reader:
     """Turns the nodes of a YAML document into values; counts them, as aliases multiply."""
 
-    def __init__(self, loader: Any, path: str, most: int) -> None:
+    def __init__(self, loader: Any, path: str) -> None:
         self._loader = loader
         self._path = path
         self._values = 0
-        self._most = most
 
     def value(self, node: yaml.Node, field: str = "", depth: int = 0) -> Any:
         """Return the value of `node`, the content of the object field `field`."""
         self._values += 1
-        if self._values > self._most or depth > _MAX_DEPTH:
+        if self._values > _MAX_VALUES or depth > _MAX_DEPTH:
             raise self._fault(node, "too many or too deeply nested values (aliases?)")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, depth)
@@ -154,7 +140,7 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:null":
             return None
         if field in _NUMBERS_AND_FLAGS:
-            return self._loader.construct_object(node)
+            return bounded_yaml.value_of(self._loader.construct_object, node)
         return node.value
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:

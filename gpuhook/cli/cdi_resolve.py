@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from gpuhook import documents, fastjson
+from gpuhook import documents
 from gpuhook.cdi import reading, registry, resolving
 from gpuhook.cli import cdi_edits_text, parameters, printing, spec_directories
 from gpuhook.container import oci
@@ -77,11 +75,12 @@ def _document(found: Resolved) -> dict[str, object]:
 
 
 def _applied(found: Resolved, config: str) -> str:
-    """Return the text of a config.json with the edits; GH1300 to GH1303 where that fails."""
+    """Return the text of a config.json with the edits; GH1300 to GH1303, GH1307 if that fails."""
     try:
         raw = documents.read(config)
     except FileNotFoundError as error:
         raise fault("GH1300", path=config) from error
     spec = oci.parsed(documents.STANDARD_INPUT if config == "-" else config, raw)
+    oci.require_unambiguous(spec)
     oci.apply(spec, found.edits)
-    return documents.json_text(json.loads(fastjson.dumps(spec)))
+    return documents.json_text(spec)

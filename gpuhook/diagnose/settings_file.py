@@ -76,9 +76,11 @@ def load(file: str) -> dict[str, object]:
 
 def _read(file: str) -> tuple[Any, yaml.Node | None]:
     try:
-        return bounded_yaml.read(files.read(file))
+        content = files.read(file, bounded_yaml.LARGEST)
     except GpuhookError as error:
-        raise yaml.YAMLError(error.message) from error
+        reason = f"it is not a regular file of at most {bounded_yaml.LARGEST >> 10} KiB"
+        raise yaml.YAMLError(reason) from error
+    return bounded_yaml.read(content)
 
 
 def _with_sections(read: Any) -> dict[str, object]:
@@ -98,12 +100,9 @@ def problem(file: str) -> str:
     try:
         value, root = _read(file)
         document, tree = _with_sections(value), _Tree(root)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        return place + str(getattr(error, "problem", None) or error)
-    except RecursionError:
-        return "it is nested too deeply"
+    except (yaml.YAMLError, RecursionError) as error:
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        return f"line {line}, column {column}: {reason}" if line else reason
     except (OSError, UnicodeDecodeError) as error:
         return str(error)
     wrong = [error for error in _errors(document) if not _is_unknown_key(error)]

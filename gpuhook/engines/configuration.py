@@ -40,6 +40,7 @@ class Trouble:
     where: Place
     said: str
     is_fatal: bool = True  # the engine does not start
+    is_unread: bool = False  # nothing is known: gpuhook does not read the file, the engine may
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def read_all(
         try:
             file = _file(current, content)
         except toml.UnreadableError as error:
-            trouble.append(Trouble(Place(current, error.line), f"is no TOML: {error.reason}"))
+            trouble.append(error.trouble(current))
             continue
         found[current] = file
         trouble += _wrong_kinds(file)

@@ -50,7 +50,7 @@ def read(files: Files) -> Crio:
         try:
             document = toml.parsed(content)
         except toml.UnreadableError as error:
-            trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
+            trouble.append(error.trouble(path))
             continue
         read_files.append(path)
         trouble += toml.no_tables(path, content, document, RUNTIMES)

@@ -53,7 +53,7 @@ def read(files: Files, home: str | None = None) -> Podman:
         try:
             document = toml.parsed(content)
         except toml.UnreadableError as error:
-            trouble.append(Trouble(Place(path, error.line), f"is no TOML: {error.reason}"))
+            trouble.append(error.trouble(path))
             continue
         read_files.append(path)
         trouble += _wrong_kinds(path, content, document)

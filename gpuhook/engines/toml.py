@@ -29,13 +29,23 @@ _KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
 class UnreadableError(Exception):
-    """A document that is no TOML: `line` counts from 1, 0 where it is not known."""
+    """A document that is not read: `line` counts from 1, 0 where it is not known.
 
-    def __init__(self, reason: str, line: int = 0) -> None:
+    `is_bounded` is set if it is past a bound that gpuhook has and engines do not have.
+    """
+
+    def __init__(self, reason: str, line: int = 0, *, is_bounded: bool = False) -> None:
         """Take the reason in words."""
         super().__init__(reason)
         self.reason = reason
         self.line = line
+        self.is_bounded = is_bounded
+
+    def trouble(self, path: str) -> Trouble:
+        """Return this as what is wrong with the file `path`."""
+        said = "is not read by gpuhook" if self.is_bounded else "is no TOML"
+        place = Place(path, self.line)
+        return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
 
 
 def parsed(content: bytes) -> dict[str, Any]:
@@ -53,17 +63,22 @@ def parsed(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableError("it is not UTF-8", line) from error
-    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
+    except RecursionError as error:
+        raise UnreadableError("it is nested too deeply", is_bounded=True) from error
+    except tomllib.TOMLDecodeError as error:
         where = _LINE.search(str(error))
         reason = _LINE.sub("", str(error)).strip()
         raise UnreadableError(reason, int(where.group(1)) if where else 0) from error
+    except ValueError as error:  # of int(); an integer of TOML has 64 bits
+        raise UnreadableError("a number has too many digits") from error
 
 
 def _require_short_keys(text: str) -> None:
     """Raise UnreadableError for a key of many parts: tomllib takes the square of them in memory."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
-            raise UnreadableError(f"a key has more than {_MOST_PARTS} parts", number)
+            reason = f"a key has more than {_MOST_PARTS} parts"
+            raise UnreadableError(reason, number, is_bounded=True)
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:

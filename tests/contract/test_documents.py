@@ -59,7 +59,7 @@ def test_an_inventory_of_aliases_is_refused(tmp_path: Path) -> None:
 
 LARGE = b'{"ociVersion": "1.0.2", "process": {"env": ["A=' + b"x" * documents.LARGEST + b'"]}}'
 MANY = b'{"process": {"env": [' + b",".join([b'{"a":{}}'] * (7 << 20)) + b"]}}"
-KINDS = ["config.json", "bundle", "manifest", "standard input", "inventory", "spec"]
+KINDS = ["config.json", "bundle", "manifest", "standard input", "inventory", "spec", "spec file"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,6 +73,7 @@ def test_a_large_document_is_refused_before_it_is_parsed(tmp_path: Path, kind: s
         "manifest": ("explain", str(large)),
         "standard input": ("explain", "-"),
         "inventory": ("inventory", "--inventory", str(large)),
+        "spec file": ("cdi", "validate", str(large)),
         "spec": ("cdi", "transform", "root", "--from", "/a", "--to", "/b", "--input", "-"),
     }[kind]
     given = MANY if kind in ("standard input", "spec") else b""
@@ -80,6 +81,19 @@ def test_a_large_document_is_refused_before_it_is_parsed(tmp_path: Path, kind: s
     assert done.returncode == 1, done.stderr
     assert b"GH1316" in done.stderr
     assert b"larger than 8 MiB" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["- a\n", "- {a: b}\n", "- []\n"])
+@pytest.mark.parametrize("command", [("cdi", "validate"), ("inventory", "--inventory")])
+def test_yaml_of_many_values_is_refused_before_it_is_composed(
+    tmp_path: Path, command: tuple[str, ...], line: str
+) -> None:
+    """8 MB of short values, with an address space that their nodes do not fit in."""
+    many = tmp_path / "many.yaml"
+    many.write_text(line * (8_000_000 // len(line)), encoding="utf-8")
+    done = gpuhook(*command, str(many), limits=("prlimit", f"--as={400 << 20}"))
+    assert done.returncode == 1
+    assert b"it stands for more than" in done.stderr
 
 
 def test_a_document_of_the_limit_is_read(tmp_path: Path) -> None:

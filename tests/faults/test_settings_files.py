@@ -92,3 +92,51 @@ def test_a_spec_that_is_nested_too_deeply(opening: str, tmp_path: Path) -> None:
     done = call("cdi", "validate", str(path))
     assert done.exit_code == 1
     assert "GH1109" in done.stderr
+
+
+BYTES = b"a: b\nc: \xc3\xa9\x80\n"
+CHARACTERS = b"a: b\nc: \x01\n"
+READERS = [
+    ("config", "validate"),
+    ("inventory", "--inventory"),
+    ("config", "from-clusterpolicy"),
+    ("cdi", "validate"),
+]
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_what_is_no_text_is_refused_in_plain_words(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """With line and column, and without what PyYAML calls the text: "<byte string>"."""
+    path = tmp_path / "x.yaml"
+    path.write_bytes(BYTES)
+    first = call(*command, str(path)).stderr.splitlines()[0]
+    assert first.endswith("line 2, column 6: it is not UTF-8")
+    path.write_bytes(CHARACTERS)
+    first = call(*command, str(path)).stderr.splitlines()[0]
+    assert first.endswith("line 2, column 4: it has a character that YAML does not allow")
+
+
+def test_a_broken_document_of_a_cluster_policy_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("---\nkind: ConfigMap\n---\nkind: ClusterPolicy\nspec: {]\n")
+    error = call("config", "from-clusterpolicy", str(path)).stderr
+    assert "is not read: line 5, column 8: " in error
+    assert "byte string" not in error
+
+
+def test_a_settings_file_that_is_a_directory_is_named_once(tmp_path: Path) -> None:
+    error = call("config", "validate", str(tmp_path)).stderr.splitlines()[0]
+    assert error.endswith(f"{tmp_path}: it is not a regular file of at most 256 KiB")
+    assert error.count(str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("gid", "reason"),
+    [("9" * 5000, "a number has too many digits"), ("2001-13-45", "a value is not what it claims")],
+)
+def test_a_spec_with_a_value_that_cannot_be_read(gid: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"kind: a.com/b\ncontainerEdits: {{additionalGids: [{gid}]}}\n")
+    assert f"line 2, column 35: {reason}" in call("cdi", "validate", str(path)).stderr

@@ -130,3 +130,9 @@ def test_works_without_the_accelerator() -> None:
     )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+
+
+def test_a_number_of_many_digits_is_refused_in_plain_words() -> None:
+    """Python's own words tell how to change the interpreter."""
+    with pytest.raises(ValueError, match=r"^a number has too many digits$"):
+        fastjson.loads(b"[" + b"9" * 5000 + b"]")

@@ -164,6 +164,22 @@ def test_a_config_json_as_it_would_be(dirs: tuple[Path, Path], tmp_path: Path) -
     assert "GH1301" in gpuhook("resolve", "0", "--oci", "-", text="[").stderr
 
 
+def test_a_config_json_keeps_its_numbers(dirs: tuple[Path, Path]) -> None:
+    """Numbers that Python changes or refuses are printed as they were read."""
+    _write(dirs[0] / "a.json", _edits(env=["B=1"]))
+    numbers = f"[1.10, -0, 1e400, {'9' * 5000}]"
+    done = gpuhook("resolve", "0", "--oci", "-", text=f'{{"x": {numbers}}}')
+    assert "".join(done.stdout.split()).startswith(f'{{"x":{"".join(numbers.split())},')
+
+
+def test_a_config_json_that_runtimes_read_in_different_ways(dirs: tuple[Path, Path]) -> None:
+    _write(dirs[0] / "a.json", _edits(env=["B=1"]))
+    for text in ('{"process": {"env": []}, "process": {}}', '{"Process": {}}'):
+        done = gpuhook("resolve", "0", "--oci", "-", text=text)
+        assert done.exit_code == 1
+        assert "GH1307" in done.stderr
+
+
 def test_a_whole_host(dirs: tuple[Path, Path], tmp_path: Path) -> None:
     """Without a path all specs of the node are looked at; a node of theirs is there and right."""
     hook = tmp_path / "hook"

@@ -100,8 +100,8 @@ def test_merge_keys_work(tmp_path: Path) -> None:
         ("kind: a/b\nkind: c/d\n", "line 2, column 1", "twice"),
         ("? [a]\n: b\n", "line 1, column 3", "not a string"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1", "another document"),
-        (b"a: \xff\n", "YAML", ""),
-        ("a: \x07\n", "YAML", "control characters"),
+        (b"a: \xff\n", "line 1, column 4", "not UTF-8"),
+        ("a: \x07\n", "line 1, column 4", "a character that YAML does not allow"),
         ("a: &a [*a]\n", "line 1, column", "aliases"),
     ],
 )

@@ -197,6 +197,7 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
         "GH2040",
         f"{MAIN}:2 has crio.runtime.runtimes that is no table",
     ),
+    "past a bound": ({MAIN: f"{'a.' * 150}a = 1\n"}, {}, "GH2027", "is not read by gpuhook"),
     "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is no TOML"),
     "a drop-in that is no TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is no TOML"),
     "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),

@@ -246,6 +246,31 @@ def test_a_containerd_with_a_file_of_its_own_is_found_by_its_process(trial: Tria
     assert "--config=/opt/containerd.toml" in finding.command
 
 
+TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
+
+
+@pytest.mark.parametrize(
+    ("path", "check"),
+    [
+        (MAIN, "containerd.config"),
+        ("/etc/crio/crio.conf", "crio.config"),
+        ("/etc/containers/containers.conf", "podman.config"),
+        (TOOLKIT, "nvidia-toolkit.config"),
+    ],
+)
+@pytest.mark.parametrize("text", ["a" + ".a" * 149 + " = 1\n", f"x = {'[' * 5000}{']' * 5000}\n"])
+def test_toml_past_a_bound_of_gpuhook_does_not_stop_the_engine(
+    trial: Trial, path: str, check: str, text: str
+) -> None:
+    """Go has no such bound: the file is valid, and is neither blamed nor moved away."""
+    trial.programs("containerd", "crio", "podman", "nvidia-container-runtime")
+    trial.write(path, text)
+    finding = trial.examine(check).of("failed")[0].finding
+    assert "is not read by gpuhook: " in finding.said
+    assert "start" not in finding.meaning
+    assert "mv " not in finding.command
+
+
 def test_a_k3s_without_a_runtime_does_not_blame_another_containerd(trial: Trial) -> None:
     trial.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", PLAIN)
     trial.write(MAIN, PLAIN)

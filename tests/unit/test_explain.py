@@ -399,6 +399,25 @@ def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
     assert code in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "it is nested too deeply"),
+        ('{"process": {}}\n  x', "line 2, column 3: there is more behind the value"),
+        (
+            '{"process": {},\n}',
+            "Expecting property name enclosed in double quotes: line 2 column 1",
+        ),
+    ],
+)
+def test_json_that_cannot_be_read_is_refused_with_the_reason(text: str, reason: str) -> None:
+    assert f"it cannot be read as JSON: {reason}" in run("-", stdin=text).stderr
+
+
+def test_a_number_of_many_digits_is_read() -> None:
+    assert run("-", stdin=f'{{"process": {{}}, "x": {"9" * 5000}}}').exit_code == 0
+
+
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     assert "GH1911" in run(str(tmp_path / "no.json")).stderr
 

@@ -199,7 +199,7 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
         (b"[[[", "line 1: "),
         (b"a = 1\nb\n", "line 2: "),
         (b"\xff", "it is not UTF-8"),
-        (b"a = " + b"9" * 5000, "integer"),
+        (b"a = " + b"9" * 5000, "a number has too many digits"),
         (b"#" * ((1 << 20) + 1), "it is larger than 1 MiB"),
     ],
 )

@@ -18,6 +18,22 @@ def test_keys_of_many_parts_are_refused(text: str) -> None:
     with pytest.raises(toml.UnreadableError, match="a key has more than 100 parts") as caught:
         toml.parsed(text.encode())
     assert caught.value.line == 2
+    assert caught.value.is_bounded
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "is_bounded"),
+    [
+        ("x = " + "[" * 5000 + "]" * 5000, "it is nested too deeply", True),
+        ("x = " + "9" * 5000, "a number has too many digits", False),
+    ],
+)
+def test_what_python_refuses_is_said_in_plain_words(
+    text: str, reason: str, is_bounded: bool
+) -> None:
+    with pytest.raises(toml.UnreadableError, match=f"^{reason}$") as caught:
+        toml.parsed(text.encode())
+    assert caught.value.is_bounded == is_bounded
 
 
 def test_keys_of_engines_are_taken() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import yaml
@@ -61,15 +62,19 @@ def read(content: bytes, path: str) -> Policy:
 
 def _documents(content: bytes, path: str) -> list[Any]:
     """Return the documents of a file, and the items of its lists."""
-    texts = [text for text in _BETWEEN.split(content) if text.strip()]
+    parts = _BETWEEN.split(content)
+    before = accumulate((part.count(b"\n") + 1 for part in parts), initial=0)  # lines
+    texts = [(text, line) for text, line in zip(parts, before, strict=False) if text.strip()]
     if len(texts) > _MOST_DOCUMENTS:
         raise fault("GH2130", path=path, reason=f"it has more than {_MOST_DOCUMENTS} documents")
     found: list[Any] = []
-    for text in texts:
+    for text, above in texts:
         try:
             document, _ = bounded_yaml.read(text)
-        except (yaml.YAMLError, ValueError) as error:
-            raise fault("GH2130", path=path, reason=" ".join(str(error).split())) from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            line, column, reason = bounded_yaml.place_and_reason(error)
+            place = f"line {above + line}, column {column}: " if line else ""
+            raise fault("GH2130", path=path, reason=place + reason) from error
         items = document.get("items") if isinstance(document, dict) else None
         found += items if isinstance(items, list) else [document]
     return found

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 # k3s and others write a file and start their engine at once; the start is known to the second.
 AT_ONCE = 2.0
+UNREAD = (
+    "gpuhook does not know what this file sets, and does not change it; the program that the file"
+    " is for may read it, as it has no such bound"
+)
 _SPEC = (".yaml", ".yml", ".json")
 
 
 def refused(configuration: Configuration, meaning: str, verify: str) -> list[Finding]:
-    """Return a finding for everything that keeps an engine from starting.
+    """Return a finding for everything that keeps an engine from starting, and for unread files.
 
     No command writes what was meant: the place is opened, and what was written is tried.
     """
@@ -35,7 +39,7 @@ def refused(configuration: Configuration, meaning: str, verify: str) -> list[Fin
             FAILED,
             f"{one.where} {one.said}",
             subject=one.where.path,
-            meaning=meaning,
+            meaning=UNREAD if one.is_unread else meaning,
             command=f"vi +{one.where.line or 1} {one.where.path} && {verify}",
             looked_at=configuration.files or (one.where.path,),
         )

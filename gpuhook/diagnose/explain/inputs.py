@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from gpuhook import documents
+from gpuhook import documents, fastjson
 from gpuhook.container import find, ledger_changes, ledger_warnings, oci
 from gpuhook.container.made import LiveRecord
 from gpuhook.diagnose.explain import images, manifests, question
@@ -48,10 +48,12 @@ def of_text(raw: bytes, where: str) -> list[Question]:
     if not raw.strip():
         raise fault("GH1910", where=where, reason="it is empty")
     try:
-        document: Any = json.loads(raw)
-    except (ValueError, RecursionError):
+        document = _json(raw)
+    except ValueError as error:
         if not where.endswith(_YAML) and raw.lstrip()[:1] in (b"{", b"["):
-            raise fault("GH1910", where=where, reason="it is broken JSON") from None
+            raise fault(
+                "GH1910", where=where, reason=f"it cannot be read as JSON: {error}"
+            ) from None
         return manifests.questions(_text(raw, where), where)
     if isinstance(document, dict):
         if "ociVersion" in document or "process" in document:
@@ -62,6 +64,13 @@ def of_text(raw: bytes, where: str) -> list[Question]:
         return images.questions(document, where)
     reason = "it is no config.json, no image's configuration and no object of Kubernetes"
     raise fault("GH1910", where=where, reason=reason)
+
+
+def _json(raw: bytes) -> Any:
+    """Return the value of a JSON document, with a byte order mark too; raises ValueError."""
+    encoding = json.detect_encoding(raw)
+    text = raw if encoding == "utf-8" else raw.decode(encoding).encode()
+    return fastjson.loads(text, exact=True)
 
 
 def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:

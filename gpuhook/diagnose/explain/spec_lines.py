@@ -30,7 +30,7 @@ def _lines(path: str) -> dict[str, int]:
     try:
         # JSON is YAML, but for tabs between its words.
         text = files.read(path, _MAX_SIZE).replace(b"\t", b" ")
-        bounded_yaml.require_shallow(text)
+        bounded_yaml.require_bounded(text)
         root = yaml.compose(text, Loader=_Loader)
     except (OSError, GpuhookError, yaml.YAMLError, RecursionError):
         return {}

@@ -140,7 +140,7 @@ def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> b
 
 def _check(read: Containerd, node: Node, wanted: Wanted, place: Place) -> None:
     for one in read.configuration.fatal:
-        raise fault("GH2021", where=one.where, said=one.said)
+        raise fault("GH2027" if one.is_unread else "GH2021", where=one.where, said=one.said)
     if not read.has_cri and not wanted.enables_cri:
         raise fault("GH2020", where=read.root)
     there = _registered(read, node, wanted, place)

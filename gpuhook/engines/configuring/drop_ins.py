@@ -40,6 +40,8 @@ def check(engine: str, wanted: Wanted) -> None:
 def check_read(configuration: Configuration) -> None:
     """Raise a fault where the engine would not start with the files that are there."""
     for trouble in configuration.fatal:
+        if trouble.is_unread:
+            raise fault("GH2027", where=trouble.where, said=trouble.said)
         engine = configuration.engine
         raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine=engine)
 

@@ -158,7 +158,7 @@ $ sudo podman run --runtime /usr/bin/gpuhook-runtime -e NVIDIA_GPU_MEMORY_LIMIT=
     "GH1316": (
         (
             "A command was given a document of more than 8 MiB: an inventory, a CDI spec, a "
-            "config.json, a manifest. A parsed document takes up to 50 times as much memory."
+            "config.json, a manifest. A document of 8 MiB takes up to 450 MiB of memory."
         ),
         "Give the command only the part that the question is about.",
         """

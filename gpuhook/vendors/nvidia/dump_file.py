@@ -67,13 +67,10 @@ def parse(content: bytes, file: str) -> Node:
     """Return the node in `content`, YAML or JSON; `file` names it in faults."""
     try:
         document = bounded_yaml.document(content, documents.LARGEST)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        reason = error.problem or "not YAML"
-        raise fault("GH1501", file=file, line=line, column=column, reason=reason) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise fault("GH1501", file=file, line=1, column=1, reason=error) from error
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        at = {"line": line or 1, "column": column or 1}
+        raise fault("GH1501", file=file, reason=reason, **at) from error
     wrong = _wrong(document)
     if wrong is not None:
         raise fault("GH1502", file=file, where=wrong[0], reason=wrong[1])

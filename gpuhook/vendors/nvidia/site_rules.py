@@ -94,14 +94,10 @@ def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
         raise fault("GH1243", file=file, line=1, column=1, reason="it is larger than 1 MiB")
     try:
         document, tree = bounded_yaml.read(content)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        reason = error.problem or "not YAML"
-        raise fault("GH1243", file=file, line=line, column=column, reason=reason) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise fault("GH1243", file=file, line=1, column=1, reason=reason) from error
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        at = {"line": line or 1, "column": column or 1}
+        raise fault("GH1243", file=file, reason=reason, **at) from error
     lines: dict[Path, int] = {}
     if tree is not None and document is not None:
         _take(tree, (), lines, depth=0)

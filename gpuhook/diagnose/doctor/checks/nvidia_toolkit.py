@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.diagnose.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import BIN_DIRS, dockers, program, version
-from gpuhook.diagnose.doctor.engine_findings import all_is_well, installing
+from gpuhook.diagnose.doctor.engine_findings import UNREAD, all_is_well, installing
 from gpuhook.diagnose.doctor.toolkit_settings import (
     PATHS,
     Settings,
@@ -32,14 +32,18 @@ def config(node: Node) -> Iterable[Finding]:
         if one.trouble is None:
             yield ok(f"{one.path} can be read", one.path)
             continue
-        line = f":{one.trouble.line}" if one.trouble.line else ""
+        trouble = one.trouble.trouble(one.path)
+        meaning = f"{_ENDS}: error loading config: failed to load config"
+        command = f"mv {one.path} {one.path}.broken"
+        command += f" && nvidia-ctk config default --output {one.path}"
+        if trouble.is_unread:
+            meaning, command = UNREAD, f"vi +{trouble.where.line or 1} {one.path}"
         yield Finding(
             FAILED,
-            f"{one.path}{line} is no TOML: {one.trouble.reason}",
+            f"{trouble.where} {trouble.said}",
             subject=one.path,
-            meaning=f"{_ENDS}: error loading config: failed to load config",
-            command=f"mv {one.path} {one.path}.broken"
-            f" && nvidia-ctk config default --output {one.path}",
+            meaning=meaning,
+            command=command,
             looked_at=(one.path,),
         )
     if not files(node):
