@@ -8,13 +8,14 @@ neither is asked now, and described in memory as generate-cdi would describe it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from gpuhook import fastjson, files
-from gpuhook.diagnose.node import patient
+from gpuhook import fastjson, files, worker
 from gpuhook.diagnose.node.described import NAME, DescribedGranting, Heard
 from gpuhook.diagnose.node.read_granting import ReadGranting
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.programs.wording import worded
 from gpuhook.vendors.nvidia import dump, known_node, words
 
 TYPE_CHECKING = False
@@ -120,7 +121,12 @@ def asked(ask: Callable[[], Node]) -> Node:
     Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
     the child ends without one.
     """
-    return patient.asked(ask, PATIENCE, "GH1913", relay_stderr=True)
+    try:
+        return worker.call_in_child(partial(_worded, ask), PATIENCE, relay_stderr=True)
+    except worker.NoAnswerError as error:
+        if error.how == worker.LATE:
+            raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
+        raise fault("GH1941", reason=error.reason) from error
 
 
 def noted() -> Node | None:
@@ -130,6 +136,13 @@ def noted() -> Node | None:
         return dump.from_dict(document)
     except (OSError, ValueError, KeyError, TypeError, GpuhookError):
         return None
+
+
+def _worded(ask: Callable[[], Node]) -> Node:
+    try:
+        return ask()
+    except OSError as error:
+        raise worded(error) from error
 
 
 def _kinds(granting: Granting) -> tuple[str, ...]:

@@ -18,25 +18,19 @@ if TYPE_CHECKING:
 PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
 
 
-def asked(
-    ask: Callable[[], T],
-    seconds: float = PATIENCE,
-    late: str = "GH1901",
-    *,
-    relay_stderr: bool = False,
-) -> T:
-    """Return what `ask` returns in a child process, which ends after so many seconds.
+def asked(ask: Callable[[], T]) -> T:
+    """Return what `ask` returns in a process of its own, which ends after PATIENCE.
 
-    Raises its faults, an OSError as one, the fault `late` if there is no answer in time, GH1941 if
-    the child ends without one.
+    Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends
+    without an answer.
     """
     from gpuhook import worker
 
     try:
-        return worker.call_in_child(partial(_worded, ask), seconds, relay_stderr=relay_stderr)
+        return worker.call_in_child(partial(_worded, ask), PATIENCE)
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
-            raise fault(late, seconds=f"{seconds:g}") from error
+            raise fault("GH1901", seconds=f"{PATIENCE:g}") from error
         raise fault("GH1941", reason=error.reason) from error
 
 
