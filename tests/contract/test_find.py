@@ -205,10 +205,12 @@ def test_who_uses_a_device(
         find(it.container.id, it.roots).process() as init,
         open("/dev/zero", "rb"),
     ):
-        eventually(lambda: len(users.processes_with(init, {ZERO})) == 2)  # the shell and its sleep
-        used = users.processes_with(init, {ZERO})
-        assert init.pid not in {pid for pid, _, _ in used}
-        assert {(command, how) for _, command, how in used} == {("sh", "open"), ("sleep", "open")}
+
+        def used() -> list[tuple[str, str]]:
+            return sorted((command, how) for _, command, how in users.processes_with(init, {ZERO}))
+
+        eventually(lambda: used() == [("sh", "open"), ("sleep", "open")])  # once sleep is executed
+        assert init.pid not in {pid for pid, _, _ in users.processes_with(init, {ZERO})}
         assert users.processes_with(init, {(195, 0)}) == []
         assert init.pid in {pid for pid, _, _ in users.processes_with(init, {NULL, ZERO})}
 
