@@ -67,6 +67,8 @@ def look(launch: Launch, configuration: Configuration) -> Look:
         seen, topology = _asked(launch, places)
     except DriverError as trouble:
         return Look(places=places, signature=before, trouble=trouble)
+    whole = signature(launch.host_root, _libcuda(seen))
+    # Compared last, so that `whole` is of the node that was asked.
     changed_meanwhile = signature(launch.host_root, "") != before
     return Look(
         node=host_paths.at_host(seen, places),
@@ -74,7 +76,7 @@ def look(launch: Launch, configuration: Configuration) -> Look:
         places=places,
         topology=topology,
         # `before` is no signature of a look that succeeded, so the next comparison sees a change.
-        signature=before if changed_meanwhile else signature(launch.host_root, _libcuda(seen)),
+        signature=before if changed_meanwhile else whole,
     )
 
 

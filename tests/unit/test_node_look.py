@@ -11,6 +11,7 @@ import pytest
 from gpuhook.kubernetes import node_look
 from gpuhook.kubernetes.config.configuration import Configuration
 from gpuhook.kubernetes.config.launch import Launch
+from gpuhook.vendors.nvidia import node_signature
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -58,6 +59,27 @@ def test_what_changes_during_a_look_is_looked_at_again(
     assert node_look.has_changed(first, launch(node))
     second = node_look.look(launch(node), Configuration())
     assert not node_look.has_changed(second, launch(node))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_changes_between_two_signatures_is_looked_at_again(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A GPU that is plugged in after the signature of this number was taken is not missed."""
+    take = node_signature.signature
+    taken: list[tuple[str, ...]] = []
+
+    def signature(*arguments: str) -> tuple[str, ...]:
+        taken.append(take(*arguments))
+        if len(taken) == number:
+            Path(node.host_root, "proc/driver/nvidia/gpus/0000:af:00.0").mkdir()
+        return taken[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node_look, "signature", signature)
+        first = node_look.look(launch(node), Configuration())
+    assert len(taken) >= number
+    assert node_look.has_changed(first, launch(node))
 
 
 def test_memory_of_a_gpu_that_is_lost_is_remembered(node: SimulatedNode) -> None:
