@@ -10,8 +10,8 @@ import posixpath
 from dataclasses import dataclass
 
 from gpuhook.diagnose.doctor import packages
-from gpuhook.diagnose.node import driver_places, readings, tree
-from gpuhook.vendors.nvidia import dump, freshness, mig, nodes
+from gpuhook.diagnose.node import readings, tree
+from gpuhook.vendors.nvidia import driver_places, dump, freshness, mig, nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gpuhook.diagnose.doctor import driver_facts, user_space
 from gpuhook.diagnose.doctor.distributions import CONTAINERD, DISTRIBUTIONS, Distribution
 from gpuhook.diagnose.node import kubelet_files, readings
-from gpuhook.diagnose.node.driver_places import GKE, NIXOS_PROGRAMS
 from gpuhook.diagnose.node.tree import matching, text
 from gpuhook.engines import containerd, crio, docker, podman, versions
+from gpuhook.vendors.nvidia.driver_places import GKE, NIXOS_PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

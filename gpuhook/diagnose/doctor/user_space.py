@@ -6,9 +6,9 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 
-from gpuhook.diagnose.node.driver_places import NIXOS_LIBRARIES, OTHER_ROOTS
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import cache_entries
+from gpuhook.vendors.nvidia.driver_places import NIXOS_LIBRARIES, OTHER_ROOTS
 from gpuhook.vendors.nvidia.libcuda import DIRECTORIES, version_in
 
 TYPE_CHECKING = False

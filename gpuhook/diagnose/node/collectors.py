@@ -17,7 +17,6 @@ import gpuhook
 from gpuhook.diagnose.node import (
     containers,
     daemons,
-    driver_places,
     kubernetes_reading,
     patient,
     readings,
@@ -25,6 +24,7 @@ from gpuhook.diagnose.node import (
 )
 from gpuhook.engines import stored
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia import driver_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

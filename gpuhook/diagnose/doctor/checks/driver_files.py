@@ -6,7 +6,8 @@ from __future__ import annotations
 from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import packages, user_space
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.diagnose.node import driver_places, tree
+from gpuhook.diagnose.node import tree
+from gpuhook.vendors.nvidia import driver_places
 from gpuhook.vendors.nvidia.params import PATH as PARAMS
 
 TYPE_CHECKING = False

@@ -11,9 +11,9 @@ from gpuhook.diagnose.doctor.checks import kubelet_facts, plugin_files
 from gpuhook.diagnose.doctor.engine_facts import containerds, crio_here, kubelet, program
 from gpuhook.diagnose.doctor.engine_findings import all_is_well
 from gpuhook.diagnose.doctor.toolkit_settings import PATHS, files
-from gpuhook.diagnose.node.driver_places import OPERATOR_TOOLKIT
 from gpuhook.engines import fronts
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
+from gpuhook.vendors.nvidia.driver_places import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from gpuhook.diagnose.doctor import driver_facts as facts
 from gpuhook.diagnose.doctor import services, user_space
 from gpuhook.diagnose.doctor.check import FAILED, GPUS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import readings, tree
-from gpuhook.diagnose.node.driver_places import GKE
 from gpuhook.vendors.nvidia import selection
+from gpuhook.vendors.nvidia.driver_places import GKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

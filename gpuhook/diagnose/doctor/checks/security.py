@@ -13,8 +13,8 @@ from gpuhook.diagnose.doctor.engine_facts import (
     podman_here,
     program,
 )
-from gpuhook.diagnose.node.driver_places import OPERATOR
 from gpuhook.diagnose.node.tree import line, matching
+from gpuhook.vendors.nvidia.driver_places import OPERATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from gpuhook.diagnose.doctor import engine_facts, respecified, user_space
 from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import FAILED, SPECS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.spec_files import NONE
-from gpuhook.diagnose.node.driver_places import OPERATOR_TOOLKIT
 from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.driver_places import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
