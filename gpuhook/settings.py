@@ -64,7 +64,7 @@ class Settings:
         self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
         self.disable_requirements = False
         self.driver_capabilities: list[str] = []  # those that may be had; [] is all of them
-        self.driver_root = "/"
+        self.driver_root = ""  # see vendors/nvidia/driver_places.py
         self.ignore_imex_channels = False
         self.legacy_images = True
         self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py

@@ -60,8 +60,8 @@ _OPTIONS = (
     _option(
         "driver-root",
         type=_DIRECTORY,
-        help="Where the driver's user space is installed. Default: driver.root of the settings "
-        "(/).",
+        help="Where the driver's user space is installed. Default: driver.root of the settings, "
+        "else /, or the directory of a driver container or of GKE if / has no driver.",
     ),
     _option(
         "dev-root",
@@ -94,7 +94,7 @@ _LIBRARY_OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         help="Where the driver's user space is installed. Default: where generate-cdi found it, "
-        "else driver.root of the settings (/).",
+        "else driver.root of the settings, else where a driver is.",
     ),
     *_OPTIONS[-2:],
 )
@@ -141,12 +141,14 @@ def _placed(command: F) -> F:
     @wraps(command)
     def placed(*args: Any, **options: Any) -> Any:
         # The settings are this node's: another host root, a tree, a dump are other nodes.
-        others = ("inventory", "root", "bundle")
-        is_here = os.path.abspath(options["host_root"]) == "/" and not any(
-            options.get(name) for name in others
-        )
+        is_other = any(options.get(name) for name in ("inventory", "root", "bundle"))
+        is_here = not is_other and os.path.abspath(options["host_root"]) == "/"
         options["driver_root"], dev_root = driver_roots(
-            options["driver_root"], options.get("dev_root"), is_here=is_here
+            options["driver_root"],
+            options.get("dev_root"),
+            is_here=is_here,
+            is_searched=not is_other and not options.get("nvml_library"),
+            search_paths=options.get("library_search_path") or (),
         )
         if "dev_root" in options:
             options["dev_root"] = dev_root
@@ -156,16 +158,41 @@ def _placed(command: F) -> F:
 
 
 def driver_roots(
-    driver_root: str | None, dev_root: str | None, *, is_here: bool = True
+    driver_root: str | None,
+    dev_root: str | None,
+    *,
+    is_here: bool = True,
+    is_searched: bool = True,
+    search_paths: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:
-    """Return driver root and dev root, by the settings where the options say none.
+    """Return the driver root and the dev root that apply where the options name none.
 
-    A dev root of the settings goes with their driver root: another driver has its own /dev.
+    The settings come first, then the directories that have a driver. A dev root of the settings
+    goes with their driver root: another driver has its own /dev. Without `is_searched` the last
+    default is "/".
     """
-    if not is_here or driver_root is not None:
-        return driver_root or "/", dev_root
-    chosen = _settings()
-    return chosen.driver_root, dev_root if dev_root is not None else chosen.dev_root or None
+    if driver_root is not None:
+        return driver_root, dev_root
+    if is_here:
+        chosen = _settings()
+        dev_root = dev_root if dev_root is not None else chosen.dev_root or None
+        if chosen.driver_root:
+            return chosen.driver_root, dev_root
+    return _root_with_driver(search_paths) if is_searched else "/", dev_root
+
+
+def _root_with_driver(search_paths: tuple[str, ...]) -> str:
+    """Return the directory of this host that has a driver, "/" if none has one."""
+    from gpuhook.vendors.nvidia import driver_places
+
+    found = driver_places.roots_with_driver(search_paths)
+    if len(found) > 1:
+        others = ", ".join(found[1:])
+        printing.warn(
+            f"there is a driver in {found[0]} and in {others}: {found[0]} is used; set "
+            "driver.root of the settings to choose another one"
+        )
+    return found[0] if found else "/"
 
 
 def _settings() -> settings.Settings:
@@ -177,7 +204,7 @@ def _settings() -> settings.Settings:
             return settings_file.of_node()
         return settings.overridden(settings.Settings())
     except GpuhookError as error:
-        printing.warn(f"{error.message}: the driver root is taken for /")
+        printing.warn(f"{error.message}: the default of driver.root applies")
         return settings.Settings()
 
 
@@ -202,7 +229,7 @@ def library(
         if known:
             return known
     if nvml_library is None:
-        driver_root, _ = driver_roots(driver_root, None)
+        driver_root, _ = driver_roots(driver_root, None, search_paths=library_search_path)
     return libraries.find(
         driver_root or "/", library=nvml_library, search_paths=library_search_path
     )

@@ -36,7 +36,7 @@ def require_none(target: Target, grants: Granting | None) -> None:
     remote = [mount for mount in mounts if mount.is_remote and mount.target != "/"]
     if not remote:
         return
-    known = _devices_of_host(["/", grants.settings.driver_root] if grants else ["/"])
+    known = _devices_of_host(["/", (grants and grants.settings.driver_root) or "/"])
     paths = set(_paths(target, mounts, grants))
     for mount in remote:
         if mount.device not in known and any(mount.is_over(path) for path in paths):

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host whose driver is in another directory than `/`: installed, described, used, taken back.
+
+The host is a directory with runc and the driver of a simulated node in the place of a driver
+container. Its /proc is that of this machine, with the files of the simulated driver over it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract import image, roots
+from tests.contract.bundles import bundle
+from tests.contract.test_image import gpuhook
+from tests.simulated.node import make_node
+
+OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
+PLACES = ("etc", "proc", "sys", "dev", "run", "tmp", "usr/bin", "opt", "root", "var")
+# What changes while containers run.
+VOLATILE = ("run", "tmp", "dev", "proc", "sys", "container")
+BIN = "/opt/gpuhook/bin"
+HOST_RUNS = (
+    'mount --bind "$0" "$0"; for d in dev proc sys; do mount --rbind /$d "$0/$d"; done;'
+    ' mount --bind "$0/kernel/proc/driver" "$0/proc/driver";'
+    ' mount --bind "$0/kernel/proc/devices" "$0/proc/devices"; ln -sfn /run "$0/var/run";'
+    ' exec /usr/sbin/chroot "$0" "$@"'
+)
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the image's root file system, which the tests share."""
+    place = tmp_path_factory.mktemp("image") / "root"
+    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
+    (place / "host").mkdir()
+    return place
+
+
+Host = Callable[..., Path]
+
+
+@pytest.fixture
+def host_with(tmp_path: Path) -> Host:
+    """Return a function that makes a host with the driver in each of some directories."""
+
+    def made(*driver_roots: str) -> Path:
+        host = tmp_path / "host"
+        for name in PLACES:
+            (host / name).mkdir(parents=True)
+        (host / "var/run").symlink_to("/run")
+        program = shutil.which("runc")
+        assert program
+        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
+            (host / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(os.path.realpath(path), host / path[1:])
+        for root in driver_roots:
+            node = make_node(tmp_path / "node", "t4", layout="driver-container")
+            (host / root[1:]).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(node.driver_root, host / root[1:])
+        (host / "kernel").mkdir()
+        os.rename(tmp_path / "node/proc", host / "kernel/proc")
+        return host
+
+    return made
+
+
+def on_host(host: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `words` with the host's root as root."""
+    command = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(host), *words]
+    env = {"PATH": "/usr/bin:/usr/sbin", **env}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def installed(unpacked: Path, host: Path, *options: str) -> None:
+    words = ("install", "--host-root", "/host", "--engine", "none")
+    assert "installed" in gpuhook(unpacked, host, *words, *options)
+
+
+def container(host: Path) -> subprocess.CompletedProcess[str]:
+    """Run a container that gets all GPUs, and prints what it has of them."""
+    if not (host / "container").exists():
+        roots.copy("debian", host / "container/root")
+    script = "ls /dev/nvidia0 && /sbin/ldconfig -p | grep -c libcuda.so.1"
+    env = ["NVIDIA_VISIBLE_DEVICES=all"]
+    bundle(host / "container", Path("/container/root"), ["/bin/sh", "-c", script], env)
+    words = ("--root", "/run/state", "run", "--bundle", "/container", "driver-root-test")
+    return on_host(host, f"{BIN}/gpuhook-runtime", *words)
+
+
+def kept(host: Path) -> dict[str, tuple[object, ...]]:
+    """Return what is on the host that outlives containers and a boot."""
+    found = roots.listing(host)
+    return {path: one for path, one in found.items() if path.split("/")[0] not in VOLATILE}
+
+
+def spec(host: Path) -> str:
+    return (host / "run/cdi/nvidia.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("root", [OPERATOR, GKE])
+def test_a_driver_in_a_known_directory_is_found(
+    root: str, unpacked: Path, host_with: Host
+) -> None:
+    """The first container has its spec written; uninstalling gives the host's files back."""
+    host = host_with(root)
+    before = kept(host)
+    installed(unpacked, host)
+    ran = container(host)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["/dev/nvidia0", "1"]
+    assert f"hostPath: {root}/" in spec(host)
+    again = on_host(host, f"{BIN}/gpuhook", "refresh")
+    assert "unchanged" in again.stdout, again.stderr
+    gpuhook(unpacked, host, "uninstall", "--host-root", "/host", "--force")
+    assert kept(host) == before
+
+
+def test_a_driver_container_that_starts_after_the_installation(
+    unpacked: Path, host_with: Host
+) -> None:
+    """A failed search is not remembered: the next container after the driver finds it."""
+    host = host_with(OPERATOR)
+    os.rename(host / OPERATOR[1:], host / "root/driver")
+    installed(unpacked, host)
+    failed = on_host(host, f"{BIN}/gpuhook", "refresh")
+    assert failed.returncode == 1
+    assert "GH1200" in failed.stderr
+    os.rename(host / "root/driver", host / OPERATOR[1:])
+    ran = container(host)
+    assert ran.returncode == 0, ran.stderr
+    assert f"hostPath: {OPERATOR}/" in spec(host)
+
+
+def test_a_driver_in_the_root_wins(unpacked: Path, host_with: Host) -> None:
+    host = host_with(OPERATOR)
+    shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "usr/lib", dirs_exist_ok=True)
+    installed(unpacked, host)
+    done = on_host(host, f"{BIN}/gpuhook", "refresh", GPUHOOK_DEV_ROOT=OPERATOR)
+    assert done.returncode == 0, done.stderr
+    assert "hostPath: /usr/lib/" in spec(host)
+    assert f"hostPath: {OPERATOR}/usr" not in spec(host)
+
+
+def test_two_drivers(unpacked: Path, host_with: Host) -> None:
+    """The operator's counts, and a warning names both directories and the setting."""
+    host = host_with(OPERATOR)
+    shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / GKE[1:] / "usr/lib", symlinks=True)
+    installed(unpacked, host)
+    done = on_host(host, f"{BIN}/gpuhook", "refresh")
+    assert done.returncode == 0, done.stderr
+    assert f"hostPath: {OPERATOR}/" in spec(host)
+    assert GKE not in spec(host)
+    (warning,) = {line for line in done.stderr.splitlines() if GKE in line}
+    assert OPERATOR in warning
+    assert "driver.root" in warning
