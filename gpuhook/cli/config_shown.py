@@ -11,7 +11,7 @@ from gpuhook import settings, settings_environment
 from gpuhook.cli import generate_section
 from gpuhook.diagnose import settings_file
 from gpuhook.kubernetes.config.nearest import nearest
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia import driver_places, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +39,16 @@ def values(document: Mapping[str, object]) -> list[Shown]:
     chosen.default_kind = chosen.default_kind or words.VOCABULARY.default_kind
     variables = {one[0]: name for name, one in settings_environment.VARIABLES.items()}
     lines = _lines()
+    installed = dict(zip(("driver_root", "dev_root"), driver_places.installed_roots(), strict=True))
     found = []
     for (section, key), attribute in settings.KEYS.items():
         origin = lines.get((section, key), DEFAULT)
         if attribute in of_environment:
             origin = variables[attribute]
-        found.append(Shown(section, key, getattr(chosen, attribute), origin))
+        value = getattr(chosen, attribute)
+        if origin == DEFAULT and installed.get(attribute) and not chosen.driver_root:
+            value, origin = installed[attribute], driver_places.installed_file()
+        found.append(Shown(section, key, value, origin))
     return [*found, *_generate(document, lines)]
 
 

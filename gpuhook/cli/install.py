@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from gpuhook.cli import install_words, parameters
 from gpuhook.engines.configuring import carrying_out
 from gpuhook.engines.configuring.wanted import NAME, ROUTES, Wanted
-from gpuhook.installing import engine_choice, installation, staying, tree
+from gpuhook.installing import driver_file, engine_choice, installation, staying, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,18 @@ Examples:
   gpuhook install --host-root /host
   gpuhook install --host-root /host --engine containerd --restart systemd
   gpuhook install --host-root /host --engine none --dry-run
+  gpuhook install --host-root /host --driver-root /run/nvidia/driver
   gpuhook install --host-root /host --stay --undo-on-exit
 """
+
+
+def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    """Return the path of the host without . and .., "" for an option that is not given."""
+    if path is None:
+        return ""
+    if not path.startswith("/"):
+        raise click.BadParameter(f"{path!r} is not an absolute path", ctx, param)
+    return posixpath.normpath(path)
 
 
 @click.command(epilog=_EXAMPLES)
@@ -57,6 +68,21 @@ Examples:
     metavar="DIR",
     help="The runtime tree to copy  [default: the one that this program is of]",
 )
+@click.option(
+    "--driver-root",
+    default=None,
+    callback=_absolute,
+    metavar="DIR",
+    help="The host's directory that has the driver's user space, for the copied programs: default "
+    "of driver.root of the host's settings  [default: searched for by each program]",
+)
+@click.option(
+    "--dev-root",
+    default=None,
+    callback=_absolute,
+    metavar="DIR",
+    help="The host's directory that has the driver's /dev: default of driver.devRoot.",
+)
 @install_words.dry_run
 @click.option("--stay", "stays", is_flag=True, help="Do not end until SIGTERM, as a pod has to.")
 @click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
@@ -84,9 +110,18 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
         is_default=said["set_as_default"],
         takes_over=said["take_over"],
     )
+    driver = driver_file.text(said["driver_root"], said["dev_root"])
+    if driver and route == "cdi":
+        raise click.UsageError(
+            "--driver-root and --dev-root are for the copied programs, and --route cdi copies no "
+            "programs",
+            ctx,
+        )
     copied = None if route == "cdi" else tree.at(said["tree_path"] or tree.own())
     engines = tuple(carrying_out.Where(one, said["config"], said["drop_in"]) for one in found)
-    done = installation.install(where, copied, engines, wanted, how=said["restart"], is_dry=is_dry)
+    done = installation.install(
+        where, copied, engines, wanted, driver=driver, how=said["restart"], is_dry=is_dry
+    )
     install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
     if not said["stays"] or is_dry:
         return

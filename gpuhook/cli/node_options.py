@@ -167,17 +167,23 @@ def driver_roots(
 ) -> tuple[str, str | None]:
     """Return the driver root and the dev root that apply where the options name none.
 
-    The settings come first, then the directories that have a driver. A dev root of the settings
-    goes with their driver root: another driver has its own /dev. Without `is_searched` the last
-    default is "/".
+    The settings come first, then what `gpuhook install` was called with, then the directories
+    that have a driver. A dev root applies to the driver root of the same source: another driver
+    has its own /dev. Without `is_searched` the last default is "/".
     """
     if driver_root is not None:
         return driver_root, dev_root
+    from gpuhook.vendors.nvidia import driver_places
+
     if is_here:
         chosen = _settings()
-        dev_root = dev_root if dev_root is not None else chosen.dev_root or None
-        if chosen.driver_root:
-            return chosen.driver_root, dev_root
+        root, default_dev_root = chosen.driver_root, chosen.dev_root
+        if not root:
+            root, installed_dev_root = driver_places.installed_roots()
+            default_dev_root = default_dev_root or installed_dev_root
+        dev_root = dev_root if dev_root is not None else default_dev_root or None
+        if root:
+            return root, dev_root
     return _root_with_driver(search_paths) if is_searched else "/", dev_root
 
 

@@ -92,6 +92,11 @@ def require_usable(place: str, root: str = "/") -> None:
         raise fault("GH2102", path=place, reason=reason)
 
 
+def version_directory(place: str, name: str) -> str:
+    """Return the directory of the version `name` at `place`."""
+    return os.path.join(place, VERSIONS, name)
+
+
 def is_there(tree: Tree, place: str) -> bool:
     """Return whether the tree is installed at `place` and is the one that is used."""
     if used(place) != tree.name:

@@ -14,7 +14,7 @@ from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import ENGINES
 from gpuhook.errors import fault
-from gpuhook.installing import copying, host, launchers, named
+from gpuhook.installing import copying, driver_file, host, launchers, named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,22 +73,26 @@ def install(
     engines: tuple[Where, ...],
     wanted: Wanted,
     *,
+    driver: str = "",
     how: How = "none",
     is_dry: bool = False,
 ) -> Outcome:
     """Copy the tree, and configure the engines for it; a host that has all of it stays as it is.
 
-    Without a tree nothing is copied: the route cdi needs none. A version that no container names
-    and that was not the last one is removed. Raises GH2100 to GH2105, OSError, and what
-    configuring raises; the copy then stays, and is found again.
+    `driver` is driver_file.text() for the copy. Without a tree nothing is copied: the route cdi
+    needs none. A version that no container names and that was not the last one is removed. Raises
+    GH2100 to GH2105, OSError, and what configuring raises; the copy then stays, and is found again.
     """
-    is_new = tree is not None and not copying.is_there(tree, where.here)
+    is_new = tree is not None and not (
+        copying.is_there(tree, where.here)
+        and driver_file.is_current(copying.version_directory(where.here, tree.name), driver)
+    )
     if tree is not None and is_new:
         copying.require_usable(where.here, where.root)
     kept: list[str] = []
     if tree is not None and is_new and not is_dry:
         try:
-            kept = _copied(where, tree)
+            kept = _copied(where, tree, driver)
         except OSError as error:
             raise fault("GH2102", path=where.directory, reason=_said(error)) from error
     done = [
@@ -104,14 +108,18 @@ def is_replaced(where: Place, tree: Tree | None) -> bool:
     return tree is not None and copying.used(where.here) not in ("", tree.name)
 
 
-def _copied(where: Place, tree: Tree) -> list[str]:
-    """Copy the tree, try it and use it; returns the versions that are there then."""
+def _copied(where: Place, tree: Tree, driver: str) -> list[str]:
+    """Copy the tree, try it and use it; returns the versions that are there then.
+
+    `driver` is the content of its driver_file.
+    """
     here = where.here
     with copying.locked(here):
         before = copying.used(here)
         is_copied = copying.copy(tree, here, where.directory)
         try:
             _require_running(where, tree.name)
+            driver_file.write(copying.version_directory(here, tree.name), driver)
         except BaseException:
             if is_copied:
                 copying.prune(here, frozenset(copying.versions(here)) - {tree.name})

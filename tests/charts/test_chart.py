@@ -283,6 +283,17 @@ def test_the_installer_says_what_the_values_say() -> None:
     assert "--route" not in args
 
 
+def test_the_installer_and_the_plugin_have_one_driver_root() -> None:
+    """Programs of the node read what the installer sets; with the route cdi there are none."""
+    values = {"nvidiaDriverRoot": "/run/nvidia/driver", "installer": {"enabled": True}}
+    args = container(rendered(values), "installer")["args"]
+    assert args[args.index("--driver-root") + 1] == "/run/nvidia/driver"
+    assert variables(rendered(values))["NVIDIA_DRIVER_ROOT"] == "/run/nvidia/driver"
+    values["installer"] = {"enabled": True, "route": "cdi"}
+    assert "--driver-root" not in container(rendered(values), "installer")["args"]
+    assert "--driver-root" not in container(rendered(SETS["installer"]), "installer")["args"]
+
+
 def test_the_hook_is_where_the_installer_puts_it() -> None:
     """Else the plugin looks in the usual places; the route cdi copies nothing."""
     hook = "NVIDIA_CDI_HOOK_PATH"

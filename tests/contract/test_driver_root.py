@@ -106,9 +106,7 @@ def spec(host: Path) -> str:
 
 
 @pytest.mark.parametrize("root", [OPERATOR, GKE])
-def test_a_driver_in_a_known_directory_is_found(
-    root: str, unpacked: Path, host_with: Host
-) -> None:
+def test_a_driver_in_a_known_directory_is_found(root: str, unpacked: Path, host_with: Host) -> None:
     """The first container has its spec written; uninstalling gives the host's files back."""
     host = host_with(root)
     before = kept(host)
@@ -161,3 +159,42 @@ def test_two_drivers(unpacked: Path, host_with: Host) -> None:
     (warning,) = {line for line in done.stderr.splitlines() if GKE in line}
     assert OPERATOR in warning
     assert "driver.root" in warning
+
+
+def test_a_driver_root_of_the_installation(unpacked: Path, host_with: Host) -> None:
+    """The host's programs use it until the host's own settings name another one."""
+    root = "/srv/driver"
+    host = host_with(root)
+    before = kept(host)
+    installed(unpacked, host, "--driver-root", root)
+    ran = container(host)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["/dev/nvidia0", "1"]
+    assert f"hostPath: {root}/" in spec(host)
+    os.rename(host / root[1:], host / "srv/other")
+    (host / "etc/gpuhook").mkdir()
+    settings = host / "etc/gpuhook/config.yaml"
+    settings.write_text("driver: {root: /srv/other}\n", encoding="utf-8")
+    done = on_host(host, f"{BIN}/gpuhook", "refresh")
+    assert done.returncode == 0, done.stderr
+    assert "hostPath: /srv/other/" in spec(host)
+    gpuhook(unpacked, host, "uninstall", "--host-root", "/host", "--force")
+    assert settings.read_text(encoding="utf-8") == "driver: {root: /srv/other}\n"
+    shutil.rmtree(settings.parent)
+    os.rename(host / "srv/other", host / root[1:])
+    assert kept(host) == before
+
+
+def test_another_driver_root_makes_the_spec_stale(unpacked: Path, host_with: Host) -> None:
+    """A second installation replaces the driver root, and the next refresh uses the new one."""
+    host = host_with(OPERATOR)
+    shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "srv/driver/usr/lib", symlinks=True)
+    installed(unpacked, host)
+    assert on_host(host, f"{BIN}/gpuhook", "refresh").returncode == 0
+    assert f"hostPath: {OPERATOR}/" in spec(host)
+    installed(unpacked, host, "--driver-root=/srv/driver", f"--dev-root={OPERATOR}")
+    shown = on_host(host, f"{BIN}/gpuhook", "config", "show", "--origin").stdout
+    assert "/srv/driver" in shown
+    done = on_host(host, f"{BIN}/gpuhook", "refresh")
+    assert done.returncode == 0, done.stderr
+    assert "hostPath: /srv/driver/usr/lib" in spec(host)

@@ -21,6 +21,7 @@ import pytest
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.installing import installation, tree
+from gpuhook.vendors.nvidia import driver_places
 from tests.kubelet.waiting import eventually
 
 SCHEMA = json.loads((Path(gpuhook.__file__).parent / "schemas/install.json").read_text("utf-8"))
@@ -118,6 +119,68 @@ def test_the_route_cdi_copies_nothing(host: Path) -> None:
     assert document["version"] == ""
     assert not (host / "opt").exists()
     assert "cdi" in (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
+
+
+def driver_file(host: Path) -> Path:
+    """Return the file from which the installed programs read the driver root."""
+    return host / "opt/gpuhook/current/lib/gpuhook" / driver_places.INSTALLED_FILE
+
+
+def test_the_driver_root_of_the_host(host: Path, small: Path) -> None:
+    """Each installation sets it, also without it: the file has no other owner."""
+    words = ("--tree", str(small), "--engine", "none")
+    (small / "lib/gpuhook").mkdir(parents=True)
+    both = ("--driver-root", "/run/nvidia/../driver", "--dev-root", "/")
+    assert called("install", host, *words, *both)["changed"]
+    found = json.loads(driver_file(host).read_text(encoding="utf-8"))
+    assert found == {"root": "/run/driver", "devRoot": "/"}
+    assert not called("install", host, *words, *both)["changed"]
+    other = ("--driver-root", "/srv/driver")
+    assert called("install", host, *words, *other, "--dry-run")["changed"]
+    assert json.loads(driver_file(host).read_text(encoding="utf-8")) == found
+    assert called("install", host, *words, *other)["changed"]
+    assert json.loads(driver_file(host).read_text(encoding="utf-8")) == {"root": "/srv/driver"}
+    assert called("install", host, *words)["changed"]
+    assert not driver_file(host).exists()
+    called("install", host, *words, *other)
+    called("uninstall", host)
+    assert not (host / "opt/gpuhook").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--driver-root", "driver"), "absolute path"),
+        (("--dev-root", ""), "absolute path"),
+        (("--driver-root", "/a", "--route", "cdi"), "copies no programs"),
+        (("--dev-root", "/a", "--route", "cdi"), "copies no programs"),
+    ],
+)
+def test_driver_roots_that_are_refused(
+    words: tuple[str, ...], said: str, host: Path, small: Path
+) -> None:
+    assert said in refused(host, "--tree", str(small), "--engine", "docker", *words)
+    assert not (host / "opt").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"root": "/a", "devRoot": "/b"}', ("/a", "/b")),
+        ('{"root": "a", "devRoot": 3}', ("", "")),
+        ("[1]", ("", "")),
+        ("{", ("", "")),
+        ("\udcff", ("", "")),
+    ],
+)
+def test_the_file_of_the_driver_root(
+    text: str, found: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot be read names no root."""
+    file = tmp_path / driver_places.INSTALLED_FILE
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    monkeypatch.setattr(driver_places, "installed_file", lambda: str(file))
+    assert driver_places.installed_roots() == found
 
 
 def test_no_engine(host: Path, small: Path) -> None:

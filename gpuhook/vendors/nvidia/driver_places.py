@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+
+import gpuhook
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import nvml_library
 
@@ -14,6 +18,8 @@ NIXOS_LIBRARIES = "/run/opengl-driver/lib"
 NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
 # What the toolkit container of the operator installs.
 OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
+# What `gpuhook install --driver-root` writes, in the directory that contains this package.
+INSTALLED_FILE = "driver.json"
 
 
 def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -33,3 +39,25 @@ def _has_driver(root: str, search_paths: tuple[str, ...]) -> bool:
     except GpuhookError:
         return False
     return True
+
+
+def installed_file() -> str:
+    """Return the path of the file that `gpuhook install` writes for the programs of this tree."""
+    package = os.path.dirname(os.path.abspath(gpuhook.__file__))
+    return os.path.join(os.path.dirname(package), INSTALLED_FILE)
+
+
+def installed_roots() -> tuple[str, str]:
+    """Return the driver root and the dev root of `gpuhook install`, "" for one that is not set."""
+    try:
+        with open(installed_file(), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return "", ""
+    known = found if isinstance(found, dict) else {}
+    root, dev_root = (known.get(key) for key in ("root", "devRoot"))
+    return _absolute(root), _absolute(dev_root)
+
+
+def _absolute(path: object) -> str:
+    return path if isinstance(path, str) and path.startswith("/") else ""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 
 from gpuhook import __version__, fastjson, files, settings, state
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import freshness, site_rules
+from gpuhook.vendors.nvidia import driver_places, freshness, site_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def identity(path: str) -> str:
 
 def inputs(files_dir: str) -> str:
     """Return what identifies the files of the node that say how a spec is made."""
-    return "+".join(identity(path) for path in (settings.path(), *_rules(files_dir)))
+    paths = (settings.path(), driver_places.installed_file(), *_rules(files_dir))
+    return "+".join(identity(path) for path in paths)
 
 
 def _rules(files_dir: str) -> list[str]:
@@ -105,7 +106,8 @@ def changes(made: Generated) -> list[str]:
         now = freshness.fingerprint(made.host_root, made.libcuda)
         found += freshness.differences(made.fingerprint, now)
     if made.inputs != inputs(made.files_dir):
-        found.append(f"{settings.path()} or a file of {made.files_dir} was changed")
+        places = f"{settings.path()}, {driver_places.installed_file()}"
+        found.append(f"{places} or a file of {made.files_dir} was changed")
     if made.version != __version__:
         found.append(f"gpuhook: was {made.version}, is {__version__}")
     return found
