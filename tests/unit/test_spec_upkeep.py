@@ -144,7 +144,7 @@ def test_which_hook(tmp_path: Path) -> None:
     """gpuhook-hook is named where it can be seen on the host, through links in its own root."""
     root = tmp_path / "driver-root"
 
-    def chosen(path: str = "/usr/bin/gpuhook-hook", driver_root: str = "/") -> Hook:
+    def chosen(path: str | None = None, driver_root: str = "/") -> Hook:
         plugin = PluginFlags(cdi_hook_path=path, container_driver_root=str(root))
         return spec_upkeep.hook(Flags(driver_root=driver_root, plugin=plugin))
 
@@ -154,7 +154,11 @@ def test_which_hook(tmp_path: Path) -> None:
     (root / "opt/hook").touch(0o755)
     (root / "usr/bin/gpuhook-hook").symlink_to("/opt/hook")
     assert chosen() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
-    assert "cannot be seen" in chosen(driver_root="/run/nvidia/driver").warning
+    other = "/run/nvidia/driver"  # the host's programs are not below the mounted directory
+    assert "cannot be seen" in chosen(driver_root=other).warning
+    for path in ("/opt/gpuhook/bin/gpuhook-hook", "/usr/bin/gpuhook-hook"):
+        assert chosen(path, driver_root=other) == Hook("gpuhook", path)
+    assert chosen("/usr/bin/nvidia-ctk", driver_root=other).choice == "none"
     assert "is not gpuhook-hook" in chosen("/usr/bin/nvidia-ctk").warning
     (root / "opt/hook").chmod(0o644)
     assert chosen().choice == "none"

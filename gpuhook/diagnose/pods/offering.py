@@ -95,9 +95,9 @@ def _specs(node: Node, chosen: Configuration) -> Specs:
     if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
         return Specs()
     from gpuhook.kubernetes.allocation import spec_upkeep  # with all that makes specs
-    from gpuhook.vendors.nvidia.choices import HOOKS
+    from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS
 
-    hook = spec_upkeep.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path)
+    hook = spec_upkeep.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path or DEFAULT_HOOK_PATH)
     return spec_upkeep.update(node, (), hook, directory=None)
 
 

@@ -16,9 +16,8 @@ from gpuhook import files, state
 from gpuhook.cdi import rules, spec
 from gpuhook.errors import GpuhookError
 from gpuhook.kubernetes.allocation.context import Specs
-from gpuhook.kubernetes.config.configuration import PluginFlags
 from gpuhook.vendors.nvidia import jobs
-from gpuhook.vendors.nvidia.choices import HOOKS, Choices
+from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, HOOKS, Choices
 from gpuhook.vendors.nvidia.roots import Root
 from gpuhook.vendors.nvidia.spec import describe
 from gpuhook.vendors.nvidia.words import PLUGIN_VENDOR
@@ -47,20 +46,24 @@ class Hook:
 def hook(flags: Flags) -> Hook:
     """Return the hook for specs of this host: gpuhook-hook if it is there, else none.
 
-    It is looked for at the configured path, and, where that is the default, in the other usual
-    places. The host's file system is only seen where the driver root is "/": with another one, and
-    for a program that is not gpuhook's (the reference's nvidia-ctk), the specs do without a hook.
+    It is looked for at the configured path, and without one in the usual places. The host's file
+    system is only seen if the driver root is "/": with another one a configured path is taken as
+    it is, and without one the specs have no hook. Nor have they if a program is configured that is
+    not gpuhook's (the reference's nvidia-ctk).
     """
     gpuhooks, none = HOOKS
-    path = flags.plugin.cdi_hook_path
+    configured = flags.plugin.cdi_hook_path
+    path = configured or DEFAULT_HOOK_PATH
     if os.path.basename(path) != jobs.HOOK_NAME:
         return Hook(none, path, f"{path} is not {jobs.HOOK_NAME}: CDI specs name no hook")
     mounted = os.path.isdir(flags.plugin.container_driver_root)
     root = Root(flags.plugin.container_driver_root if mounted else "/")
     if mounted and os.path.normpath(flags.driver_root) != "/":
+        if configured:
+            return Hook(gpuhooks, path)
         return Hook(none, path, f"the host's {path} cannot be seen: CDI specs name no hook")
     places = [path]
-    if path == PluginFlags().cdi_hook_path:
+    if not configured:
         directories = (*state.PROGRAM_DIRS, _INSTALLED)
         places += [os.path.join(directory, jobs.HOOK_NAME) for directory in directories]
     for place in places:

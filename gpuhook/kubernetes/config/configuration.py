@@ -41,7 +41,7 @@ class PluginFlags:
     device_list_strategy: tuple[str, ...] = ("envvar",)  # of LIST_STRATEGIES
     device_id_strategy: str = "uuid"
     cdi_annotation_prefix: str = "cdi.k8s.io/"
-    cdi_hook_path: str = "/usr/bin/gpuhook-hook"  # nvidiaCTKPath: of the host, in CDI specs
+    cdi_hook_path: str | None = None  # nvidiaCTKPath: of the host, in CDI specs; None: spec_upkeep
     container_driver_root: str = "/driver-root"  # where the plugin's container has the driver root
     shared_devices_allocation_policy: str = "distributed"
 

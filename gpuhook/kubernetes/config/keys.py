@@ -55,7 +55,8 @@ _PLUGIN = Section(
         Key(
             "nvidiaCTKPath",
             PATH,
-            "The host's gpuhook-hook, for CDI specs; without it they have no hook.",
+            "The host's gpuhook-hook, for CDI specs. Default: where packages or the installer put "
+            "it, if the plugin sees that on the host; else they have no hook.",
             "cdi_hook_path",
         ),
         Key(
