@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.registry import Registry
 
-_SHOWN = 12
+_SHOWN, _BROKEN = 12, 4
 _GPUS = "gpu"  # the class of the devices that `gpuhook refresh` describes first
 _OUR_HOOK = "gpuhook-hook"
 
@@ -30,7 +30,7 @@ def of(name: str, kind: str, registry: Registry, own_vendor: str, way: str) -> G
     dirs = ", ".join(registry.dirs)
     broken = "".join(
         f"; {spec.path} is broken: {_without(spec.path, spec.error.message)}"
-        for spec in registry.broken[:4]
+        for spec in registry.broken[:_BROKEN]
         if spec.error is not None
     )
     if not specs:
@@ -66,6 +66,9 @@ def _writing(kind: str, registry: Registry, own_vendor: str) -> str:
             f"write one into {place} with `gpuhook generate-cdi`: its --mode, --vendor and "
             "--class say of which kind the devices are"
         )
+    if registry.broken:  # `gpuhook refresh` replaces none that it has no record of
+        paths = " and ".join(spec.path for spec in registry.broken[:_BROKEN])
+        return f"restore or remove {paths}, then run `gpuhook refresh`"
     if any(map(_is_written_by_us, registry.all())):
         return f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
     return f"run `gpuhook refresh`, which writes {place}/nvidia.yaml"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuhook import settings as node_settings
 from gpuhook import state
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.programs import granting
 
 TYPE_CHECKING = False
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.programs.granting import Granting
+
+_CODE = len("GH1000")
+_LONGEST = 1000  # characters
 
 
 def mended(
@@ -27,15 +30,25 @@ def mended(
 ) -> bool:
     """Return whether `work`, which failed by `error`, may be done again: specs were written anew.
 
-    `refresh(is_needed)` does that and returns why it failed, which is logged as GH1122.
+    `refresh(is_needed)` does that and returns why it failed. Raises `error` with that reason: the
+    engine shows one error, and no warning.
     """
     if not _is_mendable(grants, error):
         return False
     trouble = refresh(lambda: _is_still_wrong(grants, work))
     grants.forget()
     if trouble:
-        grants.log.warning(fault("GH1122", reason=trouble))
-    return not trouble
+        raise _with_reason(error, printable(trouble, _LONGEST)) from error
+    return True
+
+
+def _with_reason(error: GpuhookError, trouble: str) -> GpuhookError:
+    """Return `error` with the reason why `gpuhook refresh` failed in its message."""
+    hint = error.hint
+    code = trouble.partition(": ")[0]
+    if len(code) == _CODE and code.startswith("GH"):
+        hint += f"; `gpuhook explain {code}` says what makes that fail"
+    return type(error)(error.code, f"{error.message}; `gpuhook refresh` failed: {trouble}", hint)
 
 
 def _is_still_wrong(grants: Granting, work: Callable[[], object]) -> bool:

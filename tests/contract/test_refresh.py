@@ -168,12 +168,46 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
     (own.place / "root").mkdir()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
     before = bundle.file.read_bytes()
-    done = own.edit(bundle)
+    for _ in range(2):  # the second one finds what the first one has noted
+        done = own.edit(bundle)
+        assert done.rc != 0
+        (error,) = [line for line in done.stderr.splitlines() if "error GH1120" in line]
+        assert "`gpuhook refresh` failed: GH1206: " in error
+        assert "`gpuhook explain GH1206`" in done.stderr
+        assert bundle.file.read_bytes() == before
+
+
+def test_a_missing_driver_is_the_reason(own: Product, bundle_of: Callable[..., Bundle]) -> None:
+    """The engine shows one line of the log: it has both codes and both messages."""
+    own.spec.unlink()
+    shutil.rmtree(own.state / "generated")  # that is where the driver is
+    (own.place / "root").mkdir()
+    done = own.edit(bundle_of(own.place / "root", ["/probe"], asks("1")))
     assert done.rc != 0
-    assert "error GH1120" in done.stderr
-    assert "warning GH1122" in done.stderr
-    assert "GH1206" in done.stderr
-    assert bundle.file.read_bytes() == before
+    (entry,) = [json.loads(line) for line in done.log.splitlines()]
+    assert "GH1104: " in entry["msg"]
+    assert "`gpuhook refresh` failed: GH1200: no libnvidia-ml.so.1" in entry["msg"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_corrupt_spec(
+    is_known: bool,
+    own: Product,
+    bundle_of: Callable[..., Bundle],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hint leads to a node with a spec, whether gpuhook has noted the file or not."""
+    monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", own.node.driver_root)
+    if not is_known:
+        shutil.rmtree(own.state / "generated")
+    own.spec.write_text("cdiVersion: [", encoding="utf-8")
+    (own.place / "root").mkdir()
+    done = own.edit(bundle_of(own.place / "root", ["/probe"], asks("1")))
+    assert "error GH1104" in done.stderr
+    assert f"{own.spec} is broken" in done.stderr
+    assert f"hint: restore or remove {own.spec}, then run `gpuhook refresh`" in done.stderr
+    own.spec.unlink()
+    assert "written" in own.gpuhook("refresh").stdout
 
 
 def test_32_at_once_are_one_refresh(

@@ -59,7 +59,9 @@ $ mv /var/run/cdi/nvidia-old.yaml /root/nvidia-old.yaml.bak
         (
             "Write it, now and at each boot: `gpuhook refresh` writes the GPUs' where there is "
             "none, `gpuhook generate-cdi --mode` those of other kinds. Where it was written to "
-            "another directory, name that in cdi.specDirs."
+            "another directory, name that in cdi.specDirs. If the message names a broken file, "
+            "restore or remove that file first. If it names the fault of `gpuhook refresh`, see "
+            "the page of that code."
         ),
         """
 $ gpuhook refresh
@@ -196,11 +198,10 @@ $ modprobe nvidia
     ),
     "GH1122": (
         (
-            "A container asked for a GPU by a spec that is stale, or by none, and `gpuhook "
-            "refresh`, which is to mend that, failed or took too long. The container is refused "
-            "for what is wrong with the spec; this line says why that was not mended."
+            "`gpuhook doctor --fix` ran `gpuhook refresh`, which failed or took too long. A "
+            "container that needs a new spec is refused with the same reason in its own error."
         ),
-        "Run `gpuhook refresh` by hand: it tells what is wrong, and what to do.",
+        "Run `gpuhook refresh` by hand: it prints what is wrong, and what to do.",
         """
 $ gpuhook refresh
 /var/run/cdi/nvidia.yaml: failed: driver: was 575.57.08, is 580.95.05
