@@ -1,6 +1,6 @@
 #!/bin/sh
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
-low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before=''
+low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log=''
 [ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
@@ -10,10 +10,17 @@ for word do
   before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
-found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
-case $? in 0) exec "$found" "$@" ;; 3) exit 1 ;; esac
+found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({10: 32, 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
+status=$?
+case $status in 0) exec "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
 # Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.
 PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
 case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
-echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed, and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime" >&2
+found=${found:-status $status}
+error() { echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed ($found), and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime"; }
+error >&2
+for word do case $before in --log) log=$word ;; *) case $word in --log=*) log=${word#*=} ;; esac ;; esac; before=$word; done
+case $bundle in *[\"\\]*) bundle=... ;; esac
+# Engines read JSON there, as engine_log.py says. Status 4: Python has written a reason.
+[ -z "$log" ] || [ $status = 4 ] || echo "{\"level\":\"error\",\"msg\":\"$(error)\"}" >>"$log"
 exit 1

@@ -29,7 +29,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1404": (  # the launcher's, which says it without Python
         HostError,
-        "{python} with {library} failed, and {config} names GPUs (or there is no runc or crun)",
+        (
+            "{python} with {library} failed ({reason}), and {config} names GPUs (or there is no "
+            "runc or crun)"
+        ),
         "reinstall gpuhook-runtime",
     ),
     "GH1410": (

@@ -5,7 +5,8 @@ HOT. The launcher (a /bin/sh of a few lines) calls this for `create` and `run`, 
 commands when no low-level runtime is on record. The answer on standard output is the path of the
 low-level runtime; the launcher then executes it with unchanged arguments, descriptors and
 standard streams. Exit status 3 means that the container must not start and that the reason has
-been reported; any other failure leaves the decision to the launcher, which refuses what names GPUs.
+been reported; any other failure leaves the decision to the launcher, which refuses what names GPUs,
+and reports a reason unless the status is 4.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.programs.oci_command import Command
 
 REFUSED = 3
-UNDECIDED = 1
+UNDECIDED = 4
 LOW_LEVEL_ENV = "GPUHOOK_LOW_LEVEL_RUNTIME"
 _MAX_CONFIG = 64 << 20
 

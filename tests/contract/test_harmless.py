@@ -140,10 +140,16 @@ def breakable(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Calla
     """Return a function that gives an installation whose Python is in the state that is named."""
     place = tmp_path_factory.mktemp("breakable")
     python = replaceable(place / "python3")
-    made = Product(node8.place, install(place / "prefix", python), node8.node)
+    usual = Product(node8.place, install(place / "prefix", python), node8.node)
 
     def breaking(how: str) -> Product:
         replaceable(python)
+        if how in GONE:
+            made = Product(
+                node8.place, install(tmp_path_factory.mktemp("gone"), PYTHON), node8.node
+            )
+            _remove_library(made.bindir.parent / "lib/gpuhook", how)
+            return made
         if how == "missing":
             python.unlink()
         elif how == "failing":
@@ -152,9 +158,54 @@ def breakable(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Calla
             python.write_text("#!/bin/sh\nkill -9 $$\n", encoding="utf-8")
         elif how == "no executable":
             python.chmod(0o644)
-        return made
+        return usual
 
     return breaking
+
+
+# Parts of the library, and what Python misses first without them.
+GONE = {"gpuhook": "gpuhook", ".": "gpuhook_bundle", "gpuhook/errors.py": "gpuhook.errors"}
+
+
+def _remove_library(library: Path, part: str) -> None:
+    """Remove a part of the installed library, and the byte code that could replace it."""
+    for bundled in library.glob("*.bundle"):
+        bundled.unlink()
+    for cached in library.rglob("errors.*.pyc"):
+        cached.unlink()
+    path = library / part
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("part", GONE)
+@pytest.mark.parametrize("low", ["recorded", "searched"])
+def test_a_part_of_the_library_is_gone(
+    part: str,
+    low: str,
+    breakable: Callable[[str], Product],
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+) -> None:
+    """A container without a GPU starts, and its standard error is its own. One with a GPU does not,
+    and the engine's log says which module is missing.
+    """
+    made = breakable(part)
+    env = made.on("runc") if low == "recorded" else made.env
+    plain = run(bundle_of(root_of("distroless"), ["/probe"]), [made.runtime], env=env)
+    assert plain.view.gpus() == {}
+    assert plain.stderr == ""
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"), annotations={"a": '"\\'})
+    odd = bundle.path.with_name('a "b" \\c')
+    os.rename(bundle.path, odd)
+    result = run(odd, [made.runtime], env=env)
+    assert result.rc == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("gpuhook-runtime: error GH1404: ")
+    assert f"No module named '{GONE[part]}'" in line
+    (entry,) = [json.loads(one) for one in result.log.splitlines()]
+    assert entry["level"] == "error"
+    assert entry["msg"].startswith("gpuhook-runtime: error GH1404: ")
+    assert f"No module named '{GONE[part]}'" in entry["msg"]
 
 
 HOWS = pytest.mark.parametrize("how", ["missing", "failing", "killed", "no executable"])

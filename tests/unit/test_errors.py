@@ -90,6 +90,7 @@ def test_launchers_say_what_the_table_has() -> None:
     """What a shell script says is word for word what is explained."""
     assert set(LAUNCHERS) <= set(TEXTS)
     facts = {"python": "@PYTHON@", "library": "@LIB@", "config": "$bundle/config.json"}
+    facts["reason"] = "$found"
     for code, said in LAUNCHERS.items():
         _, message, hint = TEXTS[code]
         assert f"{message.format_map(facts)}: {hint}" == said

@@ -46,7 +46,8 @@ ModuleNotFoundError: No module named 'yaml'
         (
             "The interpreter that gpuhook-runtime is installed for does not start, or cannot "
             "load the package: Python was removed or replaced by another version, or files of "
-            "the installation are gone. A container that names no GPU starts all the same."
+            "the installation are gone. The message names the module that is missing, or the exit "
+            "status of Python. A container that names no GPU starts all the same."
         ),
         "Install gpuhook-runtime again, for an interpreter that is there.",
         """
