@@ -46,14 +46,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WITH_HOMES = ("docker", "podman")  # engines that users run on their own
 _WITH_HANDLERS = ("containerd", "crio")  # RuntimeClasses need one by every route
 
-host_root = click.option(
-    "--host-root",
+host_root = parameters.host_root(
     metavar="DIR",
     type=click.Path(file_okay=False, exists=True),
     default="/",
     show_default=True,
-    envvar="GPUHOOK_HOST_ROOT",
-    show_envvar=True,
     help="Where the host's files are, for who configures it out of a container.",
 )
 dry_run = click.option(

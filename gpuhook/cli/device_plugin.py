@@ -57,6 +57,8 @@ def _decorator(option: Option) -> Callable[[Any], Any]:
     alone: dict[str, Any] = {}
     if isinstance(option.kind, Boolean):
         alone = {"is_flag": False, "flag_value": "true"}
+    if option.field == "host_root":
+        alone = {"callback": parameters.export_host_root}
     return click.option(
         *names,
         option.field,

@@ -224,7 +224,7 @@ def _questions(
 def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     """Return the node in question: another one where options say so, else this one."""
     load = partial(node_options.load_node, **node, require_nodes=False)
-    others = ("inventory", "driver_root", "dev_root", "host_root", "nvml_library")
+    others = ("inventory", "driver_root", "dev_root", "nvml_library")
     sources = {name: ctx.get_parameter_source(name) for name in others}
     # In the environment they say where this node's own parts are.
     told = [name for name in others if sources[name] is click.core.ParameterSource.COMMANDLINE]

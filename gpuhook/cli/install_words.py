@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuhook.cli import printing
+from gpuhook.cli import parameters, printing
 from gpuhook.engines.configuring import restarting
 from gpuhook.installing import installation
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from gpuhook.installing.installation import Outcome
 
 SCHEMA = "gpuhook/install/v1"
-host_root = click.option(
-    "--host-root",
+host_root = parameters.host_root(
     type=click.Path(exists=True, file_okay=False),
     required=True,
     metavar="DIR",

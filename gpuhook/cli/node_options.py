@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gpuhook import settings
-from gpuhook.cli import printing, progress
+from gpuhook.cli import parameters, printing, progress
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -69,8 +69,7 @@ _OPTIONS = (
         help="Where the driver's /dev is. Default: driver.devRoot of the settings, or the driver "
         "root if it has a /dev/nvidiactl, else the host root.",
     ),
-    _option(
-        "host-root",
+    parameters.host_root(
         type=_DIRECTORY,
         default="/",
         show_default=True,

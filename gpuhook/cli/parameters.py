@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import math
+import os
+from functools import partial
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from gpuhook import state
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
@@ -29,6 +33,43 @@ def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A
         show_envvar=True,
         help=help,
     )
+
+
+def host_root(**settings: Any) -> Callable[[F], F]:
+    """Return the decorator for --host-root; `settings` are those of click.option().
+
+    While the command runs, GPUHOOK_HOST_ROOT has the value of the option: modules that have no
+    options read the variable.
+    """
+    return click.option(
+        "--host-root",
+        envvar=state.HOST_ROOT_ENV,
+        show_envvar=True,
+        is_eager=True,
+        callback=export_host_root,
+        **settings,
+    )
+
+
+def export_host_root(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Set GPUHOOK_HOST_ROOT until the end of the command, and return `value`.
+
+    The last one of several values applies.
+    """
+    if value and ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT:
+        before = os.environ.get(state.HOST_ROOT_ENV)
+        os.environ[state.HOST_ROOT_ENV] = value if isinstance(value, str) else value[-1]
+        # A usage error closes no context but that of the root.
+        for one in (ctx, ctx.find_root()):
+            one.call_on_close(partial(_restore_host_root, before))
+    return value
+
+
+def _restore_host_root(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(state.HOST_ROOT_ENV, None)
+    else:
+        os.environ[state.HOST_ROOT_ENV] = before
 
 
 class Seconds(click.FloatRange):
