@@ -58,7 +58,11 @@ def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_a
     for one in done.engines:
         _show_engine(one, would)
     _show_kept(done, directory, is_taken_away=is_taken_away)
-    if is_taken_away and not done.is_new and not done.engines:
+    for path in done.removed:
+        click.echo(f"{path}: {would}removed")
+    for note in done.notes:
+        click.echo(f"note: {note}", err=True)
+    if is_taken_away and not (done.is_new or done.engines or done.removed):
         click.echo("nothing to do: gpuhook is not installed there")
 
 
@@ -92,6 +96,8 @@ def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, objec
         "changed": done.has_changed,
         "kept": list(done.kept),
         "unknown": list(done.unknown),
+        "removed": list(done.removed),
+        "notes": list(done.notes),
         "engines": [
             {
                 "engine": one.engine,

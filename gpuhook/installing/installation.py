@@ -14,7 +14,7 @@ from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import ENGINES
 from gpuhook.errors import fault
-from gpuhook.installing import container_files, copying, host, launchers, named
+from gpuhook.installing import container_files, copying, host, launchers, leftovers, named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class Place:
 class Outcome:
     """What was done, or would be; `kept` are versions that containers name, or that may be.
 
-    Each of `unknown` is a reason why containers that cannot be seen could name a version.
+    Each of `unknown` is a reason why containers that cannot be seen could name a version. `removed`
+    are other files of gpuhook on the host, and `notes` are sentences about those that remain.
     """
 
     version: str
@@ -60,11 +61,14 @@ class Outcome:
     engines: tuple[Result, ...]
     kept: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def has_changed(self) -> bool:
         """Whether anything of the host is another than before."""
-        return self.is_new or any(one.writes or one.restarted for one in self.engines)
+        is_engine = any(one.writes or one.restarted for one in self.engines)
+        return self.is_new or is_engine or bool(self.removed)
 
 
 def place(root: str, at: str = DIRECTORY) -> Place:
@@ -143,7 +147,7 @@ def _said(error: OSError) -> str:
 def uninstall(
     where: Place, *, how: How = "none", is_dry: bool = False, forced: bool = False
 ) -> Outcome:
-    """Take back what `install` did: the engines' configurations first, then the tree.
+    """Take back what `install` did: the engines' configurations, then the tree, then the rest.
 
     A version that a container names stays, and so does its directory: its hooks are still to be
     called. So does the one in use while a container runs by our runtime: the engine calls that to
@@ -168,8 +172,11 @@ def uninstall(
             left = copying.remove(where.here, needed)
             if not left:
                 container_files.forget(files, where.directory)
-    unknown = found.unknown if left else ()
-    return Outcome(used, is_there, tuple(done), tuple(left), unknown)
+    if left:
+        return Outcome(used, is_there, tuple(done), tuple(left), found.unknown)
+    rest = leftovers.find(files, where.directory, is_installed=is_there)
+    notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
+    return Outcome(used, is_there, tuple(done), removed=rest.paths, notes=notes)
 
 
 def _container_files(where: Place) -> ContainerFiles:
