@@ -13,6 +13,7 @@ from gpuhook.installing import installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.engines.configuring.carrying_out import Result
     from gpuhook.installing.installation import Outcome
 
 SCHEMA = "gpuhook/install/v1"
@@ -50,24 +51,39 @@ def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_a
         return
     would = "would be " if is_dry else ""
     verb = "removed" if is_taken_away else "installed"
-    if done.version or done.is_new:
+    if done.version not in done.kept and (done.version or done.is_new):
         word = f"{would}{verb}" if done.is_new else "there already"
         click.echo(f"{directory}: {done.version or 'gpuhook'}: {word}")
     for one in done.engines:
-        for write in one.writes:
-            word = "removed" if write.after is None else "written"
-            click.echo(f"{write.path}: {would}{word}")
-        if not one.writes:
-            click.echo(f"{one.engine}: configured already")
-        if one.restarted:
-            click.echo(f"{one.engine}: {one.restarted}")
-        for note in one.notes:
-            click.echo(f"note: {one.engine}: {note}", err=True)
+        _show_engine(one, would)
+    _show_kept(done, directory, is_taken_away=is_taken_away)
+    for path in done.removed:
+        click.echo(f"{path}: {would}removed")
+    for note in done.notes:
+        click.echo(f"note: {note}", err=True)
+    if is_taken_away and not (done.is_new or done.engines or done.removed):
+        click.echo("nothing to do: gpuhook is not installed there")
+
+
+def _show_engine(one: Result, would: str) -> None:
+    for write in one.writes:
+        word = "removed" if write.after is None else "written"
+        click.echo(f"{write.path}: {would}{word}")
+    if not one.writes:
+        click.echo(f"{one.engine}: configured already")
+    if one.restarted:
+        click.echo(f"{one.engine}: {one.restarted}")
+    for note in one.notes:
+        click.echo(f"note: {one.engine}: {note}", err=True)
+
+
+def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
     for name in done.kept:
         why = "a container names it" if is_taken_away else "it was used before, or is named"
+        why = "a container could need it" if done.unknown else why
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
-    if is_taken_away and not done.is_new and not done.engines:
-        click.echo("nothing to do: gpuhook is not installed there")
+    for reason in done.unknown:
+        click.echo(f"note: every version is kept: {reason}", err=True)
 
 
 def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:
@@ -78,6 +94,9 @@ def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, objec
         "version": done.version,
         "changed": done.has_changed,
         "kept": list(done.kept),
+        "unknown": list(done.unknown),
+        "removed": list(done.removed),
+        "notes": list(done.notes),
         "engines": [
             {
                 "engine": one.engine,

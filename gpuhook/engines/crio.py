@@ -23,17 +23,22 @@ RUNTIMES = ("crio", "runtime", "runtimes")
 
 @dataclass(frozen=True, slots=True)
 class Crio:
-    """CRI-O's configuration, and where it looks for OCI hooks."""
+    """CRI-O's configuration, and where it looks for OCI hooks.
+
+    `run_root` and `storage_root` are those of its storage, "" for containers/storage's own.
+    """
 
     configuration: Configuration
     hook_dirs: tuple[str, ...]
     has_selinux: bool
+    run_root: str = ""
+    storage_root: str = ""
 
 
 _OWN = ("crun", "runc")
 
 
-def read(files: Files) -> Crio:
+def read(files: Files, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
     """Return the configuration; raises OSError.
 
     The main file has the lowest precedence, then the drop-ins by name. Each value replaces that
@@ -43,7 +48,8 @@ def read(files: Files) -> Crio:
     runtimes: dict[str, Runtime] = {}
     read_files: list[str] = []
     trouble: list[Trouble] = []
-    for path in (PATH, *(f"{DROP_INS}/{name}" for name in files.names(DROP_INS))):
+    roots: dict[str, Any] = {}
+    for path in (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins))):
         content = files.read(path)
         if content is None:
             continue
@@ -55,6 +61,7 @@ def read(files: Files) -> Crio:
         read_files.append(path)
         trouble += toml.no_tables(path, content, document, RUNTIMES)
         merged |= toml.table(document, "crio", "runtime")
+        roots |= toml.table(document, "crio")
         for name, value in toml.table(document, *RUNTIMES).items():
             if isinstance(value, dict):
                 place = Place(path, toml.line_of(content, (*RUNTIMES, name)))
@@ -63,7 +70,7 @@ def read(files: Files) -> Crio:
     # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig); no other
     # is there because it is called the default.
     own = default if default in _OWN else _built_in(runtimes)
-    runtimes.setdefault(own, Runtime(own, "", Place(PATH), "oci"))
+    runtimes.setdefault(own, Runtime(own, "", Place(main), "oci"))
     configuration = Configuration(
         engine="crio",
         files=tuple(read_files),
@@ -74,7 +81,13 @@ def read(files: Files) -> Crio:
         trouble=tuple(trouble),
     )
     hook_dirs = toml.texts(merged.get("hooks_dir")) or HOOK_DIRS
-    return Crio(configuration, hook_dirs, merged.get("selinux") is True)
+    return Crio(
+        configuration,
+        hook_dirs,
+        merged.get("selinux") is True,
+        run_root=toml.text(roots.get("runroot")),
+        storage_root=toml.text(roots.get("root")),
+    )
 
 
 def _built_in(runtimes: Mapping[str, Runtime]) -> str:

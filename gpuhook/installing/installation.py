@@ -14,13 +14,24 @@ from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import ENGINES
 from gpuhook.errors import fault
-from gpuhook.installing import copying, driver_file, host, launchers, named
+from gpuhook.installing import (
+    container_files,
+    copying,
+    driver_file,
+    host,
+    launchers,
+    leftovers,
+    named,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configuring.carrying_out import Result, Where
+    from gpuhook.engines.configuring.record import Record
     from gpuhook.engines.configuring.restarting import How
     from gpuhook.engines.configuring.wanted import Wanted
+    from gpuhook.installing.container_files import ContainerFiles
+    from gpuhook.installing.named import Named
     from gpuhook.installing.tree import Tree
 
 DIRECTORY = "/opt/gpuhook"
@@ -47,17 +58,25 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done, or would be; `kept` are versions that containers name, or that may be."""
+    """What was done, or would be; `kept` are versions that containers name, or that may be.
+
+    Each of `unknown` is a reason why containers that cannot be seen could name a version. `removed`
+    are other files of gpuhook on the host, and `notes` are sentences about those that remain.
+    """
 
     version: str
     is_new: bool
     engines: tuple[Result, ...]
     kept: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def has_changed(self) -> bool:
         """Whether anything of the host is another than before."""
-        return self.is_new or any(one.writes or one.restarted for one in self.engines)
+        is_engine = any(one.writes or one.restarted for one in self.engines)
+        return self.is_new or is_engine or bool(self.removed)
 
 
 def place(root: str, at: str = DIRECTORY) -> Place:
@@ -90,9 +109,10 @@ def install(
     if tree is not None and is_new:
         copying.require_usable(where.here, where.root)
     kept: list[str] = []
+    unknown: tuple[str, ...] = ()
     if tree is not None and is_new and not is_dry:
         try:
-            kept = _copied(where, tree, driver)
+            kept, unknown = _copied(where, tree, driver)
         except OSError as error:
             raise fault("GH2102", path=where.directory, reason=_said(error)) from error
     done = [
@@ -100,7 +120,9 @@ def install(
         for one in engines
     ]
     others = tuple(name for name in kept if tree is not None and name != tree.name)
-    return Outcome(tree.name if tree else "", is_new, tuple(done), others)
+    return Outcome(
+        tree.name if tree else "", is_new, tuple(done), others, unknown if others else ()
+    )
 
 
 def is_replaced(where: Place, tree: Tree | None) -> bool:
@@ -108,10 +130,10 @@ def is_replaced(where: Place, tree: Tree | None) -> bool:
     return tree is not None and copying.used(where.here) not in ("", tree.name)
 
 
-def _copied(where: Place, tree: Tree, driver: str) -> list[str]:
-    """Copy the tree, try it and use it; returns the versions that are there then.
+def _copied(where: Place, tree: Tree, driver: str) -> tuple[list[str], tuple[str, ...]]:
+    """Copy the tree, try it and use it. `driver` is the content of its driver_file.
 
-    `driver` is the content of its driver_file.
+    Returns the versions that exist then, and why unused ones were kept where that is unknown.
     """
     here = where.here
     with copying.locked(here):
@@ -125,9 +147,9 @@ def _copied(where: Place, tree: Tree, driver: str) -> list[str]:
                 copying.prune(here, frozenset(copying.versions(here)) - {tree.name})
             raise
         copying.use(tree.name, here)
-        found = named.found(where.root, where.directory)
+        found = named.found(where.root, where.directory, _container_files(where))
         others = found.versions if found.is_whole else copying.versions(here)
-        return copying.prune(here, frozenset({*others, tree.name, before}))
+        return copying.prune(here, frozenset({*others, tree.name, before})), found.unknown
 
 
 def _said(error: OSError) -> str:
@@ -138,31 +160,47 @@ def _said(error: OSError) -> str:
 def uninstall(
     where: Place, *, how: How = "none", is_dry: bool = False, forced: bool = False
 ) -> Outcome:
-    """Take back what `install` did: the engines' configurations first, then the tree.
+    """Take back what `install` did: the engines' configurations, then the tree, then the rest.
 
     A version that a container names stays, and so does its directory: its hooks are still to be
     called. So does the one in use while a container runs by our runtime: the engine calls that to
     stop it. With `forced` all goes all the same. Raises what undoing raises.
     """
     files = Host(where.root)
+    places = _container_files(where)
+    is_there = copying.is_begun(where.here)
+    if is_there and not is_dry:  # the configurations name the directories until they are undone
+        container_files.keep(files, where.directory, places)
     done = [
         carrying_out.undo(files, carrying_out.Where(engine), how=how, is_dry=is_dry)
         for engine in ENGINES
-        if _is_ours(where, files, engine)
+        if _record(where, files, engine)
     ]
-    is_there = copying.is_begun(where.here)
     used = copying.used(where.here)
-    kept = frozenset() if forced else _needed(where, done) & {*copying.versions(where.here)}
-    left = [name for name in copying.versions(where.here) if name in kept]
+    found = named.found(where.root, where.directory, places)
+    needed = frozenset() if forced else _needed(where, found, done)
+    left = [name for name in copying.versions(where.here) if name in needed]
     if is_there and not is_dry:
         with copying.locked(where.here):
-            left = copying.remove(where.here, kept)
-    return Outcome(used, is_there, tuple(done), tuple(left))
+            left = copying.remove(where.here, needed)
+            if not left:
+                container_files.forget(files, where.directory)
+    if left:
+        return Outcome(used, is_there, tuple(done), tuple(left), found.unknown)
+    rest = leftovers.find(files, where.directory, is_installed=is_there)
+    notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
+    return Outcome(used, is_there, tuple(done), removed=rest.paths, notes=notes)
 
 
-def _needed(where: Place, undone: list[Result]) -> frozenset[str]:
+def _container_files(where: Place) -> ContainerFiles:
+    files = Host(where.root)
+    records = ((engine, _record(where, files, engine)) for engine in ENGINES)
+    configured = {engine: record.config for engine, record in records if record}
+    return container_files.locate(files, configured, where.directory)
+
+
+def _needed(where: Place, found: Named, undone: list[Result]) -> frozenset[str]:
     """Return the versions that containers of the host still need."""
-    found = named.found(where.root, where.directory)
     if not found.is_whole:
         return frozenset(copying.versions(where.here))
     running = any(one.is_running for result in undone for one in result.stored)
@@ -171,10 +209,10 @@ def _needed(where: Place, undone: list[Result]) -> frozenset[str]:
     return found.versions
 
 
-def _is_ours(where: Place, files: Host, engine: str) -> bool:
-    """Return whether an engine was configured for this place, and not for a package's programs."""
+def _record(where: Place, files: Host, engine: str) -> Record | None:
+    """Return how an engine was configured for this place, None for a package's programs."""
     record = Store(files, directory(engine, None)).load()
-    return record is not None and record.wanted.program == where.program(RUNTIME)
+    return record if record and record.wanted.program == where.program(RUNTIME) else None
 
 
 def _require_running(where: Place, version: str) -> None:

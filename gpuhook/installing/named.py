@@ -14,57 +14,59 @@ from gpuhook.errors import GpuhookError
 from gpuhook.installing.copying import PROGRAMS, VERSIONS
 from gpuhook.installing.host import inside
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.installing.container_files import ContainerFiles
+
 _MAX = 16 << 20  # bytes
-_TASKS = "io.containerd.runtime.v2.task/*/*"
-# What engines keep of a container: the bundle of one that runs, and what a start is made from;
-# `runtime` is the program that containerd's shim calls for exec, kill and delete.
-BUNDLES = (
-    f"/run/containerd/{_TASKS}/config.json",
-    f"/run/containerd/{_TASKS}/runtime",
-    f"/run/k3s/containerd/{_TASKS}/config.json",
-    f"/run/k3s/containerd/{_TASKS}/runtime",
-    f"/run/k0s/containerd/{_TASKS}/config.json",
-    f"/run/k0s/containerd/{_TASKS}/runtime",
-    f"/var/snap/microk8s/common/run/containerd/{_TASKS}/config.json",
-    f"/var/snap/microk8s/common/run/containerd/{_TASKS}/runtime",
-    f"/run/docker/containerd/daemon/{_TASKS}/config.json",
-    f"/run/docker/containerd/daemon/{_TASKS}/runtime",
-    "/run/containers/storage/overlay-containers/*/userdata/config.json",
-    "/var/lib/containers/storage/overlay-containers/*/userdata/config.json",
-    "/run/runc/*/state.json",
-    "/run/containerd/runc/*/*/state.json",
-    "/run/crun/*/status",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """The names of versions, and whether a program is named by the path that outlives them.
 
-    `is_whole` is whether all files could be read: others may be named where not.
+    Each of `unknown` is a reason why another version could be named.
     """
 
     versions: frozenset[str] = frozenset()
     has_programs: bool = False
-    is_whole: bool = True
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file could be read."""
+        return not self.unknown
 
 
-def found(root: str, at: str) -> Named:
+def found(root: str, at: str, where: ContainerFiles) -> Named:
     """Return what the containers' files of a host name below its directory `at`."""
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()
-    names: set[str] = set()
-    has_programs, is_whole = False, True
-    for place in BUNDLES:
-        head, star, tail = place.partition("*")
-        for path in glob.iglob(glob.escape(inside(root, head)) + f"/{star}{tail}"):
+    unknown = list(where.unknown)
+    contents = [os.fsencode(command) for command in where.commands]
+    for directory in where.directories:
+        try:
+            here = inside(root, directory.path)
+        except OSError as error:
+            unknown.append(f"{directory.path}: {error.strerror}")
+            continue
+        for path in _paths(here, directory.files):
             content = _content(path)
             if content is None:
-                is_whole = False
-                continue
-            names.update(name.decode() for name in pattern.findall(content))
-            has_programs = has_programs or programs in content
-    return Named(frozenset(names), has_programs, is_whole)
+                unknown.append(f"{path} cannot be read")
+            else:
+                contents.append(content)
+    names = {name.decode() for content in contents for name in pattern.findall(content)}
+    has_programs = any(programs in content for content in contents)
+    return Named(frozenset(names), has_programs, tuple(unknown))
+
+
+def _paths(here: str, patterns: tuple[str, ...]) -> Iterator[str]:
+    for pattern in patterns:
+        for name in glob.iglob(pattern, root_dir=here):
+            yield os.path.join(here, name)
 
 
 def _content(path: str) -> bytes | None:

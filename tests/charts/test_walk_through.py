@@ -21,8 +21,12 @@ GPU = "nvidia.com/gpu"
 
 @pytest.mark.parametrize("values", [OPERATORS, SETS["time-slicing"]], ids=["operator", "chart"])
 def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> None:
-    """The node offers four, both pods get the same GPU, an edit counts without a restart."""
-    objects = rendered(values, "--set", "gfd.acceleratorLabel=true")
+    """The node offers four, both pods get the same GPU, an edit counts without a restart.
+
+    The labels go when the plugin ends.
+    """
+    options = ("--set", "gfd.acceleratorLabel=true", "--set", "gfd.removeLabelsOnExit=true")
+    objects = rendered(values, *options)
     (source,) = [v["configMap"]["name"] for v in pod(objects)["volumes"] if "configMap" in v]
     found = one(objects, "ConfigMap")
     assert found["metadata"]["name"] == source
@@ -40,10 +44,10 @@ def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> 
         "NVIDIA_DRIVER_ROOT": node.driver_root,
         "NODE_NAME": "",
     }
-    options = container(objects)["args"][1:]
+    words = container(objects)["args"][1:]
     with (
         Kubelet(short_path / "device-plugins") as kubelet,
-        plugin(short_path / "plugin", node, kubelet, env=env, options=options) as process,
+        plugin(short_path / "plugin", node, kubelet, env=env, options=words) as process,
     ):
         kubelet.wait_for_devices(GPU, 4)
         pods = [kubelet.allocate(GPU, 1).response for _ in range(2)]
@@ -59,3 +63,4 @@ def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> 
         configs.publish(default=text)
         kubelet.wait_for_devices(GPU, 8)
         assert process.stop() == 0
+        assert not features.exists()

@@ -13,8 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.engines.configuring.host import Host
 from gpuhook.errors import GpuhookError
-from gpuhook.installing import copying, engine_choice, host, installation, launchers, named, tree
+from gpuhook.installing import (
+    container_files,
+    copying,
+    engine_choice,
+    host,
+    installation,
+    launchers,
+    named,
+    tree,
+)
 from gpuhook.installing.installation import Place
 
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
@@ -528,10 +538,13 @@ def test_no_engine_is_told(node: Path) -> None:
     assert caught.value.code == "GH2106"
 
 
-@pytest.mark.parametrize("place", named.BUNDLES)
+@pytest.mark.parametrize(
+    "place", [f"{one.path}/{file}" for one in container_files.USUAL for file in one.files]
+)
 def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     path = node / place.replace("*", "x").lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text('"/opt/gpuhook/versions/9.9-abc/bin/gpuhook-hook"', encoding="utf-8")
-    assert named.found(str(node), "/opt/gpuhook").versions == {"9.9-abc"}
-    assert named.found(str(node), "/opt/other") == named.Named()
+    where = container_files.locate(Host(str(node)), {}, "/opt/gpuhook")
+    assert named.found(str(node), "/opt/gpuhook", where).versions == {"9.9-abc"}
+    assert named.found(str(node), "/opt/other", where) == named.Named()

@@ -42,11 +42,11 @@ class Flag:
     where: Place
 
 
-def flags(files: Files, home: str | None = None) -> tuple[Flag, ...]:
-    """Return the long flags that dockerd is started with, in order; raises OSError."""
+def flags(files: Files, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
+    """Return the long flags that the unit starts its program with, in order; raises OSError."""
     words: list[tuple[str, Place]] = []
     variables: dict[str, tuple[str, Place]] = {}
-    for path in _unit_files(files, home):
+    for path in _unit_files(files, home, unit):
         for key, value, where in _settings(path, files.read(path) or b""):
             if key == "EnvironmentFile":
                 variables |= _variables(files, value.removeprefix("-"))
@@ -59,14 +59,14 @@ def flags(files: Files, home: str | None = None) -> tuple[Flag, ...]:
     return tuple(_flags(list(_expanded(words, variables))))
 
 
-def _unit_files(files: Files, home: str | None) -> list[str]:
+def _unit_files(files: Files, home: str | None, unit: str) -> list[str]:
     places = _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _OF_A_USER), *_OF_USERS)
-    main = [f"{place}/{UNIT}" for place in places if UNIT in files.names(place)][:1]
+    main = [f"{place}/{unit}" for place in places if unit in files.names(place)][:1]
     drop_ins: dict[str, str] = {}
     for place in reversed(places):
-        for name in files.names(f"{place}/{UNIT}.d"):
+        for name in files.names(f"{place}/{unit}.d"):
             if name.endswith(".conf"):
-                drop_ins[name] = f"{place}/{UNIT}.d/{name}"
+                drop_ins[name] = f"{place}/{unit}.d/{name}"
     return [*main, *(drop_ins[name] for name in sorted(drop_ins))]
 
 

@@ -10,10 +10,10 @@ import os
 import select
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuhook.engines import host_processes
 from gpuhook.engines.configuring.host_programs import last_words
 from gpuhook.errors import fault
 
@@ -89,18 +89,9 @@ def processes(root: str, names: tuple[str, ...]) -> list[int]:
 
     Those of containers have another root directory; those of other users cannot be told.
     """
-    found = []
-    host = os.stat(root)
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        with suppress(OSError):
-            program = os.readlink(f"/proc/{entry}/exe").removesuffix(" (deleted)")
-            if os.path.basename(program) not in names:
-                continue
-            if os.path.samestat(os.stat(f"/proc/{entry}/root"), host):
-                found.append(int(entry))
-    return _without_children(found)
+    return _without_children(
+        [one.pid for one in host_processes.running(root) if one.program in names]
+    )
 
 
 def _without_children(pids: list[int]) -> list[int]:

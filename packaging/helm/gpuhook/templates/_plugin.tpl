@@ -40,6 +40,9 @@
 {{- if .Values.gfd.labelNode -}}
 {{- $own = append $own (list "GPUHOOK_LABEL_NODE" "true") -}}
 {{- end -}}
+{{- if .Values.gfd.removeLabelsOnExit -}}
+{{- $own = append $own (list "GPUHOOK_REMOVE_LABELS_ON_EXIT" "true") -}}
+{{- end -}}
 {{- if .Values.metrics.enabled -}}
 {{- $own = append $own (list "GPUHOOK_METRICS_ADDRESS" (printf ":%d" (int .Values.metrics.port))) -}}
 {{- end -}}

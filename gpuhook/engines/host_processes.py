@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a host. A process of a container has another root directory."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from contextlib import suppress
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DELETED = " (deleted)"  # what the kernel adds to the name of a removed file
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A process; `program` is the base name of the file that it executes."""
+
+    pid: int
+    program: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return its command line, () if it has ended."""
+        try:
+            with open(f"/proc/{self.pid}/cmdline", "rb") as file:
+                content = file.read()
+        except OSError:
+            return ()
+        return tuple(os.fsdecode(word) for word in content.split(b"\0")[:-1])
+
+    @property
+    def directory(self) -> str:
+        """Return its working directory as a path of the host, "" if it has ended."""
+        try:
+            root = os.readlink(f"/proc/{self.pid}/root")
+            directory = os.readlink(f"/proc/{self.pid}/cwd")
+        except OSError:
+            return ""
+        return directory if root == "/" else f"/{posixpath.relpath(directory, root)}"
+
+
+def running(root: str) -> Iterator[HostProcess]:
+    """Yield the processes of the host at `root`, as far as this process may see them."""
+    host = os.stat(root)
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with suppress(OSError):
+            program = os.readlink(f"/proc/{entry}/exe").removesuffix(_DELETED)
+            if os.path.samestat(os.stat(f"/proc/{entry}/root"), host):
+                yield HostProcess(int(entry), posixpath.basename(program))

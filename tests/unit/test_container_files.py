@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an uninstallation looks for containers: by configurations, processes, ledger and list."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpuhook.engines import state_directories
+from gpuhook.engines.configuring.host import Host
+from gpuhook.installing import container_files, named
+
+AT = "/opt/gpuhook"
+NAMES_US = '{"hooks": {"poststop": [{"path": "/opt/gpuhook/versions/1.0-a/bin/gpuhook-hook"}]}}'
+TASK = "io.containerd.runtime.v2.task/k8s.io/c/runtime"
+RUNTIME = "/opt/gpuhook/bin/gpuhook-runtime"
+STORAGE = "overlay-containers/c/userdata/config.json"
+CRI = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.other.options'
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    (tmp_path / "host/etc").mkdir(parents=True)
+    return tmp_path / "host"
+
+
+def write(node: Path, path: str, text: str) -> None:
+    (node / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+    (node / path[1:]).write_text(text, encoding="utf-8")
+
+
+def found(node: Path, configured: Mapping[str, str] | None = None) -> named.Named:
+    where = container_files.locate(Host(str(node)), configured or {}, AT)
+    return named.found(str(node), AT, where)
+
+
+@pytest.mark.parametrize(
+    ("files", "configured", "path"),
+    [
+        ({"/etc/containerd/config.toml": 'state = "/s"'}, {}, f"/s/{TASK}"),
+        ({"/c.toml": 'imports = ["d.toml"]', "/d.toml": 'state = "/s"'}, {"containerd": "/c.toml"},
+         f"/s/{TASK}"),
+        ({"/etc/containerd/config.toml": f'version = 2\n[{CRI}]\nRoot = "/r"'}, {},
+         "/r/k8s.io/c/state.json"),
+        ({"/lib/systemd/system/containerd.service": "ExecStart=/bin/containerd --state /s"}, {},
+         f"/s/{TASK}"),
+        ({"/lib/systemd/system/containerd.service":
+          "ExecStart=/bin/containerd --config /c.toml", "/c.toml": 'state = "/s"'}, {},
+         f"/s/{TASK}"),
+        ({"/etc/docker/daemon.json": '{"exec-root": "/d"}'}, {}, f"/d/containerd/daemon/{TASK}"),
+        ({"/etc/docker/daemon.json": '{"exec-root": "/d"}'}, {},
+         "/d/runtime-runc/moby/c/state.json"),
+        ({"/j.json": '{"exec-root": "/d"}'}, {"docker": "/j.json"}, f"/d/containerd/daemon/{TASK}"),
+        ({"/lib/systemd/system/docker.service": "ExecStart=/bin/dockerd --exec-root=/d"}, {},
+         f"/d/containerd/daemon/{TASK}"),
+        ({"/etc/crio/crio.conf": '[crio]\nrunroot = "/r"'}, {}, f"/r/{STORAGE}"),
+        ({"/etc/crio/crio.conf.d/1.conf": '[crio.runtime.runtimes.x]\nruntime_root = "/r"'}, {},
+         "/r/c/state.json"),
+        ({"/etc/containers/storage.conf": '[storage]\nrunroot = "/r"'}, {}, f"/r/{STORAGE}"),
+        ({"/etc/containers/storage.conf": '[storage]\ngraphroot = "/g"'}, {}, f"/g/{STORAGE}"),
+        ({"/run/gpuhook/containers/c.json": '{"root": "/r"}'}, {}, "/r/c/state.json"),
+    ],
+)  # fmt: skip
+def test_a_container_is_found(
+    node: Path, files: dict[str, str], configured: dict[str, str], path: str
+) -> None:
+    for name, text in files.items():
+        write(node, name, text)
+    write(node, path, RUNTIME if path.endswith("/runtime") else NAMES_US)
+    assert found(node, configured) == named.Named(
+        frozenset() if path.endswith("/runtime") else frozenset({"1.0-a"}),
+        path.endswith("/runtime"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "configured", "reason"),
+    [
+        ({"/etc/containerd/config.toml": 'state = "/s"'}, "containerd", "/s (/etc/containerd/"),
+        ({"/etc/containerd/config.toml": "state = "}, "containerd", "is no TOML"),
+        ({"/etc/containerd/config.toml": 'imports = ["/x"]'}, "containerd", "imports /x, which"),
+        ({"/etc/docker/daemon.json": '{"exec-root": "/d"}'}, "docker", "/d (/etc/docker/"),
+        ({"/etc/docker/daemon.json": "{"}, "docker", "is no JSON"),
+        ({"/etc/crio/crio.conf": "[crio"}, "crio", "is no TOML"),
+        ({"/etc/crio/crio.conf/a": ""}, "crio", "/etc/crio/crio.conf"),
+        ({"/lib/systemd/system/docker.service/a": ""}, "docker", "/docker.service"),
+    ],
+)  # fmt: skip
+def test_a_configured_engine_whose_directory_is_not_known(
+    node: Path, files: dict[str, str], configured: str, reason: str
+) -> None:
+    """Its containers cannot be seen. An engine that is not configured calls no gpuhook."""
+    for name, text in files.items():
+        write(node, name, text)
+    (unknown,) = found(node, {configured: ""}).unknown
+    assert unknown.startswith(f"the state directory of {configured} is not known: ")
+    assert reason in unknown
+    assert found(node, {}).is_whole
+
+
+def test_a_recorded_file_that_is_gone(node: Path) -> None:
+    (unknown,) = found(node, {"containerd": "/gone.toml"}).unknown
+    assert "/gone.toml does not exist" in unknown
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "other"}', "[" * 100000])
+def test_a_broken_list(node: Path, text: str) -> None:
+    write(node, f"{AT}/{container_files.LIST}", text)
+    (unknown,) = found(node).unknown
+    assert f"{AT}/{container_files.LIST} cannot be read" in unknown
+
+
+@pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
+def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
+    document = {"schema": container_files.SCHEMA, "directories": [one]}
+    write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
+    assert not found(node).is_whole
+
+
+def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
+    """A directory of the list need not exist: /run is empty after a reboot."""
+    write(node, "/c.toml", 'state = "/s"')
+    write(node, f"/s/{TASK}", RUNTIME)
+    (node / AT[1:]).mkdir(parents=True)
+    host = Host(str(node))
+    container_files.keep(host, AT, container_files.locate(host, {"containerd": "/c.toml"}, AT))
+    assert found(node).has_programs
+    shutil.rmtree(node / "s")
+    assert found(node) == named.Named()
+    container_files.forget(host, AT)
+    assert not os.listdir(node / AT[1:])
+
+
+Runs = Callable[[str, list[str], str], None]
+
+
+def _enter(root: Path, directory: str) -> None:
+    os.chroot(root)
+    os.chdir(directory)
+
+
+@pytest.fixture
+def runs(node: Path) -> Iterator[Runs]:
+    """Return a function that runs a program of a name on the host, with arguments."""
+    started = []
+
+    def run(program: str, arguments: list[str], directory: str) -> None:
+        shutil.copy2("/usr/bin/busybox", node / program)
+        (node / directory[1:]).mkdir(parents=True, exist_ok=True)
+        write(node, "/wait", "echo up; read x")
+        words = ["sh", "/wait", *arguments]  # busybox goes by the first word
+        process = subprocess.Popen(
+            words,
+            executable=f"/{program}",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=partial(_enter, node, directory),  # noqa: PLW1509 # there are no threads
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+
+    yield run
+    for process in started:
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "path"),
+    [
+        ("containerd", ["--config", "/c.toml"], f"/s/{TASK}"),
+        ("containerd", ["-c", "../c.toml"], f"/s/{TASK}"),
+        ("containerd", ["--state=/t"], f"/t/{TASK}"),
+        ("containerd-shim-runc-v2", ["-id", "c"], f"/w/{TASK}"),
+        ("dockerd", ["--exec-root", "/d"], f"/d/containerd/daemon/{TASK}"),
+        ("crio", ["--runroot", "/r"], f"/r/{STORAGE}"),
+        ("conmon", ["-r", RUNTIME], ""),
+    ],
+)
+def test_a_process_names_the_directory(
+    node: Path, runs: Runs, program: str, arguments: list[str], path: str
+) -> None:
+    write(node, "/c.toml", 'state = "/s"')
+    if path:
+        write(node, path, RUNTIME)
+    runs(program, arguments, f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w")
+    assert found(node) == named.Named(has_programs=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "reason"),
+    [
+        ("containerd", [], "/run/containerd"),
+        ("containerd", ["--config", "/none.toml"], "/none.toml does not exist"),
+        ("dockerd", ["--exec-root", "/d"], "/d (--exec-root)"),
+    ],
+)
+def test_a_running_engine_whose_directory_is_not_seen(
+    node: Path, runs: Runs, program: str, arguments: list[str], reason: str
+) -> None:
+    """Such as in a mount namespace of its own. The engine need not be configured now."""
+    runs(program, arguments, "/w")
+    assert any(reason in unknown for unknown in found(node).unknown)
+
+
+def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path, runs: Runs) -> None:
+    """The command line of the process is what the engine uses."""
+    write(node, "/etc/containerd/config.toml", 'state = "/s"')
+    (node / "t").mkdir()
+    runs("containerd", ["--state", "/t"], "/w")
+    assert found(node, {"containerd": ""}).is_whole
+
+
+@pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])
+def test_flags_without_values(words: list[str]) -> None:
+    assert not any(state_directories.flags(words).values())
