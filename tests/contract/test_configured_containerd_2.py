@@ -81,7 +81,7 @@ def configure(config: Path) -> carrying_out.Result:
 
 def registered(program: Path, config: Path) -> object:
     """Return the handler that a containerd finds in a file, None without one."""
-    words = [program, "--config", config, "config", "dump"]
+    words = [str(program), "--config", str(config), "config", "dump"]
     said = subprocess.run(words, check=True, capture_output=True)
     plugins = toml.parsed(said.stdout)["plugins"]
     handlers = toml.table(plugins, CRI_OF_3, "containerd", "runtimes")
