@@ -26,12 +26,13 @@ from gpuhook.engines.containerd_files import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpuhook.engines.files import Files
     from gpuhook.engines.versions import Version
 
 PATH = "/etc/containerd/config.toml"
+_OPTIONS = ("-c", "--config", "-config")
 RUNC = "io.containerd.runc.v2"
 OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is of the plugin's own table
 HAS_CDI = (1, 7)  # the first containerd that knows enable_cdi
@@ -122,6 +123,15 @@ def read(files: Files, root: str = PATH, daemon: Version | None = None) -> Conta
         ignored=tuple(_ignored(found, key, runtimes, of_1=of_1)),
         imports=tuple(pattern for file in found for pattern in file.imports),
     )
+
+
+def configuration_file(argv: Sequence[str]) -> str:
+    """Return the file that a containerd's command line names, "" without such an option."""
+    for number, word in enumerate(argv):
+        option, separator, value = word.partition("=")
+        if option in _OPTIONS:
+            return value if separator else "".join(argv[number + 1 : number + 2])
+    return ""
 
 
 def covers(pattern: str, key: str) -> bool:

@@ -28,6 +28,7 @@ CRI_OF_1 = "cri"
 CRI_OF_2 = "io.containerd.grpc.v1.cri"
 CRI_OF_3 = "io.containerd.cri.v1.runtime"
 CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
+VERSION_OF_2 = 3  # of files: containerd 2.0 brought it
 _LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 
@@ -115,6 +116,14 @@ def _imported(files: Files, file: File, daemon: Version | None) -> list[str]:
     return found
 
 
+def may_read(daemon: Version | None, version: int) -> bool:
+    """Return whether a program found by its name may be the one that reads a file of a version.
+
+    Files of version 3 and later are made for containerd 2.
+    """
+    return daemon is None or daemon >= (2,) or version < VERSION_OF_2
+
+
 def is_of_1(daemon: Version | None, version: int) -> bool:
     """Return whether a containerd is a 1.x, by its version or else by its configuration's."""
-    return daemon < (2,) if daemon else version < 3
+    return daemon < (2,) if daemon else version < VERSION_OF_2

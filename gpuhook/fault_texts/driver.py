@@ -209,6 +209,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "{file}, line {line}: {path} is no place for a file of the driver in a container",
         "give a containerPath outside of /dev, /proc and /sys, without ..",
     ),
+    "GH1246": (
+        HostError,
+        "{path} is missing and cannot be made: {reason}",
+        (
+            "run nvidia-modprobe -f {file} on the host, or give this container the capability "
+            "MKNOD; in the chart's values: features.mig: true"
+        ),
+    ),
     # GH1250 to GH1259: memory limits.
     "GH1250": (
         DriverError,
@@ -289,7 +297,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1263": (
         HostError,
         "the time slice of {uuid} may not be set: {reason}",
-        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+        "setting it needs root and CAP_SYS_ADMIN; in the chart's values: features.timeSlices: true",
     ),
     "GH1264": (
         DriverError,

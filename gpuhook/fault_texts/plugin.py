@@ -261,7 +261,18 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1877": (
         HostError,
         "the compute mode of {uuid} cannot be set to {mode}: {reason}",
-        "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged",
+        (
+            "setting it needs root and CAP_SYS_ADMIN: run the plugin's container privileged; in "
+            "the chart's values: features.mps or features.timeSlices"
+        ),
+    ),
+    "GH1878": (
+        HostError,
+        "{resource} is shared by MPS, and its directory {path} cannot be written: {reason}",
+        (
+            "mount it from the host into the plugin's container, and run that privileged: the "
+            "chart does so with sharing.mps in its values, or with features.mps: true"
+        ),
     ),
     # GH1880 to GH1884: time slices, compute modes.
     "GH1880": (
@@ -293,7 +304,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1886": (
         HostError,
         "process {pid}, which is to end for its container's memory limit, gets no signal: {reason}",
-        "give the plugin's container the capability KILL, on Linux 5.3 or later",
+        (
+            "give the plugin's container the capability KILL, on Linux 5.3 or later; in the "
+            "chart's values: features.guard: true"
+        ),
     ),
     "GH1887": (
         HostError,

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 class MpsState:
     """What containers get of each resource whose daemon answers, and why others have none.
 
-    `unready` has reasons by device UUID; `started` are the resources whose daemon is new, `changed`
-    those whose daemon has other limits now and ran before: a server that it had started keeps its
-    own.
+    `unready` has reasons by device UUID, `faults` what they came of; `started` are the resources
+    whose daemon is new, `changed` those whose daemon has other limits now and ran before: a server
+    that it had started keeps its own.
     """
 
     given: dict[str, Allocation] = field(default_factory=dict)
     unready: dict[str, str] = field(default_factory=dict)
     started: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    faults: tuple[GpuhookError, ...] = ()
 
 
 class MpsKeeping:
@@ -56,8 +57,9 @@ class MpsKeeping:
         or stopped: what runs here is not of that node.
         """
         state, started, changed = MpsState(), [], []
+        faults: list[GpuhookError] = []
         self._renew(look)
-        plans = self._plans(resources, mps_root, state.unready)
+        plans = self._plans(resources, mps_root, state.unready, faults)
         if look.is_dump:
             state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
             return state
@@ -72,9 +74,10 @@ class MpsKeeping:
                 elif before is not None and before.plan != plan:
                     changed.append(name)
                 state.given[name] = Allocation(plan.envs, plan.mounts)
-            except (GpuhookError, OSError) as error:
-                state.unready.update(dict.fromkeys(plan.uuids, _reason(error)))
-        return MpsState(state.given, state.unready, tuple(started), tuple(changed))
+            except GpuhookError as error:
+                state.unready.update(dict.fromkeys(plan.uuids, error.message))
+                faults.append(error)
+        return MpsState(state.given, state.unready, tuple(started), tuple(changed), tuple(faults))
 
     def _renew(self, look: Look) -> None:
         """Ask the driver that there is now: the library of one that was replaced has gone."""
@@ -84,15 +87,20 @@ class MpsKeeping:
             self._daemons = {name: _daemon(daemon.plan, look) for name, daemon in known}
 
     def _plans(
-        self, resources: Iterable[Resource], mps_root: str, unready: dict[str, str]
+        self,
+        resources: Iterable[Resource],
+        mps_root: str,
+        unready: dict[str, str],
+        faults: list[GpuhookError],
     ) -> dict[str, MpsPlan]:
-        """Return the daemons that are wanted, and add the devices that cannot have one."""
+        """Return the daemons that are wanted; add the devices that cannot have one, and why."""
         plans = {}
         for resource in resources:
             try:
                 plan = mps.plan(resource, mps_root)
             except GpuhookError as error:
                 unready.update((device.uuid, error.message) for device in resource.devices)
+                faults.append(error)
                 known = self._daemons.get(resource.name)
                 plan = known.plan if known is not None else None  # for the clients that it has
             if plan is not None:
@@ -124,10 +132,6 @@ def _quit(daemon: MpsDaemon) -> None:
         daemon.quit()
     except (GpuhookError, OSError):
         return  # it is gone, or will be with its GPU
-
-
-def _reason(error: GpuhookError | OSError) -> str:
-    return error.message if isinstance(error, GpuhookError) else str(error)
 
 
 def _program(look: Look) -> str:

@@ -35,7 +35,7 @@ class TurnNews:
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
         self._isolation: frozenset[sharing_words.Told] = frozenset()
-        self._policies: frozenset[str] = frozenset()
+        self._faults: dict[str, frozenset[str]] = {}  # messages by the reason of their event
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
     def configured(self, loaded: Loaded) -> None:
@@ -112,6 +112,7 @@ class TurnNews:
         self._warnings = frozenset(outcome.warnings)
         for path in outcome.written:
             self._news.log.info("CDI spec written", path=path)
+        self._failed("MpsNotStarted", outcome.mps.faults)
         for resource in outcome.mps.started:
             self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
         for resource in outcome.mps.changed:
@@ -129,10 +130,15 @@ class TurnNews:
         """Tell what of the GPUs' policies was changed, and what could not be, once."""
         for sentence in state.changed:
             self._news.good("PolicySet", sentence, sentence)
-        for error in state.faults:
-            if str(error) not in self._policies:
-                self._news.failed("PolicyNotSet", error, str(error))
-        self._policies = frozenset(str(error) for error in state.faults)
+        self._failed("PolicyNotSet", state.faults)
+
+    def _failed(self, reason: str, faults: Iterable[GpuhookError]) -> None:
+        """Tell the faults with their codes and hints, each once as long as it lasts."""
+        before = self._faults.get(reason, frozenset())
+        for error in faults:
+            if str(error) not in before:
+                self._news.failed(reason, error, str(error))
+        self._faults[reason] = frozenset(str(error) for error in faults)
 
     def _sized(self, name: str, size: int) -> None:
         """Tell of units that have another size now: the kubelet counts on in those that are held.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -47,7 +47,9 @@ def run(tmp_path: Path, kubelet: Kubelet, root: Path) -> Iterator[Callable[..., 
     """Return a function: configuration, whether there is a daemon -> a running plugin."""
     with ExitStack() as stack:
 
-        def started(text: str = MPS, *, has_program: bool = True) -> PluginProcess:
+        def started(
+            text: str = MPS, *, has_program: bool = True, prefix: Sequence[str] = ()
+        ) -> PluginProcess:
             node = make_node(tmp_path / "node", "t4")
             stub_events.say(node, str(node.node.gpus[0].uuid), "compute_mode 0")
             programs = tmp_path / "bin"
@@ -58,7 +60,8 @@ def run(tmp_path: Path, kubelet: Kubelet, root: Path) -> Iterator[Callable[..., 
             if has_program:
                 shutil.copy(STAND_IN, programs / "nvidia-cuda-mps-control")
             env = {"MPS_ROOT": str(root), "PATH": f"{programs}:{os.environ['PATH']}"}
-            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
+            place = tmp_path / "plugin"
+            return stack.enter_context(plugin(place, node, kubelet, text, env, prefix=prefix))
 
         yield started
 
@@ -107,6 +110,25 @@ def test_missing_program_is_told_and_nothing_is_healthy(
     kubelet.wait_for_devices(GPU, 0, 4)
     told = running.wait_for_log(reason="GpuUnhealthy")
     assert "there is no program nvidia-cuda-mps-control" in told["event"]
+
+
+def test_a_pod_that_cannot_write_to_the_directory_of_mps_tells_what_it_lacks(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+) -> None:
+    """As after an edit of the ConfigMap: the pod was made for time slicing."""
+    root.mkdir()
+    mount = f'mount -t tmpfs -o ro none {root} && exec "$@"'
+    running = run(TIME_SLICING, prefix=["unshare", "--mount", "sh", "-c", mount, "sh"])
+    kubelet.wait_for_devices(GPU, 4)
+    running.configure(MPS)
+    kubelet.wait_for_devices(GPU, 0, 4)
+    told = running.wait_for_log(reason="MpsNotStarted")
+    assert told["code"] == "GH1878"
+    assert str(root) in told["event"]
+    assert "Read-only file system" in told["event"]
+    assert "features.mps" in told["hint"]
+    running.configure(TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 4)
 
 
 def test_time_slicing_again_ends_the_daemon(

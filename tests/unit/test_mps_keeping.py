@@ -143,6 +143,26 @@ def test_missing_program_leaves_the_devices_unready(node: Daemons) -> None:
     assert not state.given
 
 
+@pytest.mark.parametrize("part", ["gpu/pipe", "gpu/log", "shm"])
+def test_a_directory_that_cannot_be_made_has_a_code(node: Daemons, part: str) -> None:
+    path = Path(node.root, part)
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/proc/none")  # nobody can make anything below
+    state = node.keep(MpsKeeping(), shared(4))
+    (error,) = state.faults
+    assert error.code == "GH1878"
+    assert str(node.root) in error.message
+    assert state.unready == {"GPU-0": error.message}
+    assert not state.given
+
+
+def test_what_is_told_of_a_daemon_has_its_code(node: Daemons) -> None:
+    node.program.unlink()
+    assert [error.code for error in node.keep(MpsKeeping(), shared(4)).faults] == ["GH1873"]
+    impossible = replace(shared(2), is_mig=True)
+    assert [error.code for error in node.keep(MpsKeeping(), impossible).faults] == ["GH1872"]
+
+
 def test_daemon_that_was_killed_is_started_again(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))

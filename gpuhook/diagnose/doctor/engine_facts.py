@@ -12,6 +12,7 @@ from gpuhook.diagnose.doctor.distributions import CONTAINERD, DISTRIBUTIONS, Dis
 from gpuhook.diagnose.node import kubelet_files, readings
 from gpuhook.diagnose.node.tree import matching, text
 from gpuhook.engines import containerd, crio, docker, podman, versions
+from gpuhook.engines.containerd_files import may_read
 from gpuhook.vendors.nvidia.driver_places import GKE, NIXOS_PROGRAMS
 
 TYPE_CHECKING = False
@@ -146,7 +147,7 @@ def podman_here(node: Node) -> podman.Podman | None:
 def _containerds(node: Node) -> tuple[ContainerdHere, ...]:
     started: dict[str, float] = {}
     for process in processes(node, "containerd"):
-        path = _argument(process.get("argv") or [], ("-c", "--config")) or containerd.PATH
+        path = containerd.configuration_file(process.get("argv") or []) or containerd.PATH
         if not path.startswith("/var/run/docker/") and not path.startswith("/run/docker/"):
             started[path] = max(float(process.get("started") or 0), started.get(path, 0))
     by_path = {one.path: one for one in DISTRIBUTIONS}
@@ -170,6 +171,9 @@ def _containerd(
     )
     own = daemon if distribution.name == "containerd" else None  # others bring their own
     read = containerd.read(node.tree, path, own)
+    if not may_read(own, read.version):
+        own = None
+        read = containerd.read(node.tree, path)
     return ContainerdHere(distribution, read, own, started.get(path))
 
 

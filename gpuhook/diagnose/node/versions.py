@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuhook.diagnose.node import asking
 from gpuhook.engines import fronts
+from gpuhook.engines.containerd import configuration_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, 
     path, file = "", ""
     for process in processes or ():
         if process["name"] == _PROCESS:
-            path, file = process["exe"], _file(process["argv"])
+            path, file = process["exe"], configuration_file(process["argv"])
             break
     path = path if path and tree.status(path) else where(tree, _PROCESS)
     if not path:
@@ -92,15 +93,6 @@ def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, 
     _require_roots(tree, path)
     words = [path, *(["--config", file] if file else []), "config", "dump"]
     return {"config": asking.answer(words, tree.root), "command": " ".join(words)}
-
-
-def _file(argv: list[str]) -> str:
-    """Return the value of -c, --config of containerd's command line, "" without it."""
-    for number, word in enumerate(argv):
-        option, separator, value = word.partition("=")
-        if option in ("-c", "--config", "-config"):
-            return value if separator else (argv[number + 1 : number + 2] or [""])[0]
-    return ""
 
 
 def _told(path: str, asked: asking.Asked | OSError) -> dict[str, str]:

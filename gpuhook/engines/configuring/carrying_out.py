@@ -6,8 +6,14 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configuring import applying, checking, restarting, verifying, work
-from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.configuring import (
+    applying,
+    checking,
+    containerd_process,
+    restarting,
+    verifying,
+    work,
+)
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import engine as module_of
 from gpuhook.engines.configuring.wanted import Node
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configuring.applying import Applied
     from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.configuring.host_programs import HostPrograms
     from gpuhook.engines.configuring.plan import Plan, Service
     from gpuhook.engines.configuring.record import Record
     from gpuhook.engines.configuring.restarting import How, Way
@@ -130,7 +137,8 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
 
 def _job(host: Host, where: Where, how: How) -> _Job:
     store = Store(host, directory(where.engine, where.home))
-    return _Job(host, where, how, HostPrograms(host), store, module_of(where.engine))
+    programs = containerd_process.host_programs(host, where.engine, where.config)
+    return _Job(host, where, how, programs, store, module_of(where.engine))
 
 
 def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Plan, Node, Work]:

@@ -13,6 +13,8 @@ from gpuhook.engines import versions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuhook.engines.configuring.host import Host
     from gpuhook.engines.versions import Version
 
@@ -37,11 +39,16 @@ class Ran:
 
 
 class HostPrograms:
-    """The programs of `host`. Below another root than ours they run by chroot(2), as root only."""
+    """The programs of `host`. Below another root than ours they run by chroot(2), as root only.
 
-    def __init__(self, host: Host) -> None:
+    `paths` are those of programs by their names that are used instead of the ones in the PATH;
+    "" is a program that the host does not have.
+    """
+
+    def __init__(self, host: Host, paths: Mapping[str, str] | None = None) -> None:
         """Take the host."""
         self._host = host
+        self._paths = dict(paths or {})
         self.is_elsewhere = not os.path.samestat(os.stat(host.root), os.stat("/"))
 
     @property
@@ -53,7 +60,10 @@ class HostPrograms:
         """Return the path on the host of a program that can be run, None where there is none."""
         if self.is_elsewhere and os.geteuid() != 0:
             return None
-        for path in (f"{place}/{name}" for place in PATH):
+        given = self._paths.get(name)
+        if given == "":
+            return None
+        for path in [given] if given else [f"{place}/{name}" for place in PATH]:
             found = self._host.status(path)
             if found and stat.S_ISREG(found.st_mode) and found.st_mode & 0o111:
                 return path
@@ -67,7 +77,7 @@ class HostPrograms:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # systemctl does nothing in what it takes for a chroot: the host's root is none.
         environment |= {"PATH": ":".join(PATH), "SYSTEMD_IGNORE_CHROOT": "1"}
-        command = " ".join(words)
+        command = " ".join((self._paths.get(words[0], words[0]), *words[1:]))
         try:
             done = subprocess.run(
                 [program, *words[1:]],

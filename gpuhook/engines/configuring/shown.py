@@ -6,8 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configuring import containerd_places, reading
-from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.configuring import containerd_places, containerd_process, reading
 from gpuhook.engines.configuring.record import Record, Store, digest, directory
 from gpuhook.engines.configuring.wanted import Node
 from gpuhook.errors import GpuhookError
@@ -51,7 +50,7 @@ def of(host: Host, where: Where) -> Shown:
     except PermissionError:
         record, is_readable = None, False
     config = where.config or (record.config if record else "")
-    version = HostPrograms(host).version(where.engine)
+    version = containerd_process.host_programs(host, where.engine, config).version(where.engine)
     node = Node(host, version, config, where.drop_in, where.home)
     if where.engine == "containerd" and not config:
         with suppress(GpuhookError):  # of several, the usual one is shown

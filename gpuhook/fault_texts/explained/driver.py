@@ -395,6 +395,20 @@ add:
     containerPath: /etc/nvidia/site.conf
 """,
     ),
+    "GH1246": (
+        (
+            "A MIG instance needs a device node that the driver does not make. The process that "
+            "needs it has no permission to make it. After an edit of the ConfigMap, the plugin's "
+            "container has no capability MKNOD: the chart derives it from its values."
+        ),
+        (
+            "Make the node on the host, or set migStrategy in the chart's values or "
+            "features.mig: true."
+        ),
+        """
+$ nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu0/mig/gi1/access
+""",
+    ),
     "GH1250": (
         (
             "Memory limits of containers are a call that came to the driver with CUDA 13.4; "

@@ -409,6 +409,21 @@ $ mount -t tmpfs tmpfs /run/nvidia/mps
 $ nvidia-smi -i 0 -c EXCLUSIVE_PROCESS
 """,
     ),
+    "GH1878": (
+        (
+            "The MPS control daemon keeps its pipes and logs in --mps-root, and the plugin's "
+            "container cannot write there. This is so after an edit of the ConfigMap that chooses "
+            "MPS: the chart mounts the directory only if its values have sharing.mps."
+        ),
+        (
+            "Put the configuration into the chart's values, or set features.mps: true, and run "
+            "helm upgrade."
+        ),
+        """
+$ helm upgrade gpuhook packaging/helm/gpuhook --namespace gpuhook --reuse-values \\
+    --set features.mps=true
+""",
+    ),
     "GH1880": (
         (
             "What a GPU had before is noted first, so that it can be put back at the end; the "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import contextmanager
 
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
@@ -19,7 +20,7 @@ from gpuhook.vendors.nvidia.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpuhook.kubernetes.mps.plan import MpsPlan
 
@@ -44,13 +45,15 @@ class MpsDaemon:
     def ensure(self) -> bool:
         """Make the daemon run with the limits of the plan; returns whether it had to be started.
 
-        Raises GH1873 to GH1875, and OSError for directories that cannot be made.
+        Raises GH1873 to GH1875 and GH1878, and what `set_compute_mode` raises.
         """
-        self._make_directories()
+        with self._writing():
+            self._make_directories()
         started = not self.answers()
         if started:
             self._is_told = False
-            left_behind.keep(self.plan)
+            with self._writing():
+                left_behind.keep(self.plan)
             for uuid in self.plan.uuids:
                 self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
@@ -118,6 +121,15 @@ class MpsDaemon:
             reason=reason,
             log=self.plan.log,
         )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise GH1878 for an OSError: the container has no directory of the host's there."""
+        try:
+            yield
+        except OSError as error:
+            path, reason = error.filename or self.plan.root, error.strerror or error
+            raise fault("GH1878", resource=self.plan.resource, path=path, reason=reason) from error
 
     def _make_directories(self) -> None:
         for directory in (self.plan.pipe, self.plan.log):

@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass, replace
 
 from gpuhook import files
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel.nodes import mknod
 from gpuhook.vendors.nvidia import mig, words
 from gpuhook.vendors.nvidia.inventory import DeviceNode
@@ -34,7 +34,6 @@ _MISSING = (
     "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
     "--create-device-nodes"
 )
-_NOT_MADE = "{path} is missing and cannot be made: {reason}"
 _WRONG = "{path} is not the character device {major}:{minor}: remove it, and have it made again"
 
 
@@ -161,8 +160,9 @@ class _Search:
             make(host_path, major, capability.minor, mode)
             return os.stat(host_path)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise _TroubleError(_NOT_MADE.format(path=host_path, reason=reason)) from error
+            facts = {"path": host_path, "file": mig.file(name), "reason": error.strerror or error}
+            wrong = fault("GH1246", **facts)
+            raise _TroubleError(f"{wrong.code}: {wrong.message}; {wrong.hint}") from error
 
 
 def make(path: str, major: int, minor: int, mode: int) -> None:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containerd process of a host that was started with a given configuration file.
+
+Its program, and not the first one in the PATH, decides how the file is read.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from contextlib import suppress
+
+from gpuhook.engines.configuring import containerd_places, restarting
+from gpuhook.engines.configuring.host_programs import HostPrograms
+from gpuhook.engines.containerd import PATH, configuration_file, read
+from gpuhook.engines.containerd_files import may_read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configuring.host import Host
+
+_NAME = "containerd"
+_DELETED = " (deleted)"  # proc_pid_exe(5): the program was replaced since the process started
+_WRITABLE_BY_OTHERS = 0o022
+
+
+def host_programs(host: Host, engine: str, config: str = "") -> HostPrograms:
+    """Return the host's programs: as containerd, the one that runs with the file `config`.
+
+    Without `config`, the file that containerd's unit names applies. If none runs with it, the
+    containerd in the PATH is used, but not a 1.x for a file of version 3. Raises OSError.
+    """
+    programs = HostPrograms(host)
+    if engine != _NAME:
+        return programs
+    config = config or containerd_places.started_with(host)
+    running = _running_program(host, config)
+    if running or not may_read(programs.version(_NAME), read(host, config).version):
+        return HostPrograms(host, {_NAME: running})
+    return programs
+
+
+def _running_program(host: Host, config: str) -> str:
+    """Return the program's path on the host, "" where no containerd runs with `config`.
+
+    Only root's processes and our own are considered: their program is run with our rights.
+    """
+    for pid in restarting.processes(host.root, (_NAME,)):
+        with suppress(OSError):
+            if not _is_trusted(pid) or _configuration(pid) != posixpath.normpath(config):
+                continue
+            path = _path(host, os.readlink(f"/proc/{pid}/exe").removesuffix(_DELETED))
+            found = host.status(path)
+            if found and _is_program(found):
+                return path
+    return ""
+
+
+def _is_trusted(pid: int) -> bool:
+    """Return whether real and effective user are root or ourselves: proc_pid_status(5), Uid."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        users = next(line.split()[1:3] for line in file if line.startswith(b"Uid:"))
+    return {int(one) for one in users} <= {0, os.geteuid()}
+
+
+def _configuration(pid: int) -> str:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        words = file.read().rstrip(b"\0").split(b"\0")
+    return posixpath.normpath(configuration_file([os.fsdecode(word) for word in words]) or PATH)
+
+
+def _path(host: Host, path: str) -> str:
+    """Return the path on the host: of a process in a chroot, the kernel prints our name."""
+    root = os.path.realpath(host.root).rstrip("/")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+def _is_program(found: os.stat_result) -> bool:
+    is_file = stat.S_ISREG(found.st_mode) and bool(found.st_mode & 0o111)
+    is_safe = found.st_uid in (0, os.geteuid()) and not found.st_mode & _WRITABLE_BY_OTHERS
+    return is_file and is_safe

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A containerd 2 that runs from its own directory is configured, with a 1.x first in the PATH."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.engines import containerd as reader
+from gpuhook.engines import toml, versions
+from gpuhook.engines.configuring import carrying_out, verifying
+from gpuhook.engines.configuring.carrying_out import Where
+from gpuhook.engines.configuring.containerd_process import host_programs
+from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configuring.plan import Expected, Plan, Service
+from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.containerd_files import CRI_OF_2, CRI_OF_3
+from gpuhook.errors import GpuhookError
+from tests.contract.debs import unpacked
+from tests.contract.runtimes import SECONDS
+
+pytestmark = pytest.mark.contract
+PROGRAM = "/opt/gpuhook/bin/gpuhook-runtime"
+WANTED = Wanted("wrapper", "nvidia", PROGRAM, "/opt/gpuhook/bin/gpuhook-prestart")
+SUITE = "forky"
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program of a containerd 2.1 or newer, in a directory outside the PATH."""
+    place = tmp_path_factory.mktemp("containerd-2")
+    unpacked(SUITE, ["containerd"], place, "--exclude=./usr/share")
+    return place / "usr/bin/containerd"
+
+
+@pytest.fixture
+def config(newer: Path, tmp_path: Path) -> Path:
+    """Return its default configuration, with directories and sockets below tmp_path."""
+    said = subprocess.run([newer, "config", "default"], check=True, capture_output=True, text=True)
+    text = re.sub(r"'(/(?:var|run|opt|etc)/[^']*)'", rf"'{tmp_path}\1'", said.stdout)
+    assert text.startswith("version = 3\n")
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture
+def running(newer: Path, config: Path) -> Iterator[Path]:
+    """Run it with that file, which is returned."""
+    with (config.parent / "log").open("wb") as log:
+        daemon = subprocess.Popen([newer, "--config", config], stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + SECONDS
+            command = Path(f"/proc/{daemon.pid}/cmdline")
+            while command.read_bytes().split(b"\0")[0] != os.fsencode(newer):
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            yield config
+        finally:
+            daemon.terminate()
+            daemon.wait(SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def _record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the record of what is configured out of the machine's own directory."""
+    monkeypatch.setattr(carrying_out, "directory", lambda *_: str(tmp_path / "record"))
+
+
+def configure(config: Path) -> carrying_out.Result:
+    """Configure the containerd of this machine that reads a file."""
+    return carrying_out.configure(Host("/"), Where("containerd", config=str(config)), WANTED)
+
+
+def registered(program: Path, config: Path) -> object:
+    """Return the handler that a containerd finds in a file, None without one."""
+    words = [str(program), "--config", str(config), "config", "dump"]
+    said = subprocess.run(words, check=True, capture_output=True)
+    plugins = toml.parsed(said.stdout)["plugins"]
+    handlers = toml.table(plugins, CRI_OF_3, "containerd", "runtimes")
+    return toml.table(handlers, "nvidia", "options").get("BinaryName")
+
+
+def require_older() -> None:
+    """Skip where the containerd in the PATH is not a 1.x."""
+    path = shutil.which("containerd")
+    said = (
+        subprocess.run([path, "--version"], check=True, capture_output=True, text=True)
+        if path
+        else None
+    )
+    if said is None or (versions.of(said.stdout) or (2,)) >= (2,):
+        pytest.skip("no containerd 1.x in the PATH")
+
+
+def test_the_containerd_that_reads_the_file_gets_the_handler(newer: Path, running: Path) -> None:
+    require_older()
+    before = running.read_bytes()
+    result = configure(running)
+    assert registered(newer, running) == PROGRAM
+    assert result.verified == f"{newer} --config {running} config dump"
+    carrying_out.undo(Host("/"), Where("containerd", config=str(running)))
+    assert running.read_bytes() == before
+
+
+def test_a_file_of_version_3_is_not_for_the_1x_in_the_path(newer: Path, config: Path) -> None:
+    """No containerd runs with the file: the one in the PATH cannot verify it."""
+    require_older()
+    result = configure(config)
+    assert registered(newer, config) == PROGRAM
+    assert result.verified == ""
+
+
+def test_a_table_that_containerd_ignores_is_not_verified(running: Path) -> None:
+    handler = f"[plugins.'{CRI_OF_2}'.containerd.runtimes.nvidia]\n"
+    text = f'{handler}runtime_type = "{reader.RUNC}"\noptions = {{BinaryName = "{PROGRAM}"}}\n'
+    running.write_text(running.read_text() + text)
+    expected = Expected({"nvidia": PROGRAM})
+    plan = Plan("containerd", (), expected, Service(), config=str(running))
+    host = Host("/")
+    programs = host_programs(host, "containerd", str(running))
+    node = Node(host, programs.version("containerd"), str(running))
+    with pytest.raises(GpuhookError) as caught:
+        verifying.verify(programs, plan, node)
+    assert caught.value.code == "GH2005"
+    assert "have a runtime nvidia" in caught.value.message

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process of a host is the containerd that reads a configuration file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpuhook.engines.configuring.containerd_process import host_programs
+from gpuhook.engines.configuring.host import Host
+
+NOBODY = 65534
+Start = Callable[..., None]
+
+
+@pytest.fixture
+def program() -> Iterator[Path]:
+    """Return a program that is called containerd, outside the PATH, that every user can start."""
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        path = Path(place) / "containerd"
+        shutil.copy("/bin/busybox", path)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return a configuration file of version 3, which the PATH's containerd 1.x does not read."""
+    path = tmp_path / "config.toml"
+    path.write_text("version = 3\n")
+    return path
+
+
+@pytest.fixture
+def start(program: Path) -> Iterator[Start]:
+    """Return what starts the program with options, and a user; it waits until it runs."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*options: str, user: int | None = None) -> None:
+        words = ["sh", "-s", "--", *options]
+        if user is not None and os.geteuid() != 0:
+            pytest.skip("only root can start a process of another user")
+        process = subprocess.Popen(words, executable=program, stdin=subprocess.PIPE, user=user)
+        started.append(process)
+        file = Path(f"/proc/{process.pid}/cmdline")
+        end = time.monotonic() + 60
+        while file.read_bytes().split(b"\0")[:2] != [b"sh", b"-s"]:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    yield run
+    for process in started:
+        process.communicate()
+
+
+def found(config: Path) -> str | None:
+    """Return the containerd of this machine that reads a file."""
+    return host_programs(Host("/"), "containerd", str(config)).find("containerd")
+
+
+@pytest.mark.parametrize("option", ["-c {}", "--config {}", "--config={}", "-config={}"])
+def test_its_command_line_names_the_file(
+    option: str, start: Start, program: Path, config: Path
+) -> None:
+    start(*option.format(config).split())
+    assert found(config) == str(program)
+
+
+@pytest.mark.parametrize("options", [(), ("--config",), ("--config={}.old",), ("--log={}",)])
+def test_one_with_another_file_is_not_it(
+    options: tuple[str, ...], start: Start, program: Path, config: Path
+) -> None:
+    start(*(one.format(config) for one in options))
+    assert found(config) != str(program)
+
+
+def test_the_process_of_another_user_is_not_run(start: Start, program: Path, config: Path) -> None:
+    start("--config", str(config), user=NOBODY)
+    assert found(config) != str(program)
+
+
+@pytest.mark.parametrize("mode", [0o757, 0o775])
+def test_a_program_that_others_may_change_is_not_run(
+    mode: int, start: Start, program: Path, config: Path
+) -> None:
+    start("--config", str(config))
+    program.chmod(mode)
+    assert found(config) != str(program)
+
+
+def test_a_program_that_was_replaced_is_the_one_of_the_next_start(
+    start: Start, program: Path, config: Path
+) -> None:
+    start("--config", str(config))
+    program.unlink()
+    assert found(config) != str(program)
+    shutil.copy("/bin/busybox", program)
+    assert found(config) == str(program)
+
+
+def test_a_1x_that_runs_with_a_file_of_version_3_is_believed(
+    start: Start, program: Path, config: Path
+) -> None:
+    """Its version is known then: containerd 1.x reads the file by the keys of version 2."""
+    start("--config", str(config))
+    program.unlink()
+    program.write_text("#!/bin/sh\necho containerd github.com/containerd/containerd v1.7.27\n")
+    program.chmod(0o755)
+    programs = host_programs(Host("/"), "containerd", str(config))
+    assert programs.version("containerd") == (1, 7, 27)
