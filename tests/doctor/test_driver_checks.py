@@ -170,7 +170,7 @@ def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], Scene]) ->
     del scene.readings[readings.INVENTORY]["gpus"][7]
     [failed] = looked(scene.examined()).of(FAILED)
     assert failed.check.id == "gpus.seen"
-    assert "DF:00.0" in failed.finding.said
+    assert "0000:df:00.0" in failed.finding.said
     path = scene.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
     text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
     path.write_text(text, encoding="utf-8")

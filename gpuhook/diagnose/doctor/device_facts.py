@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor import gpu_loss, user_space
 from gpuhook.diagnose.doctor.check import Mend
 from gpuhook.vendors.nvidia import mig, mig_nodes, nodes, words
 
@@ -50,7 +50,7 @@ def control() -> dict[str, Wanted]:
 
 def of_gpus(node: Node) -> list[Wanted]:
     """Return the nodes of the GPUs that the module drives and that are not lost."""
-    lost = facts.lost_minors(node)
+    lost = facts.lost_minors(node) | {gpu.minor for gpu in gpu_loss.missing(node)}
     minors = [gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None]
     return [
         Wanted(f"/dev/nvidia{minor}", nodes.FRONTEND, minor)

@@ -7,7 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from gpuhook.diagnose.doctor import driver_facts, user_space
+from gpuhook.diagnose.doctor import driver_facts, gpu_loss, user_space
 from gpuhook.diagnose.doctor.distributions import CONTAINERD, DISTRIBUTIONS, Distribution
 from gpuhook.diagnose.node import kubelet_files, readings
 from gpuhook.diagnose.node.tree import matching, text
@@ -271,7 +271,8 @@ def why_no_gpus(node: Node, engine: str) -> str:
     """
     space = user_space.of(node)
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
-    if not (driver_facts.has_gpu(node) or is_other_kind or any(space.versions.values())):
+    has_gpu = driver_facts.has_gpu(node) or gpu_loss.missing(node)
+    if not (has_gpu or is_other_kind or any(space.versions.values())):
         return "this machine has no NVIDIA GPU"
     if space.root == GKE:
         return "GKE's device plugin gives nodes and mounts by itself"

@@ -45,10 +45,11 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
 
     {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
     "trouble": those that cannot be looked at, each with where, code, message and hint}. A
-    container has id, engine, runtime, pod, namespace, container, missing and findings (each with
-    code, message and hint), injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"),
-    recorded: whether the ledger knows it, and repairable: whether `gpuhook repair` brings back what
-    is missing. Raises GH1746 where this user may not look.
+    container has id, engine, runtime, pod, namespace, container, nodes (paths of the driver's
+    device nodes), missing and findings (each with code, message and hint), injected_by (a list of
+    "gpuhook", "nvidia-legacy", "nvidia-cdi"), recorded: whether the ledger knows it, and
+    repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
+    where this user may not look.
     """
     living, broken = find.everything(state_roots, is_swept=False)
     mine = [found for found in living if found.is_ours]
@@ -157,6 +158,7 @@ def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
     names = ("id", "engine", "runtime", "pod", "namespace", "container")
     return {
         **{name: container[name] for name in names},
+        "nodes": [node["path"] for node in facts["nodes"]],
         "missing": [_document(error) for error in missing],
         "findings": [_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),

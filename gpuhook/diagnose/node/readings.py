@@ -26,8 +26,9 @@ UNITS = "units"
 PROCESSES = "processes"
 # {"looked_at": number of running containers, "trouble": [{"where", "code", "message", "hint"}],
 #  "containers": those with GPUs, or that ask for some: [{"id", "engine", "runtime", "pod",
-#    "namespace", "container" (null where unknown), "missing" and "findings": [{"code", "message",
-#    "hint"}], "injected_by": list of "gpuhook", "nvidia-legacy", "nvidia-cdi"; [] for unknown,
+#    "namespace", "container" (null where unknown), "nodes": paths of the driver's device
+#    nodes, "missing" and "findings": [{"code", "message", "hint"}],
+#    "injected_by": list of "gpuhook", "nvidia-legacy", "nvidia-cdi"; [] for unknown,
 #    "recorded": whether the ledger has an entry, "repairable": whether `gpuhook repair` brings
 #    back what is missing}]}
 CONTAINERS = "containers"

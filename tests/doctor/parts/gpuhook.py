@@ -44,6 +44,7 @@ def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
         "pod": None,
         "namespace": None,
         "container": None,
+        "nodes": [],
         "missing": [],
         "findings": [],
         "injected_by": ["gpuhook"],

@@ -158,13 +158,13 @@ CHECKS = (
         KUBERNETES,
         "The cluster has the node's GPUs to allocate",
         facts.with_kubelet(_allocatable),
-        needs=(READY, plugin.DEVICES, plugin.RUNNING),
+        needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
     ),
     Check(
         "node.labels",
         KUBERNETES,
         "The node's labels say what its GPUs are",
         facts.with_kubelet(_labels),
-        needs=(READY,),
+        needs=("driver.bus", READY),
     ),
 )

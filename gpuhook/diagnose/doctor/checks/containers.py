@@ -3,19 +3,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from gpuhook.diagnose.doctor.check import CONTAINERS, FAILED, WARNING, Check, Finding, absent, ok
+from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import gpu_loss
+from gpuhook.diagnose.doctor.check import (
+    CONTAINERS,
+    FAILED,
+    OK,
+    WARNING,
+    Check,
+    Finding,
+    absent,
+    ok,
+)
 from gpuhook.diagnose.node import readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from gpuhook.diagnose.doctor.check import Node
 
 _LOOKED_AT = "the running containers"
 _DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD = "GH1744", "GH1741", "GH1742", "GH1745"
+_DEPARTED = "GH1123"  # of a GPU that is missing, driver.gpu and driver.bus report it
 _APART = (_DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD)
 
 
@@ -58,12 +71,14 @@ def _lost_access(one: dict[str, Any]) -> Iterator[Finding]:
 
 def _pieces(node: Node) -> Iterable[Finding]:
     """Find containers that lack nodes, files or entries of what they were given."""
-    return _each(node, _lost_pieces, "no container lacks a node or file that it was given")
+    apart = (*_APART, _DEPARTED) if gpu_loss.missing(node) else _APART
+    find = partial(_lost_pieces, apart=apart)
+    return _each(node, find, "no container lacks a node or file that it was given")
 
 
-def _lost_pieces(one: dict[str, Any]) -> Iterator[Finding]:
+def _lost_pieces(one: dict[str, Any], apart: Collection[str]) -> Iterator[Finding]:
     for told in [*one["missing"], *one["findings"]]:
-        if told["code"] not in _APART:
+        if told["code"] not in apart:
             is_lost = told in one["missing"] and one["repairable"]
             yield _finding(
                 one,
@@ -76,8 +91,10 @@ def _lost_pieces(one: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _driver(node: Node) -> Iterable[Finding]:
-    """Find containers with the files of another driver than runs."""
-    return _each(node, _other_driver, "every container has the files of the driver that runs")
+    """Find containers with the files of another driver than the loaded one."""
+    found = _each(node, _other_driver, "every container has the files of the loaded driver")
+    is_told = facts.module_version(node) or any(one.status != OK for one in found)
+    return found if is_told else [absent("no kernel module of NVIDIA's is loaded", facts.VERSION)]
 
 
 def _other_driver(one: dict[str, Any]) -> Iterator[Finding]:
@@ -231,7 +248,7 @@ CHECKS = (
     Check(
         "containers.driver",
         CONTAINERS,
-        "The driver's files in running containers are of the driver that runs",
+        "The driver's files in running containers are of the loaded driver",
         _driver,
     ),
     Check(

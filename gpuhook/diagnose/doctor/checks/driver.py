@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import user_space
+from gpuhook.diagnose.doctor import gpu_loss, user_space
+from gpuhook.diagnose.doctor import spec_facts as specs
 from gpuhook.diagnose.doctor.check import DRIVER, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import tree
 from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.doctor.check import Node
 
+BUS = "driver.bus"
 _RELEASE = "/proc/sys/kernel/osrelease"
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _MODULE_NAMES = ("/nvidia.ko", "/nvidia-current.ko")
@@ -44,12 +46,50 @@ def _gpu(node: Node) -> Iterable[Finding]:
     if found:
         buses = ", ".join(one.bus_id for one in found)
         return [ok(f"NVIDIA GPUs on the PCI bus: {buses}", facts.PCI)]
+    if gpu_loss.missing(node):
+        return [_fallen(node)]
+    return [_without_bus(node)]
+
+
+def _without_bus(node: Node) -> Finding:
+    """Return what tells of GPUs on a machine whose PCI bus shows none."""
     if facts.gpus(node):
-        return [ok(f"the driver has {facts.counted(len(facts.gpus(node)))}", facts.GPUS)]
+        return ok(f"the driver has {facts.counted(len(facts.gpus(node)))}", facts.GPUS)
     if facts.module_version(node):
         said = "the nvidia kernel module is loaded, and there is no NVIDIA GPU on the PCI bus"
-        return [absent(said, facts.PCI, facts.GPUS)]
-    return [absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")]
+        return absent(said, facts.PCI, facts.GPUS)
+    return absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")
+
+
+def _bus(node: Node) -> Iterable[Finding]:
+    if gpu_loss.missing(node):
+        return [_fallen(node)]
+    if not gpu_loss.named(node):
+        return [absent("no CDI spec and no container names a GPU")]
+    return [ok("no CDI spec and no container names a GPU that is missing", facts.PCI)]
+
+
+def _fallen(node: Node) -> Finding:
+    """Return which GPUs the PCI bus no longer has; each may have specs and containers."""
+    gone, named = gpu_loss.missing(node), gpu_loss.named(node)
+    paths = tuple(dict.fromkeys(path for gpu in gone for path in gpu.specs))
+    files = [one for one in specs.valid(node) if one.path in paths]
+    is_total = not facts.pci_gpus(node)
+    count = _all(len(gone)) if is_total else f"{len(gone)} of {len(named)} GPUs"
+    are = "are" if len(gone) > 1 else "is"
+    described = f"; described by {', '.join(paths)}" if paths else ""
+    rewrite = [f"rm {one.path}" if is_total else specs.rewrite(node, one) for one in files]
+    removed = f". If it was removed on purpose: {' && '.join(dict.fromkeys(rewrite))}"
+    return Finding(
+        FAILED,
+        f"{count} {are} missing from the PCI bus: {', '.join(map(str, gone))}{described}",
+        meaning="a GPU fell off the bus (Xid 79) or was removed: programs that use it fail, "
+        "containers that request it do not start, and nvidia-smi prints "
+        '"Unable to determine the device handle for GPU" or "No devices were found"',
+        command="dmesg | grep -iE 'xid|nvrm|pcieport'; systemctl reboot  # if the GPU is still "
+        "missing then, check the card, its power supply and its slot" + removed * bool(rewrite),
+        looked_at=(facts.PCI, facts.GPUS, *paths),
+    )
 
 
 def _nouveau(node: Node) -> Iterable[Finding]:
@@ -177,7 +217,20 @@ def _bound(node: Node) -> Iterable[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     Check("driver.gpu", DRIVER, "The machine has an NVIDIA GPU", _gpu),
-    Check("driver.nouveau", DRIVER, "nouveau does not hold the GPUs", _nouveau),
+    Check(
+        BUS,
+        DRIVER,
+        "The PCI bus has every GPU that CDI specs and containers name",
+        _bus,
+        needs=("driver.gpu",),
+    ),
+    Check(
+        "driver.nouveau",
+        DRIVER,
+        "nouveau does not hold the GPUs",
+        _nouveau,
+        needs=("driver.gpu",),
+    ),
     Check(
         "driver.module",
         DRIVER,

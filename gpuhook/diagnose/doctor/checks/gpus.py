@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
-from gpuhook.diagnose.doctor import services, user_space
+from gpuhook.diagnose.doctor import gpu_loss, services, user_space
 from gpuhook.diagnose.doctor.check import FAILED, GPUS, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.node import readings, tree
 from gpuhook.vendors.nvidia import selection
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.diagnose.doctor.check import Node
+    from gpuhook.vendors.nvidia import inventory
     from gpuhook.vendors.nvidia.inventory import Gpu
     from gpuhook.vendors.nvidia.nodes import ProcGpu
 
@@ -56,48 +57,77 @@ def _lost(node: Node) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent(_UNASKED)]
-    lost = [gpu for gpu in found.gpus if gpu.lost is not None]
+    lost = _lost_gpus(node, found)
     if not lost:
         return [ok("no GPU is lost", "libnvidia-ml.so.1")]
+    numbers = ", ".join(str(gpu.index) for gpu in lost)
+    verb = "GPUs {} are" if len(lost) > 1 else "GPU {} is"
+    reasons = " and ".join(dict.fromkeys(str(gpu.lost) for gpu in lost))
+    named = [_described(node, gpu) for gpu in lost if gpu.pci_bus_id]
+    if any(gpu.pci_bus_id is None for gpu in lost):
+        named += [_described(node, gpu) for gpu in _unseen(node, found)]
+    which = f": {', '.join(map(str, named))}" if named else ""
+    buses = ",".join(gpu.bus_id for gpu in named) or numbers.replace(" ", "")
     return [
         Finding(
             FAILED,
-            f"GPU {gpu.index} ({gpu.pci_bus_id or 'bus id unknown'}) is lost: {gpu.lost}",
-            subject=gpu.uuid or str(gpu.index),
+            f"{verb.format(numbers)} lost ({reasons}){which}",
+            subject=",".join(gpu.uuid or gpu.bus_id for gpu in named) or numbers,
             meaning='programs that use it fail with XID 79, "GPU has fallen off the bus", '
             'nvidia-smi says "Unable to determine the device handle for GPU", and containers '
             "that are given it find no device",
-            command=f"nvidia-smi --gpu-reset -i {selection.bus_id(gpu.pci_bus_id or '')}  # with "
-            "everything stopped that uses it; else reboot; where it comes again, the card, its "
-            "power or its slot is broken",
+            command=f"nvidia-smi --gpu-reset -i {buses}  # stop every container that uses it "
+            "first; if this fails, reboot; if it is lost again, check the card, its power supply "
+            "and its slot",
             looked_at=("libnvidia-ml.so.1",),
         )
-        for gpu in lost
     ]
+
+
+def _lost_gpus(node: Node, found: inventory.Node) -> list[Gpu]:
+    """Return the lost GPUs, without those that driver.gpu or driver.bus reports."""
+    lost = [gpu for gpu in found.gpus if gpu.lost is not None]
+    known = [gpu for gpu in lost if not gpu_loss.is_missing(node, gpu.uuid, gpu.pci_bus_id)]
+    nameless = [gpu for gpu in known if gpu.pci_bus_id is None]
+    if nameless and len(gpu_loss.missing(node)) >= len(nameless) and not _unseen(node, found):
+        return [gpu for gpu in known if gpu.pci_bus_id is not None]
+    return known
+
+
+def _described(node: Node, gpu: Gpu | ProcGpu) -> gpu_loss.NamedGpu:
+    return gpu_loss.described(node, gpu.uuid, gpu.minor, gpu.pci_bus_id)
 
 
 def _seen(node: Node) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent(_UNASKED)]
-    known = {selection.bus_id(gpu.pci_bus_id or "") for gpu in found.gpus}
-    unseen = [
-        gpu
-        for gpu in facts.gpus(node)
-        if selection.bus_id(gpu.pci_bus_id) not in known and not _is_excluded(node, gpu)
-    ]
-    if not unseen:
+    unseen = _unseen(node, found)
+    nameless = [gpu for gpu in found.gpus if gpu.lost is not None and gpu.pci_bus_id is None]
+    if len(unseen) <= len(nameless):  # NVML has no names for a lost GPU; gpus.lost reports these
         return [ok("NVML has every GPU that the kernel module has", facts.GPUS)]
+    told = ", ".join(str(_described(node, gpu)) for gpu in unseen)
     return [
         Finding(
             FAILED,
-            f"the kernel module has the GPU {gpu.pci_bus_id}, and NVML does not",
-            subject=gpu.pci_bus_id,
-            meaning="no container gets this GPU: it did not start (dmesg: RmInitAdapter failed)",
+            f"the kernel module has {facts.counted(len(unseen))} that NVML does not have: {told}",
+            subject=",".join(gpu.pci_bus_id for gpu in unseen),
+            meaning="no container gets a GPU that did not start (dmesg: RmInitAdapter failed)",
             command="dmesg | grep -iE 'nvrm|xid' | tail -n 20; systemctl reboot",
             looked_at=(facts.GPUS,),
         )
-        for gpu in unseen
+    ]
+
+
+def _unseen(node: Node, found: inventory.Node) -> list[ProcGpu]:
+    """Return the GPUs of the kernel module, and on the bus, that NVML has no names for."""
+    known = {selection.bus_id(gpu.pci_bus_id or "") for gpu in found.gpus}
+    return [
+        gpu
+        for gpu in facts.gpus(node)
+        if selection.bus_id(gpu.pci_bus_id) not in known
+        and not _is_excluded(node, gpu)
+        and not gpu_loss.is_missing(node, gpu.uuid, gpu.pci_bus_id)
     ]
 
 

@@ -191,7 +191,7 @@ CHECKS = (
         KUBERNETES,
         "The GPUs bear what the configuration shares",
         facts.with_kubelet(_of_each(_shares)),
-        needs=(VALID,),
+        needs=("driver.bus", "gpus.lost", "gpus.seen", VALID),
     ),
     Check(
         "plugin.compute-mode",

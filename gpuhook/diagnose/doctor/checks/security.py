@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.diagnose.doctor import driver_facts, user_space
+from gpuhook.diagnose.doctor import driver_facts, gpu_loss, user_space
 from gpuhook.diagnose.doctor.check import FAILED, HOST, WARNING, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.engine_facts import (
     containerds,
@@ -49,7 +49,7 @@ def selinux(node: Node) -> Iterable[Finding]:
     if line(node.tree, ENFORCE) != "1":
         yield absent("SELinux does not enforce anything here", ENFORCE)
         return
-    if not driver_facts.has_gpu(node):
+    if not (driver_facts.has_gpu(node) or gpu_loss.missing(node)):
         yield absent("this machine has no NVIDIA GPU", ENFORCE)
         return
     engines = _confining(node)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.diagnose.doctor import driver_facts as facts
+from gpuhook.diagnose.doctor import gpu_loss
 from gpuhook.diagnose.doctor.check import SPECS, Check, Finding, absent, ok
 from gpuhook.diagnose.doctor.checks.specs import DRIVER, each, listed, stale
 from gpuhook.diagnose.node import tree
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _GPUS = "/proc/driver/nvidia/gpus"
-_KINDS = (words.VENDOR + "/gpu", words.PLUGIN_KIND)
 _NODE = "/dev/nvidia-caps/nvidia-cap"
 
 
@@ -45,7 +45,7 @@ def _devices(node: Node, one: SpecFile) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent("the GPUs that a spec should have cannot be told from files alone")]
-    if one.kind not in _KINDS:
+    if one.kind not in gpu_loss.KINDS:
         return [absent(f"{one.path} is of the kind {one.kind}", one.path)]
     known, lacking = _names(found), []
     given = set(one.device_names)
@@ -153,7 +153,15 @@ CHECKS: tuple[Check, ...] = (
         SPECS,
         "The specs have the node's GPUs and MIG devices, and no others",
         each(_devices),
-        needs=("gpus.nvml", "gpus.seen", "devices.gpus", "devices.capabilities", "specs.instances"),
+        needs=(
+            "driver.bus",
+            "gpus.nvml",
+            "gpus.lost",
+            "gpus.seen",
+            "devices.gpus",
+            "devices.capabilities",
+            "specs.instances",
+        ),
     ),
     Check(
         "specs.fresh",
@@ -161,6 +169,7 @@ CHECKS: tuple[Check, ...] = (
         "gpuhook's specs are of this boot, driver and set of MIG devices",
         each(_fresh),
         needs=(
+            "driver.bus",
             DRIVER,
             "devices.uvm",
             "devices.capabilities",

@@ -75,8 +75,11 @@ def listed(items: list[str]) -> str:
 def _driver(node: Node, one: SpecFile) -> Iterable[Finding]:
     version = one.driver_version()
     module = facts.module_version(node) or user_space.of(node).version
-    if not version or not module:
-        return [absent(f"{one.path} does not say for which driver it was made", one.path)]
+    if not version:
+        return [absent(f"{one.path} does not name its driver version", one.path)]
+    if not module:
+        said = f"{one.path} names the driver version {version}, and this node has no driver"
+        return [absent(said, one.path)]
     if version == module:
         return [ok(f"{one.path} is of the driver {version}", one.path, subject=one.path)]
     said = f"{one.path} was made for the driver {version}, and the node has {module}"
@@ -230,7 +233,7 @@ CHECKS: tuple[Check, ...] = (
         SPECS,
         "The device nodes that the specs give are there",
         each(_nodes),
-        needs=(*_CAUSES, DRIVER, "specs.instances"),
+        needs=("driver.bus", *_CAUSES, DRIVER, "specs.instances"),
     ),
     Check(
         "specs.majors",

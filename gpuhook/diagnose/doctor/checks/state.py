@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from functools import partial
-from typing import Any
 
 from gpuhook import state
-from gpuhook.container import ledger
+from gpuhook.diagnose.doctor import ledger_facts
 from gpuhook.diagnose.doctor.check import (
     FAILED,
     GPUHOOK,
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.doctor.check import Node
 
 _PLACE = state.DIRECTORY
-_LEDGER, _COMPILED = f"{_PLACE}/containers", f"{_PLACE}/compiled"
+_LEDGER, _COMPILED = ledger_facts.LEDGER, f"{_PLACE}/compiled"
 _MOUNTS = ("/proc/1/mountinfo", "/proc/self/mountinfo")
 _NOTHING = absent(f"{_PLACE} is not there yet: the first container makes it", _PLACE)
 
@@ -96,7 +94,7 @@ def _files(node: Node) -> Iterable[Finding]:
         f"{directory}/{name}"
         for directory in (_LEDGER, _COMPILED)
         for name in node.tree.names(directory)
-        if not _is_usable(node, f"{directory}/{name}")
+        if not ledger_facts.is_usable(node, f"{directory}/{name}")
     ]
     return [
         Finding(
@@ -112,11 +110,6 @@ def _files(node: Node) -> Iterable[Finding]:
     ] or [ok("the files of the state are root's alone", _LEDGER, _COMPILED)]
 
 
-def _is_usable(node: Node, path: str) -> bool:
-    found = node.tree.status(path, follow=False)
-    return found is None or (found.is_file and found.uid == 0 and not found.permissions & 0o022)
-
-
 def _entries(node: Node) -> Iterable[Finding]:
     """Find entries of the ledger that nobody understands, and tell of those that are over."""
     names = [name for name in node.tree.names(_LEDGER) if name.endswith(".json")]
@@ -126,27 +119,15 @@ def _entries(node: Node) -> Iterable[Finding]:
     gone = 0
     for name in names:
         path = f"{_LEDGER}/{name}"
-        if not _is_usable(node, path):
+        if not ledger_facts.is_usable(node, path):
             continue
-        entry = _entry(node.tree.read(path) or b"")
+        entry = ledger_facts.parse_entry(node.tree.read(path) or b"")
         if entry is None:
             found.append(_broken(node, path))
-        elif not _is_alive(node, entry):
+        elif not ledger_facts.is_alive(node, entry):
             gone += 1
     over = f", {gone} of them of containers that are gone" if gone else ""
     return found or [ok(f"the ledger has {len(names)} entries{over}", _LEDGER)]
-
-
-def _entry(content: bytes) -> dict[str, Any] | None:
-    """Return an entry as the ledger reads it, None for what is none."""
-    try:
-        entry = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(entry, dict) or entry.get("schema") != ledger.SCHEMA:
-        return None
-    is_whole = isinstance(entry.get("id"), str) and isinstance(entry.get("root"), str)
-    return entry if is_whole and isinstance(entry.get("since"), (int, float)) else None
 
 
 def _broken(node: Node, path: str) -> Finding:
@@ -165,17 +146,6 @@ def _remove(node: Node, path: str) -> None:
     place = _host(node, path)
     if os.path.lexists(place):
         os.unlink(place)
-
-
-def _is_alive(node: Node, entry: dict[str, Any]) -> bool:
-    """Return whether the container of an entry is there, as the files of the node tell."""
-    if entry["root"] and node.tree.status(f"{entry['root']}/{entry['id']}") is not None:
-        return True
-    content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
-    try:
-        return content is not None and ledger.started(content) == entry.get("started")
-    except (ValueError, IndexError):
-        return False
 
 
 def _ledger(node: Node) -> Iterable[Finding]:
