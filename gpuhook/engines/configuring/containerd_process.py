@@ -11,7 +11,8 @@ import posixpath
 import stat
 from contextlib import suppress
 
-from gpuhook.engines.configuring import containerd_places, restarting
+from gpuhook.engines import host_processes
+from gpuhook.engines.configuring import containerd_places
 from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.containerd import PATH, configuration_file, read
 from gpuhook.engines.containerd_files import may_read
@@ -19,6 +20,7 @@ from gpuhook.engines.containerd_files import may_read
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.host_processes import HostProcess
 
 _NAME = "containerd"
 _DELETED = " (deleted)"  # proc_pid_exe(5): the program was replaced since the process started
@@ -46,11 +48,13 @@ def _running_program(host: Host, config: str) -> str:
 
     Only root's processes and our own are considered: their program is run with our rights.
     """
-    for pid in restarting.processes(host.root, (_NAME,)):
+    for process in host_processes.running(host.root):
+        if process.program != _NAME or _configuration(process) != posixpath.normpath(config):
+            continue
         with suppress(OSError):
-            if not _is_trusted(pid) or _configuration(pid) != posixpath.normpath(config):
+            if not _is_trusted(process.pid):
                 continue
-            path = _path(host, os.readlink(f"/proc/{pid}/exe").removesuffix(_DELETED))
+            path = _path(host, os.readlink(f"/proc/{process.pid}/exe").removesuffix(_DELETED))
             found = host.status(path)
             if found and _is_program(found):
                 return path
@@ -64,10 +68,8 @@ def _is_trusted(pid: int) -> bool:
     return {int(one) for one in users} <= {0, os.geteuid()}
 
 
-def _configuration(pid: int) -> str:
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        words = file.read().rstrip(b"\0").split(b"\0")
-    return posixpath.normpath(configuration_file([os.fsdecode(word) for word in words]) or PATH)
+def _configuration(process: HostProcess) -> str:
+    return posixpath.normpath(configuration_file(list(process.arguments)) or PATH)
 
 
 def _path(host: Host, path: str) -> str:
