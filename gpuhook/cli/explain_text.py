@@ -24,13 +24,22 @@ _GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unkno
 _OF_KUBERNETES = {"not-created": "refused", "pending": "pending"}
 _ANSWERS = {
     _FILES_ONLY: "it gets the driver's files, and no GPU",
-    _STARTS_WITHOUT: "it starts without a GPU: nothing that it asks for is granted",
     _REFUSED: "it does not start",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
     "nothing": "it asks for nothing, and gets nothing",
     _UNKNOWN: "which GPUs it is given cannot be told here",
 }
+_RUNNING = "container"  # what was named is a running container
+_GIVERS = {
+    "cdi": ", by the engine's CDI",
+    "cdi+wrapper": ", by the engine's CDI",
+    "nvidia-legacy": ", by NVIDIA's hook",
+    "unknown": ", by its config.json",
+}
+_NONE = "none"  # requests the driver's files alone
+_REASONS = ("GH1007", "GH1008")  # why a container starts without what it requests
+_NOT_GRANTED = "nothing that it requests is granted"
 _SHARED = {
     "none": "for itself alone",
     "time-slicing": "shared in turns with others",
@@ -119,18 +128,30 @@ def _container(
 def _answer(container: dict[str, Any]) -> str:
     result = container["result"]
     if result == _GETS:
-        return f"it gets {gpus_of(container['gpus'])}{_sharing(container)}{_condition(container)}"
+        gpus = gpus_of(container["gpus"])
+        return f"it gets {gpus}{_giver(container)}{_sharing(container)}{_condition(container)}"
     if result == _REFUSED:
         return f"{_ANSWERS[result]}: {container['fault']['code']}"
     if result == _UNKNOWN and container["pod"]["claims"]:
         return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation chooses them"
     if result == _UNKNOWN:
         return f"{_ANSWERS[result]}: no GPU of this node is known (--inventory names another node)"
-    if result == _STARTS_WITHOUT and _is_booked(container):
-        return "it starts without the GPUs that are booked for it"
+    if result == _STARTS_WITHOUT:
+        return _without(container)
     others = container["because_of"]
     because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
     return _ANSWERS[result] + (because or _objection(container))
+
+
+def _without(container: dict[str, Any]) -> str:
+    """Return what it starts without, and why."""
+    if _is_booked(container):
+        return "it starts without the GPUs that are booked for it"
+    names = [name for one in container["sources"] for name in one["names"]]
+    what = "the driver's files" if names == [_NONE] else "a GPU"
+    reasons = [one for one in container["warnings"] if one["code"] in _REASONS]
+    why = f"{reasons[0]['code']}: {reasons[0]['message']}" if reasons else _NOT_GRANTED
+    return f"it starts without {what}: {why}"
 
 
 def _objection(container: dict[str, Any]) -> str:
@@ -145,6 +166,12 @@ def _objection(container: dict[str, Any]) -> str:
 def _is_booked(container: dict[str, Any]) -> bool:
     allocation = (container["pod"] or {}).get("allocation")
     return bool(allocation and allocation["resources"])
+
+
+def _giver(container: dict[str, Any]) -> str:
+    """Return who gave a running container what gpuhook-runtime did not."""
+    is_running = container["kind"] == _RUNNING
+    return _GIVERS.get(container["route"]["name"], "") if is_running else ""
 
 
 def _sharing(container: dict[str, Any]) -> str:

@@ -35,8 +35,14 @@ def parse_entry(content: bytes) -> dict[str, Any] | None:
 
 
 def is_alive(node: Node, entry: dict[str, Any]) -> bool:
-    """Return whether the container of an entry is there, as the files of the node tell."""
-    if entry["root"] and node.tree.status(f"{entry['root']}/{entry['id']}") is not None:
+    """Return whether the container of an entry exists, by the files of the node.
+
+    In the device plugin's pod no state root exists: no file shows that a container has ended.
+    """
+    root = entry["root"]
+    if root and (
+        node.tree.status(root) is None or node.tree.status(f"{root}/{entry['id']}") is not None
+    ):
         return True
     content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
     try:

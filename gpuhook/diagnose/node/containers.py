@@ -51,7 +51,7 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
     where this user may not look.
     """
-    living, broken = find.everything(state_roots, is_swept=False)
+    living, broken = find.everything(state_roots)
     mine = [found for found in living if found.is_ours]
     told, trouble = _each(mine)
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
@@ -146,7 +146,7 @@ def _has_root(held: Target) -> bool:
 def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
     remote_mounts.require_none(held, grants)
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
-    wrong = inspection.findings(facts)
+    wrong = inspection.findings(facts, held.spec)
     missing, is_repairable = _missing(held, grants)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):
