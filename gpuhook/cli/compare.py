@@ -119,7 +119,7 @@ def compare(
         results = [result] if result else []
         none = f"{chosen[0].id} has no GPU and asks for none"
     else:
-        living, broken = find.everything(state_roots, is_swept=False)
+        living, broken = find.everything(state_roots)
         ready = [found for found in living if comparing.is_ready(found)]
         noted = record.lives if record is not None else set()
         chosen = [f for f in ready if records.life_of(f.id, f.started) not in noted]

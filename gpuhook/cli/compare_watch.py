@@ -56,7 +56,7 @@ class _Watch:
 
     def round(self) -> None:
         """Compare the containers that are new; raises OSError where the record cannot be kept."""
-        living, _ = find.everything(self._roots, is_swept=False)
+        living, _ = find.everything(self._roots)
         ready = [found for found in living if self._comparing.is_ready(found)]
         new = [f for f in ready if records.life_of(f.id, f.started) not in self._seen]
         if not new:

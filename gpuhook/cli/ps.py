@@ -93,8 +93,8 @@ def ps(
     `gpuhook explain CONTAINER` prints them. -o wide also lists the containers that requested a GPU
     and started without one.
 
-    Entries of the ledger whose containers are gone are removed while reading; nothing else is
-    changed. Exit status 1 where nothing could be looked at.
+    An entry of the ledger whose runtime's state does not exist here, as in the device plugin's pod,
+    is listed with a warning. Nothing is changed. Exit status 1 where nothing could be looked at.
     """
     missing = unseen.missing()
     is_judged = isolation or output in _DOCUMENTS

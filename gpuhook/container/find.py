@@ -57,16 +57,15 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
 
 
 def everything(
-    roots: Sequence[str] = (), *, is_swept: bool = True
+    roots: Sequence[str] = (),
 ) -> tuple[list[Found], dict[str, GpuhookError]]:
     """Return all containers that have processes, sorted by id, and why others cannot be told.
 
     Those are ours, and their state cannot be read: GH1739 by the directory of the state. Also
     looks into the roots given. Raises GH1746 where we may not look: who must look at all of them
-    must know. Unless `is_swept` is False, entries of the ledger are removed that are of containers
-    that are gone.
+    must know.
     """
-    search = _Search(roots, is_swept=is_swept)
+    search = _Search(roots)
     living = search.in_order()
     denied = search.denied()
     if denied is not None:
@@ -87,12 +86,12 @@ def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None
 class _Search:
     """What the state directories hold: (state root, id), and why some of it could not be read."""
 
-    def __init__(self, roots: Sequence[str], *, is_swept: bool = True) -> None:
+    def __init__(self, roots: Sequence[str]) -> None:
         self.trouble: dict[str, str] = {}
         self.looked: list[str] = []
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
-        self._entries = ledger.living(is_swept=is_swept)
+        self._entries = ledger.living()
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
         recorded = (entry["root"] for entry in self._entries if entry["root"])

@@ -2,9 +2,12 @@
 """Who holds what: one small JSON file per container below /run/gpuhook/containers.
 
 HOT. The wrapper is replaced by the runtime, so it knows neither the container's pid nor its end:
-an entry names the runtime's state root, and whoever reads drops those whose state is gone. Until
-the runtime has made its state, the process that creates the container stands for it; an entry of
-the hook names the container's process. Ids are unique per state root only.
+an entry names the runtime's state root. Until the runtime has made its state, the process that
+creates the container stands for it; an entry of the hook names the container's process. Ids are
+unique per state root only.
+
+A container has ended if its state root exists and does not have it. Only writers remove the entries
+of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
 Where memory is limited, `memory` is a list, an object for each device:
 
@@ -116,8 +119,7 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     files.replace(path, text, mode=0o644)
     if len(os.listdir(held)) > _SWEEP_ABOVE:
-        for _ in living():
-            pass
+        living(is_swept=True)
 
 
 def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | None:
@@ -135,10 +137,10 @@ def is_holder(entry: dict[str, Any]) -> bool:
     return entry.get("route") != "" or "live" in entry
 
 
-def living(*, is_swept: bool = True) -> list[dict[str, Any]]:
-    """Return the entries of containers that exist, oldest first; those of others are removed.
+def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
+    """Return the entries of containers that have not ended as far as is known, oldest first.
 
-    Unless `is_swept` is False: who only looks changes nothing.
+    With `is_swept`, for writers, the entries of containers that have ended are removed.
     """
     held = directory()
     entries = []
@@ -152,24 +154,54 @@ def living(*, is_swept: bool = True) -> list[dict[str, Any]]:
         entry = entry_at(path) if is_entry else None
         if entry is None:
             continue
-        if is_alive(entry):
-            entries.append(entry)
-        elif is_swept:
+        alive = is_alive(entry)
+        if is_swept and _is_over(entry, alive):
             remove(path)
+        elif alive is not False:
+            entries.append(entry)
     return sorted(entries, key=lambda entry: (entry["since"], entry["id"]))
 
 
-def is_alive(entry: dict[str, Any]) -> bool:
+def is_alive(entry: dict[str, Any]) -> bool | None:
     """Return whether the container of an entry exists, or is being made by a living process.
 
-    An entry that `attach` made says nothing of a container that was started again since.
+    None if the state of its runtime cannot be seen from here. An entry that `attach` made says
+    nothing of a container that was started again since.
     """
     if entry.get("route") == "attach" and "init" not in entry:
         return False
-    if entry["root"] and os.path.isdir(os.path.join(entry["root"], entry["id"])):
-        return True
+    is_hidden = False
+    if entry["root"]:
+        try:
+            os.stat(os.path.join(entry["root"], entry["id"]))
+        except OSError as error:
+            is_hidden = error.errno == errno.EACCES
+        else:
+            return True
     pid, started = entry.get("pid"), entry.get("started")
-    return isinstance(pid, int) and started is not None and start_time(pid) == started
+    if isinstance(pid, int) and started is not None and start_time(pid) == started:
+        return True
+    root = entry["root"]
+    if not root:
+        return None if _is_mounted() else False
+    return None if is_hidden or not os.path.isdir(root) else False
+
+
+def _is_mounted() -> bool:
+    """Return whether the ledger was mounted here from elsewhere, as in the device plugin's pod.
+
+    The directories and processes around it are not those of its host then.
+    """
+    try:
+        around = os.stat(os.path.dirname(os.path.abspath(state.directory())))
+        return os.stat(directory()).st_dev != around.st_dev
+    except OSError:
+        return True
+
+
+def _is_over(entry: dict[str, Any], alive: bool | None) -> bool:
+    """Return whether a writer can remove an entry. Its whole state root may have gone with it."""
+    return alive is False or not (alive or os.path.lexists(entry["root"]) or _is_mounted())
 
 
 def start_time(pid: int) -> int | None:

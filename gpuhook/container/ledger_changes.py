@@ -39,7 +39,7 @@ def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
         entry = _entry("", identity)
         if entry is None or entry.get("pid") != pid:
             return None
-    return entry if entry is not None and ledger.is_alive(entry) else None
+    return entry if entry is not None and ledger.is_alive(entry) is not False else None
 
 
 def _entry(root: str, identity: str) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ def add_warnings(
     lock = _opened(_ENTRIES)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for entry in ledger.living():
+        for entry in ledger.living(is_swept=True):
             if entry["id"] == identity and bundle in (entry.get("bundle"), "/"):
                 records = ledger_warnings.records(errors, ledger_warnings.read(entry))
                 ledger.record(entry["root"], identity, {**entry, "warnings": records})

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the ledger somebody may not look at: to them it must not seem that there is nothing."""
+"""What cannot be checked of the ledger: by users other than root, or in the device plugin's pod."""
 
 from __future__ import annotations
 
+import errno
 import os
 
 from gpuhook import files, state
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 OF_ROOT = "/run/gpuhook/containers"
+_DENIED = "denied"
+_MOST = 3  # directories that a sentence names
 
 
 def missing() -> str:
@@ -33,11 +36,20 @@ def missing() -> str:
 
 
 def warnings() -> list[str]:
-    """Return what this user cannot see of the ledger, in sentences; [] for root."""
+    """Return what cannot be checked of the ledger, in sentences; [] for root on the host."""
     told = []
-    hidden = sum(map(_is_hidden, _paths(ledger.directory())))
+    found = [_unchecked(path) for path in _paths(ledger.directory())]
+    hidden = found.count(_DENIED)
     if hidden:
         told.append(f"run as root: {_entries(hidden)} could not be checked")
+    absent = [place for place in found if place not in ("", _DENIED)]
+    if absent:
+        places = list(dict.fromkeys(absent))
+        named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
+        told.append(
+            f"run on the host: {_entries(len(absent))} could not be checked, the containers may"
+            f" have ended: there is no {named} here"
+        )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):
         try:
             others = len(_paths(OF_ROOT))
@@ -58,21 +70,25 @@ def _paths(directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in names]
 
 
-def _is_hidden(path: str) -> bool:
-    """Return whether it cannot be told if the container of an entry is there."""
+def _unchecked(path: str) -> str:
+    """Return what keeps an entry's container from being checked, "" if nothing does.
+
+    _DENIED if this user may not look, else the path of the state that does not exist here.
+    """
     entry = ledger.entry_at(path)
     if entry is None:
-        return os.path.exists(path) and not os.access(path, os.R_OK)
-    return not ledger.is_alive(entry) and _is_state_hidden(entry)
+        return _DENIED if os.path.exists(path) and not os.access(path, os.R_OK) else ""
+    if ledger.is_alive(entry) is not None:
+        return ""
+    place = entry["root"] or f"/proc/{entry.get('pid')}"
+    return _DENIED if _is_state_hidden(entry) else place
 
 
 def _is_state_hidden(entry: dict[str, Any]) -> bool:
     try:
         os.stat(os.path.join(entry["root"], entry["id"]))
-    except PermissionError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno == errno.EACCES
     return False
 
 

@@ -216,7 +216,7 @@ def _enter_in_ledger(
 ) -> None:
     if not ledger.is_id(state.id):
         return
-    for known in ledger.living():
+    for known in ledger.living(is_swept=True):
         if (known["id"], known.get("bundle")) == (state.id, state.bundle):
             if memory:
                 _note(known["root"], state.id, pid, memory, log)

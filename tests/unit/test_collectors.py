@@ -201,7 +201,7 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(containers, "_PATIENCE", 0.3)
     monkeypatch.setattr(containers._Looker, "look", look)
     living = [Found(name) for name in ("first", "slow", "plain", "broken", "ended", "last")]
-    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
     found = containers.looked_at()
     assert [one["id"] for one in found["containers"]] == ["first", "last"]
     assert [(one["where"], one["code"]) for one in found["trouble"]] == [
@@ -215,7 +215,7 @@ def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(containers, "_AT_ONCE", 2)
     monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
     living = [Found(str(number)) for number in range(6)]
-    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
     codes = [one["code"] for one in containers.looked_at()["trouble"]]
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
 
@@ -224,7 +224,7 @@ def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(containers, "_AT_ONCE", 3)
     monkeypatch.setattr(containers._Looker, "look", lambda looker, number: {"id": number})
     living = [Found(str(number)) for number in range(10)]
-    monkeypatch.setattr(find, "everything", lambda roots, is_swept: (living, {}))
+    monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
     assert [one["id"] for one in containers.looked_at()["containers"]] == list(range(10))
 
 

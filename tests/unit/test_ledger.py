@@ -47,14 +47,45 @@ def test_an_empty_ledger() -> None:
 
 
 def test_the_state_of_the_runtime_counts(root: str, held: Path) -> None:
-    """An entry lives as long as the runtime keeps the container's state, and then is removed."""
+    """An entry lives as long as the runtime keeps the container's state; a writer removes it."""
     entered(root, "here", pod="p")
     entered(root, "gone")
     assert [(e["id"], e["pod"], e["root"]) for e in ledger.living()] == [("here", "p", root)]
-    assert len(os.listdir(held)) == 1
+    assert len(os.listdir(held)) == 2
     os.rmdir(root + "/here")
     assert living() == []
+    assert len(os.listdir(held)) == 2
+    ledger.living(is_swept=True)
     assert os.listdir(held) == []
+
+
+def test_a_state_root_that_does_not_exist(root: str, held: Path) -> None:
+    """That says nothing of the container; a writer on the host removes the entry."""
+    entered(root, "here")
+    os.rename(root, root + "-moved")
+    assert living() == ["here"]
+    assert ledger.is_alive(ledger.living()[0]) is None
+    assert len(os.listdir(held)) == 1
+    ledger.living(is_swept=True)
+    assert os.listdir(held) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_a_ledger_that_is_mounted(root: str, held: Path) -> None:
+    """In a pod that has the ledger alone, a writer cannot tell that a container has ended."""
+    entered(root, "here")
+    entered("", "hook", pid=os.getpid(), started=1)
+    state = held.parent
+    script = (
+        f"mkdir /run/moved && mount --bind {state} /run/moved && mount -t tmpfs none {state.parent}"
+        f' && mkdir {state} && mount --bind /run/moved {state} && exec "$@"'
+    )
+    code = "from gpuhook.container import ledger; print(len(ledger.living(is_swept=True)))"
+    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /run && {script}", "sh"]
+    command += [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "2\n", done.stderr
+    assert len(os.listdir(held)) == 2
 
 
 def test_a_relative_root(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

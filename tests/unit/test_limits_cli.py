@@ -202,7 +202,8 @@ def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
             shown = limits("show", f"--driver-root={public}")
         finally:
             os.seteuid(0)
-    assert shown.exit_code == 1
+    assert shown.exit_code == 0
+    assert "one" in shown.stdout
     assert "run as root: 1 entry could not be checked" in shown.stderr
     assert "no container" not in shown.stderr
 

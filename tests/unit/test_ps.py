@@ -358,7 +358,7 @@ def public() -> Iterator[Path]:
 
 @AS_ROOT
 def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where runtimes' state is root's alone, nobody is told that there is no container."""
+    """Where runtimes' state is root's alone, a warning says that containers may have ended."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     for identity in ("one", "two"):
         container(public, identity, **holding(0))
@@ -366,9 +366,9 @@ def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch)
     with nobody():
         shown = ps()
         document = ps("-o", "json")
-    assert shown.exit_code == document.exit_code == 1
+    assert shown.exit_code == document.exit_code == 0
     assert shown.stderr == "warning: run as root: 2 entries could not be checked\n"
-    assert json.loads(document.stdout)["containers"] == []
+    assert [one["id"] for one in json.loads(document.stdout)["containers"]] == ["one", "two"]
     assert len(listed()) == 2
 
 
@@ -383,7 +383,7 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
     with nobody():
         shown = ps()
     assert shown.exit_code == 0
-    assert len(shown.stdout.splitlines()) == 2
+    assert len(shown.stdout.splitlines()) == 3
     assert shown.stderr == "warning: run as root: 1 entry could not be checked\n"
 
 

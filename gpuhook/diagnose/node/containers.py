@@ -50,7 +50,7 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     recorded: whether the ledger knows it, and repairable: whether `gpuhook repair` brings back what
     is missing. Raises GH1746 where this user may not look.
     """
-    living, broken = find.everything(state_roots, is_swept=False)
+    living, broken = find.everything(state_roots)
     mine = [found for found in living if found.is_ours]
     told, trouble = _each(mine)
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
