@@ -41,7 +41,8 @@ def options(command: F) -> F:
         metavar="DIR",
         type=click.Path(exists=True, file_okay=False),
         show_envvar=True,
-        help="The kubelet's --root-dir, which tells who holds which replica. Default: the first "
+        help="The kubelet's --root-dir, with the checkpoint that lists who holds which replica. "
+        "Default: the first "
         f"that is there of {', '.join(kubelet.ROOTS)}.",
     )
     return no_nvml(root(command))

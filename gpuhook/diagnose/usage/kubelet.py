@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kubelet tells: which container holds which unit, and how many units each GPU has.
 
-The former is asked of its pod resources API, the latter is in the checkpoint of its device manager,
-whichever plugin registered them. Source: the kubelet's pkg/kubelet/cm/devicemanager/checkpoint.
+Both are in the checkpoint of its device manager, whichever plugin registered them. Source: the
+kubelet's pkg/kubelet/cm/devicemanager/checkpoint.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import json
 import os
 from dataclasses import dataclass, field
 
-from gpuhook import files, worker
+from gpuhook import files
 from gpuhook.errors import GpuhookError
 from gpuhook.grant import replicas
 from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-    Names = tuple[str, str, str]  # namespace, pod, container
+    Holder = tuple[str, str]  # UID of the pod, name of the container
 
 # The kubelet's root: upstream's, microk8s's, k0s's.
 ROOTS = (
@@ -28,20 +29,18 @@ ROOTS = (
     "/var/snap/microk8s/common/var/lib/kubelet",
     "/var/lib/k0s/kubelet",
 )
-_SOCKET = "pod-resources/kubelet.sock"
 _CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20
-_PATIENCE = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the kubelet told. `trouble` is why it could not be asked, "" if it was, or is not there.
+    """What the kubelet told. `trouble` is why its checkpoint cannot be read, "" if it can.
 
     `held` are the units of each container, `units` all that are registered of each device.
     """
 
-    held: dict[Names, tuple[str, ...]] = field(default_factory=dict)
+    held: dict[Holder, tuple[str, ...]] = field(default_factory=dict)
     units: dict[str, tuple[str, ...]] = field(default_factory=dict)
     trouble: str = ""
 
@@ -52,58 +51,44 @@ def root() -> str:
 
 
 def told(place: str) -> Told:
-    """Return what the kubelet with this root tells; "" for no kubelet."""
-    if not place:
+    """Return what the kubelet with this root tells; "" for no kubelet.
+
+    A kubelet to which no device plugin has registered has no checkpoint.
+    """
+    path = os.path.join(place, _CHECKPOINT)
+    if not place or not os.path.lexists(path):
         return Told()
-    held, trouble = _held(os.path.join(place, _SOCKET))
-    return Told(held, _units(os.path.join(place, _CHECKPOINT)), trouble)
-
-
-def _held(socket: str) -> tuple[dict[Names, tuple[str, ...]], str]:
-    """Return the units that each container holds; asked in a process that gRPC may stay in."""
-    if not os.path.exists(socket):
-        return {}, ""
     try:
-        listed, reason = worker.call_in_child(lambda: _asked(socket), _PATIENCE, relay_stderr=True)
-    except worker.NoAnswerError as error:
-        return {}, f"{socket}: {error.reason}"
-    found: dict[Names, list[str]] = {}
-    for unit, names in listed:
-        found.setdefault(tuple(names), []).append(unit)
-    return {names: tuple(units) for names, units in found.items()}, reason
+        data = json.loads(files.read(path, _MAX_CHECKPOINT))["Data"]
+        return Told(_held(data), _units(data["RegisteredDevices"] or {}))
+    except OSError as error:
+        return Told(trouble=f"{path}: {error.strerror}")
+    except (GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        return Told(trouble=f"{path}: {type(error).__name__}: {error}")
 
 
-def _asked(socket: str) -> list[Any]:
-    import asyncio
-
-    from gpuhook.kubernetes.metrics import holders
-
-    told_ = asyncio.run(holders.ask(socket=socket, timeout=_PATIENCE))
-    listed = [
-        [unit, [one.namespace, one.pod, one.container]]
-        for unit, one in told_.holders.items()
-        if device_of(unit)
-    ]
-    return [listed, told_.reason]
+def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:
+    """Return the units that each container holds: the kubelet lists them by NUMA node."""
+    found: dict[Holder, list[str]] = {}
+    for one in data.get("PodDeviceEntries") or ():
+        ids = one["DeviceIDs"] or {}
+        listed = ids.values() if isinstance(ids, dict) else [ids]  # a list before Kubernetes 1.20
+        units = [unit for some in listed for unit in some or () if device_of(unit)]
+        found.setdefault((one["PodUID"], one["ContainerName"]), []).extend(units)
+    return {holder: tuple(sorted(units, key=_order)) for holder, units in found.items()}
 
 
-def _units(path: str) -> dict[str, tuple[str, ...]]:
+def _units(resources: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the units of each device, of the resource that has most of it."""
-    try:
-        document = json.loads(files.read(path, _MAX_CHECKPOINT))
-        resources = document["Data"]["RegisteredDevices"]
-        listed = [ids for ids in resources.values() if isinstance(ids, list)]
-    except (OSError, GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return {}
     found: dict[str, tuple[str, ...]] = {}
-    for ids in listed:
-        for device, units in _by_device(ids).items():
+    for ids in resources.values():
+        for device, units in _by_device(ids or ()).items():
             if len(units) > len(found.get(device, ())):
                 found[device] = tuple(sorted(units, key=_order))
     return found
 
 
-def _by_device(ids: list[Any]) -> dict[str, list[str]]:
+def _by_device(ids: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for unit in ids:
         if isinstance(unit, str) and (device := device_of(unit)):

@@ -102,7 +102,7 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     }
     warnings = _started_without(without)
     if told.trouble:
-        reason = f"the kubelet does not report which container holds which GPU: {told.trouble}"
+        reason = f"cannot read which container holds which replica: {told.trouble}"
         warnings.insert(0, reason)
     trouble = tuple(one for one in faults if one is not None)
     return Usage(document, trouble, tuple(warnings), told.units)
@@ -153,7 +153,7 @@ def _others(
             continue
         if not has.is_holder:  # what it may open says nothing of what it uses
             has = replace(has, nodes=())
-        entry = unrecorded.entry(one, spec, has)
+        entry = unrecorded.entry(one, spec, has, by_node)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
         elif not any(node in by_node for node in has.nodes):
@@ -164,8 +164,7 @@ def _others(
 
 def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:
     """Return an entry with the replicas that the kubelet says its container has."""
-    names = tuple(str(entry.get(key) or "") for key in ("namespace", "pod", "container"))
-    units = told.held.get((names[0], names[1], names[2]), ()) if names[1] else ()
+    units = told.held.get((entry["pod_uid"], entry.get("container") or ""), ())
     held = [unit for unit in units if replicas.device_of(unit)]
     return {**entry, "replicas": held} if held and not entry["replicas"] else entry
 

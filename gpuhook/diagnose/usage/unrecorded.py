@@ -9,6 +9,7 @@ is opened: its own file systems answer when they like.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from gpuhook import files
@@ -33,6 +34,10 @@ _CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 _OUR_HOOK = "gpuhook-hook"
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart")
 _NOTHING = ("", "void", "none")
+# A UID, or the hash that is a static pod's.
+_POD_CGROUP = re.compile(
+    r"(?:^|[-/])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?[:/]"
+)
 _HOST_DEVICES = ("devtmpfs", "/")  # file system and root of a mount of the whole /dev
 
 
@@ -75,8 +80,13 @@ def held(found: Found, spec: Mapping[str, Any]) -> Held:
     )
 
 
-def entry(found: Found, spec: dict[str, Any], has: Held) -> dict[str, Any]:
-    """Return what the container holds in the form of an entry of the ledger."""
+def entry(
+    found: Found, spec: dict[str, Any], has: Held, by_node: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what the container holds in the form of an entry of the ledger, and its pod's UID.
+
+    `by_node` has the UUID of each device by its own device node.
+    """
     named = [name.strip() for name in has.asked.split(",") if name.strip()]
     devices = [f"{words.VOCABULARY.default_kind}={name}" for name in named]
     return {
@@ -84,10 +94,13 @@ def entry(found: Found, spec: dict[str, Any], has: Held) -> dict[str, Any]:
         "id": found.id,
         "root": found.state_root,
         **ledger.pod_of(spec.get("annotations")),
+        "pod_uid": _pod_uid(spec),
         "bundle": found.bundle,
         "devices": devices,
         "nodes": list(has.nodes),
-        "replicas": told_replicas.of(spec, devices, list),
+        "replicas": told_replicas.of(
+            spec, devices, lambda: [by_node[node] for node in has.nodes if node in by_node]
+        ),
         "requested": named,
         "source": words.VOCABULARY.devices_env if named else "",
         "route": has.given_by,
@@ -156,6 +169,17 @@ def _asked(spec: Mapping[str, Any]) -> str:
     """Return the GPUs that the container asks for by its variable, "" for none."""
     value = request.environment(dict(spec)).get(words.VOCABULARY.devices_env, "").strip()
     return "" if value in _NOTHING or value.startswith("/") else value
+
+
+def _pod_uid(spec: Mapping[str, Any]) -> str:
+    """Return the UID of a container's pod, "" if it has none.
+
+    The kubelet names the pod's cgroup by it; under the systemd driver `_` is for `-`.
+    """
+    linux = spec.get("linux")
+    path = linux.get("cgroupsPath") if isinstance(linux, dict) else None
+    uid = _POD_CGROUP.search(path) if isinstance(path, str) else None
+    return uid[1].replace("_", "-") if uid else ""
 
 
 def _since(found: Found) -> float:
