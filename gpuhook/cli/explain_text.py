@@ -31,6 +31,13 @@ _ANSWERS = {
     "nothing": "it asks for nothing, and gets nothing",
     _UNKNOWN: "which GPUs it is given cannot be told here",
 }
+_RUNNING = "container"  # what was named is a running container
+_GIVERS = {
+    "cdi": ", by the engine's CDI",
+    "cdi+wrapper": ", by the engine's CDI",
+    "nvidia-legacy": ", by NVIDIA's hook",
+    "unknown": ", by its config.json",
+}
 _SHARED = {
     "none": "for itself alone",
     "time-slicing": "shared in turns with others",
@@ -119,7 +126,8 @@ def _container(
 def _answer(container: dict[str, Any]) -> str:
     result = container["result"]
     if result == _GETS:
-        return f"it gets {gpus_of(container['gpus'])}{_sharing(container)}{_condition(container)}"
+        gpus = gpus_of(container["gpus"])
+        return f"it gets {gpus}{_giver(container)}{_sharing(container)}{_condition(container)}"
     if result == _REFUSED:
         return f"{_ANSWERS[result]}: {container['fault']['code']}"
     if result == _UNKNOWN and container["pod"]["claims"]:
@@ -145,6 +153,12 @@ def _objection(container: dict[str, Any]) -> str:
 def _is_booked(container: dict[str, Any]) -> bool:
     allocation = (container["pod"] or {}).get("allocation")
     return bool(allocation and allocation["resources"])
+
+
+def _giver(container: dict[str, Any]) -> str:
+    """Return who gave a running container what gpuhook-runtime did not."""
+    is_running = container["kind"] == _RUNNING
+    return _GIVERS.get(container["route"]["name"], "") if is_running else ""
 
 
 def _sharing(container: dict[str, Any]) -> str:

@@ -14,7 +14,10 @@ import pytest
 
 import gpuhook
 from tests.contract.bundles import Bundle
+from tests.contract.limiting import given_by_engine
+from tests.contract.live import sleeping
 from tests.contract.product import Product, asks
+from tests.contract.runtimes import lifecycle
 from tests.contract.test_inspect import WAIT, running
 
 Bundles = Callable[..., Bundle]
@@ -120,3 +123,27 @@ def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
         (found,) = document["containers"]
     assert found["sources"][0]["names"] == ["1"]
     assert any("NVIDIA_VISIBLE_DEVICES=1" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("hooks", [True, False], ids=["hooks", "no hooks"])
+def test_a_container_that_its_engine_gave_a_gpu(
+    hooks: bool, node8: Product, tmp_path: Path
+) -> None:
+    """Its engine applied a CDI spec, with or without hooks: the answer is what it has."""
+    own = node8.apart(tmp_path / "node")
+    uuid = str(own.gpu(2).uuid)
+    made = sleeping(tmp_path, env=[f"GPUHOOK_REPLICAS={uuid}::3"])
+    config = given_by_engine(own, made, uuid).config()
+    if not hooks:
+        del config["hooks"]
+    made.write(config)
+    with lifecycle(made, ["runc"], container_id="gpuhook-test-by-engine") as container:
+        assert container.create().rc == 0
+        roots = ("--state-root", str(made.path / "state"))
+        (found,) = told(own, container.id, *roots)["containers"]
+        text = own.gpuhook("explain", container.id, *roots).stdout
+    assert (found["result"], [one["gpu"] for one in found["gpus"]]) == ("gets", [uuid])
+    assert found["replicas"] == [f"{uuid}::3"]
+    assert found["route"]["name"] == ("cdi+wrapper" if hooks else "cdi")
+    model = own.gpu(2).name
+    assert f"Answer: it gets GPU 2 ({model}), by the engine's CDI, " in text

@@ -22,7 +22,7 @@ from gpuhook.diagnose.explain.rehearsed_root import Rehearsal
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import policy, request
 from gpuhook.programs import oci_command, runtime
-from gpuhook.programs.create import Create, Edited
+from gpuhook.programs.create import WRAPPER, Create, Edited
 from gpuhook.vendors.nvidia import jobs
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpuhook.container.change import Change
     from gpuhook.diagnose.explain.ground import Ground
     from gpuhook.diagnose.explain.question import Question
+    from gpuhook.diagnose.usage.unrecorded import Held
     from gpuhook.grant.policy import Verdict
 
 LAUNCHER = "gpuhook-runtime"
@@ -45,7 +46,8 @@ class Answer:
     """What becomes of a container: config.json `before` and `after`, and how it came to that.
 
     `fault` is why it would not start; `after` is as `before` then. `asked` is the spec as it asks,
-    what an earlier create had given taken back. `changes` are those of the root file system.
+    what an earlier create had given taken back. `changes` are those of the root file system. `held`
+    is what a running container has, unless gpuhook-runtime would give it its GPUs.
     """
 
     question: Question
@@ -57,6 +59,7 @@ class Answer:
     changes: tuple[Change, ...] = ()
     warnings: tuple[GpuhookError, ...] = ()
     fault: GpuhookError | None = None
+    held: Held | None = None
 
     @property
     def has_engines_edits(self) -> bool:
@@ -82,7 +85,14 @@ def given(question: Question, ground: Ground) -> Answer:
         changes=tuple(changes),
         warnings=tuple(ground.heard.warnings[heard:]),
         fault=trouble,
+        held=None if trouble or edited.route == WRAPPER else _held(question, ground),
     )
+
+
+def _held(question: Question, ground: Ground) -> Held | None:
+    """Return what a running container of this node has of GPUs, None if that is nothing."""
+    held = question.held
+    return held if held and held.is_holder and held.nodes and ground.is_here else None
 
 
 def _edited(

@@ -79,11 +79,15 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         *(oci.device_paths(answer.before) if answer.has_engines_edits else ()),
     ]
     memory = shares.limits(answer.edited)
-    gpus = shares.gpus(grant, ground.node) or manifests.beside(answer.question)
+    gpus = (
+        shares.gpus(grant, ground.node)
+        or manifests.beside(answer.question)
+        or shares.held(answer, ground.node)
+    )
     reserved = manifests.reserved(answer.question)
     replicas = (
         grant.replicas
-        or told_replicas.of(answer.asked, grant.devices, lambda: granting.covered(nodes))
+        or told_replicas.of(answer.asked, grant.devices, lambda: {*granting.covered(nodes), *gpus})
         or manifests.replicas(answer.question)
     )
     return {
@@ -106,7 +110,11 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
             "left_out": parts.left_out(grant, granting, capabilities),
         },
         "requirements": required.of(
-            environment, ground.node, given, granting.settings, is_given=bool(names or engines)
+            environment,
+            ground.node,
+            given,
+            granting.settings,
+            is_given=bool(names or engines or answer.held),
         ),
         "devices": devices,
         "specs": parts.of_specs(grant, capabilities),

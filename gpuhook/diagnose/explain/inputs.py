@@ -12,6 +12,7 @@ from gpuhook.container import find, ledger_changes, ledger_warnings, oci
 from gpuhook.container.made import LiveRecord
 from gpuhook.diagnose.explain import images, manifests, question
 from gpuhook.diagnose.explain.question import Question
+from gpuhook.diagnose.usage import unrecorded
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.grant import request
 from gpuhook.programs import container_worker
@@ -86,6 +87,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     if not spec:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
+    held = unrecorded.held(found, spec)
     notes = [*_asked_again(spec), *_attached(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
@@ -97,6 +99,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         has_root=container_worker.call_in_child(found.id, lambda: _has_root(place, spec)),
         notes=tuple(notes),
         start_warnings=tuple(ledger_warnings.read(entry)),
+        held=held,
     )
 
 

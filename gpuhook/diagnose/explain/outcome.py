@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.diagnose.explain import manifests
+from gpuhook.diagnose.usage import unrecorded
+from gpuhook.grant import request
 from gpuhook.programs.create import ENGINE, WRAPPER
+from gpuhook.vendors.nvidia import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
+LEGACY, UNKNOWN_ROUTE = unrecorded.LEGACY, unrecorded.UNKNOWN
 _HOOK = "hook"  # by whom a container is refused that the runtime does not see
 _BAD = (REFUSED, manifests.NOT_CREATED, manifests.NEVER_SCHEDULED)
 _NOTES = {
@@ -30,11 +34,15 @@ _NOTES = {
     " the record",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet"
     " itself, and no runtime has to add anything",
+    LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
+    UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
+    CDI: "config.json has the edits of a CDI spec, which the engine applied",
     NONE: "gpuhook-runtime leaves config.json as it is",
     REFUSED: "gpuhook-runtime ends with that fault, and no container is made",
     _HOOK: "gpuhook-hook, which the engine's CDI spec names, ends with that fault, and no container"
     " is made",
 }
+_GIVEN_BY = {unrecorded.CDI: CDI, unrecorded.OURS: CDI, unrecorded.LEGACY: LEGACY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ def route(answer: Answer) -> dict[str, str]:
         by = _HOOK if manifests.engines_devices(answer.question) else REFUSED
         return {"name": NONE, "note": _NOTES[by]}
     name = answer.edited.route or _beside(answer)
-    if name == CDI:
-        named = ", ".join(manifests.engines_devices(answer.question))
+    named = ", ".join(manifests.engines_devices(answer.question))
+    if named:
         return {"name": CDI, "note": f"the engine adds what its CDI specs say of {named}"}
     return {"name": name, "note": _NOTES[name]}
 
@@ -107,9 +115,12 @@ def _of_itself(answer: Answer) -> str:
 
 
 def _beside(answer: Answer) -> str:
-    """Return who gives GPUs to a container of a pod without gpuhook-runtime having to."""
+    """Return who gives or gave a container its GPUs without gpuhook-runtime having to."""
     if manifests.engines_devices(answer.question):
         return CDI
+    if answer.held is not None:
+        is_void = request.environment(answer.before).get(words.VOCABULARY.devices_env) == "void"
+        return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
     return DEVICE_PLUGIN if manifests.is_complete(answer.question) else NONE
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gpuhook.diagnose.pods.answers import Allocated
     from gpuhook.diagnose.pods.asked import Asked
+    from gpuhook.diagnose.usage.unrecorded import Held
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"
@@ -27,7 +28,7 @@ class Question:
     `bundle` is its directory, "" for one that is only thought of; without `has_root` its root file
     system is not here, and an empty one stands for it. `raw` is the text of config.json where
     that is known. `notes` say what was supposed. `start_warnings` are those that gpuhook reported
-    when the container started, as the ledger has them.
+    when the container started, as the ledger has them. `held` is what a running container has.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Question:
     raw: bytes = b""
     notes: tuple[str, ...] = ()
     start_warnings: tuple[dict[str, str], ...] = ()
+    held: Held | None = None
     asked: Asked | None = None  # the container of a manifest that it is
     allocated: Allocated | None = None  # what a device plugin gives to that
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.diagnose import sharing
+from gpuhook.diagnose.usage import devices
 from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import isolation, words
+from gpuhook.vendors.nvidia import isolation, known_node, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from gpuhook.diagnose.explain.answer import Answer
     from gpuhook.grant.resolve import Grant
     from gpuhook.programs.create import Edited
     from gpuhook.vendors.nvidia.inventory import Node
@@ -61,11 +63,11 @@ def isolated(
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
 
 
-def in_mig_mode(devices: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
+def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
     """Return a sentence for each name of parts.of_names() that is a GPU divided into instances."""
     divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
     found = []
-    for one in devices:
+    for one in named:
         plain = str(one["name"]).rpartition("=")[2].partition("::")[0]
         for gpu in divided:
             if one["fault"] and plain in (str(gpu.index), gpu.uuid):
@@ -98,6 +100,15 @@ def gpus(grant: Grant, node: Node | None) -> list[str]:
         name = qualified.partition("=")[2]
         found.update(dict.fromkeys(_named(name, node, nodes)))
     return list(found)
+
+
+def held(answer: Answer, node: Node | None) -> list[str]:
+    """Return the GPUs and instances that a running container has, by UUID, else by device node."""
+    if answer.held is None:
+        return []
+    by_node = devices.by_node(devices.of_node(node) if node else (), known_node.uuids())
+    known = [by_node[path] for path in answer.held.nodes if path in by_node]
+    return list(dict.fromkeys(known or answer.held.nodes))
 
 
 def _named(name: str, node: Node | None, nodes: set[str]) -> list[str]:
