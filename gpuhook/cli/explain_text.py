@@ -24,7 +24,6 @@ _GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unkno
 _OF_KUBERNETES = {"not-created": "refused", "pending": "pending"}
 _ANSWERS = {
     _FILES_ONLY: "it gets the driver's files, and no GPU",
-    _STARTS_WITHOUT: "it starts without a GPU: nothing that it asks for is granted",
     _REFUSED: "it does not start",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
@@ -38,6 +37,9 @@ _GIVERS = {
     "nvidia-legacy": ", by NVIDIA's hook",
     "unknown": ", by its config.json",
 }
+_NONE = "none"  # requests the driver's files alone
+_REASONS = ("GH1007", "GH1008")  # why a container starts without what it requests
+_NOT_GRANTED = "nothing that it requests is granted"
 _SHARED = {
     "none": "for itself alone",
     "time-slicing": "shared in turns with others",
@@ -134,11 +136,22 @@ def _answer(container: dict[str, Any]) -> str:
         return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation chooses them"
     if result == _UNKNOWN:
         return f"{_ANSWERS[result]}: no GPU of this node is known (--inventory names another node)"
-    if result == _STARTS_WITHOUT and _is_booked(container):
-        return "it starts without the GPUs that are booked for it"
+    if result == _STARTS_WITHOUT:
+        return _without(container)
     others = container["because_of"]
     because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
     return _ANSWERS[result] + (because or _objection(container))
+
+
+def _without(container: dict[str, Any]) -> str:
+    """Return what it starts without, and why."""
+    if _is_booked(container):
+        return "it starts without the GPUs that are booked for it"
+    names = [name for one in container["sources"] for name in one["names"]]
+    what = "the driver's files" if names == [_NONE] else "a GPU"
+    reasons = [one for one in container["warnings"] if one["code"] in _REASONS]
+    why = f"{reasons[0]['code']}: {reasons[0]['message']}" if reasons else _NOT_GRANTED
+    return f"it starts without {what}: {why}"
 
 
 def _objection(container: dict[str, Any]) -> str:

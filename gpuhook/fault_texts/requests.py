@@ -26,7 +26,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1006": (
         DriverError,
-        "{where} asks for GPUs, but this node has no NVIDIA driver loaded",
+        "{where} requests {what}, but this node has no NVIDIA driver loaded",
         "load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml",
     ),
     "GH1007": (
@@ -36,7 +36,7 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     ),
     "GH1008": (
         DriverError,
-        "{where} asks for GPUs, but this node has no NVIDIA driver loaded; it starts without",
+        "{where} requests {what}, but this node has no NVIDIA driver loaded; it starts without",
         "set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml to refuse it instead",
     ),
     "GH1009": (

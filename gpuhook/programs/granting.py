@@ -110,10 +110,12 @@ class Granting:
     ) -> tuple[resolve.Grant, frozenset[str]] | None:
         """Return of() and capabilities() of a container."""
         if not source.is_grant and not self.has_driver():
+            is_rest = source.names == [resolve.NOTHING_BUT_FILES]
+            what = "the driver's files" if is_rest else "GPUs"
             if self.settings.on_missing_driver == "start":
-                self.log.warning(fault("GH1008", where=source.where))
+                self.log.warning(fault("GH1008", where=source.where, what=what))
                 return None
-            raise fault("GH1006", where=source.where)
+            raise fault("GH1006", where=source.where, what=what)
         capabilities = self.capabilities(spec)
         policy.require_own_vendor(source, self.default_kind(), spec)
         names = source.names

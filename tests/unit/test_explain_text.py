@@ -86,8 +86,21 @@ def test_the_answer_comes_first(value: str, node: str, said: str) -> None:
 
 def test_a_request_that_policy_refuses_is_no_request_for_nothing() -> None:
     text = run("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4").stdout
-    assert answer(text) == "it starts without a GPU: nothing that it asks for is granted"
+    assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 of")
     assert "hint: change the setting" in text
+
+
+@pytest.mark.parametrize(("value", "what"), [("all", "GPUs"), ("none", "the driver's files")])
+def test_the_answer_has_the_reason(
+    value: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node without a driver, the first line says so."""
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path))
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    text = run("--env", f"NVIDIA_VISIBLE_DEVICES={value}").stdout
+    said = f"NVIDIA_VISIBLE_DEVICES requests {what}, but this node has no NVIDIA driver loaded"
+    without = "the driver's files" if value == "none" else "a GPU"
+    assert answer(text).startswith(f"it starts without {without}: GH1008: {said}")
 
 
 def test_the_trace_fits_a_screen_and_wide_has_every_file() -> None:
