@@ -7,7 +7,7 @@ import click
 
 from gpuhook.cli import printing
 from gpuhook.cli.tables import shortened
-from gpuhook.diagnose.short_names import short_id
+from gpuhook.diagnose.short_names import pod_container, short_id
 from gpuhook.errors import printable
 from gpuhook.grant.amounts import amount
 from gpuhook.grant.memory import NO_LIMIT
@@ -129,7 +129,7 @@ def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
     record, told = limit.record, views.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),
-        str(view.pod.get("pod") or "-"),
+        pod_container(view.pod),
         limit.gpu if is_wide else shortened(limit.gpu),
         _hard(limit.granted),
         _hard(record.limit if record else None),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from gpuhook.cli.tables import shortened, table
-from gpuhook.diagnose.short_names import short_id
+from gpuhook.diagnose.short_names import pod_container, short_id
 from gpuhook.grant.amounts import amount
 from gpuhook.programs.memory import guarded
 from gpuhook.vendors.nvidia import isolation as isolation_words
@@ -74,7 +74,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
 
     cells = (
         one["id"] if is_wide else short_id(one["id"]),
-        one["pod"] or "-",
+        pod_container(one),
         one["namespace"] or "-",
         shown(list(dict.fromkeys([*one["gpus"], *(told["gpu"] for told in one["usage"])]))),
         shown(one["replicas"]),
@@ -96,7 +96,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
 
 def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:
     """Return the row of a container that requested a GPU and started without one."""
-    names = (one["id"], one["pod"] or "-", one["namespace"] or "-")
+    names = (one["id"], pod_container(one), one["namespace"] or "-")
     nothing = ("-",) * (len(HEADERS) - len(names) - 1)
     return (*names, *nothing, guarded.ago(time.time() - one["since"]), *("-",) * len(WIDE))
 

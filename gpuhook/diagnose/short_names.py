@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _ENGINES = re.compile(r"[0-9a-f]{64}$")
 _SHORT = 12  # characters, as engines show them; commands take the beginning of an id
 
@@ -16,3 +20,8 @@ def short_id(identity: str) -> str:
     ('4c1f0a9be27d', 'gpu-trainer-green')
     """
     return identity[:_SHORT] if _ENGINES.match(identity) else identity
+
+
+def pod_container(names: Mapping[str, object]) -> str:
+    """Return POD/CONTAINER, which commands take as a container's name; "-" outside of a pod."""
+    return "/".join(str(names[key]) for key in ("pod", "container") if names.get(key)) or "-"

@@ -290,6 +290,16 @@ def test_recorded_containers_have_their_limit_as_share(
     assert rows(ps(node, "--recorded"))["one"][6] == "50% of 2000Mi"
 
 
+def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
+    """The table tells them apart by the names that other commands take."""
+    running.start("one", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
+    running.start("two", pod=("train-0", "ml", "side"))
+    entry = {"pod": "train-0", "namespace": "ml", "container": "side", "route": "wrapper"}
+    running.record("two", **entry, devices=[f"nvidia.com/gpu={uuid(node)}"])
+    found = rows(ps(node))
+    assert [found[name][1] for name in ("one", "two")] == ["train-0/main", "train-0/side"]
+
+
 def test_a_container_that_uses_what_it_was_not_given(node: SimulatedNode, running: Running) -> None:
     """It stands there with the GPU, which it does not hold."""
     pid = running.start("one")
