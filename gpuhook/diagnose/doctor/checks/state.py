@@ -131,7 +131,7 @@ def _entries(node: Node) -> Iterable[Finding]:
         entry = _entry(node.tree.read(path) or b"")
         if entry is None:
             found.append(_broken(node, path))
-        elif _is_over(node, entry):
+        elif not _is_alive(node, entry):
             gone += 1
     over = f", {gone} of them of containers that are gone" if gone else ""
     return found or [ok(f"the ledger has {len(names)} entries{over}", _LEDGER)]
@@ -167,21 +167,21 @@ def _remove(node: Node, path: str) -> None:
         os.unlink(place)
 
 
-def _is_over(node: Node, entry: dict[str, Any]) -> bool:
-    """Return whether the container of an entry has ended: its runtime's state root has it no more.
+def _is_alive(node: Node, entry: dict[str, Any]) -> bool:
+    """Return whether the container of an entry is there, as the files of the node tell.
 
-    In the device plugin's pod no state root exists, and nothing can be said.
+    In the device plugin's pod no state root exists: nothing shows that a container has ended.
     """
     root = entry["root"]
     if root and (
         node.tree.status(root) is None or node.tree.status(f"{root}/{entry['id']}") is not None
     ):
-        return False
+        return True
     content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
     try:
-        return content is None or ledger.started(content) != entry.get("started")
+        return content is not None and ledger.started(content) == entry.get("started")
     except (ValueError, IndexError):
-        return True
+        return False
 
 
 def _ledger(node: Node) -> Iterable[Finding]:
