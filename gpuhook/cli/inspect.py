@@ -44,9 +44,9 @@ def inspect(
     exit_code: bool,
     **nvml: Any,
 ) -> None:
-    """Show what a running CONTAINER has: nodes, mounts, loader cache, memory limits, variables.
+    """Show what a running CONTAINER has: nodes, mounts, libraries, memory limits, variables.
 
-    Of each node: whether the container's device cgroup lets it be opened. Of the mounted driver:
+    Of each library of the driver: whether the container's loader finds it. Of each node: whether the container's device cgroup lets it be opened. Of the mounted driver:
     its version, and the node's own. Of each memory limit: what the ledger has, what the driver
     holds, what is used. And what it lacks of what it was granted, with the command
     that mends it. Nothing is changed, and nothing is run in the container.
@@ -116,7 +116,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines = table(None, [(f"{name}:" if name else "", text) for name, text in head]).splitlines()
     lines += _section(("NODE", "DEVICE", "MODE", "OWNER", "KIND", "CGROUP"), _nodes(facts))
     lines += _section(("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts))
-    lines += _section(("LIBRARY", "PATH", "LOADER CACHE"), _libraries(facts))
+    lines += _section(("LIBRARY", "PATH", "LOADER FINDS IT"), _libraries(facts))
     if facts["memory"]:
         lines += _section(("MEMORY OF", "LIMIT", "DRIVER", "USED", "BY"), _limits(facts))
     return lines + _section(("VARIABLE", "OF"), _variables(facts))

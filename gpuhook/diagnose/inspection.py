@@ -12,9 +12,11 @@ from typing import Any
 
 from gpuhook import state
 from gpuhook.container import ledger
-from gpuhook.container.loader_files import CACHE, MAX_CACHE
+from gpuhook.container.loader_files import CACHE
+from gpuhook.diagnose.loader_view import LoaderView
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.loader import cache_entries, conf
+from gpuhook.loader import conf
+from gpuhook.loader.directory import is_library
 from gpuhook.vendors.nvidia import departed, freshness, seen, words
 
 TYPE_CHECKING = False
@@ -55,7 +57,7 @@ def of(
         },
         "nodes": list(_nodes(live, {mount.target for mount in mounted})),
         "mounts": mounts,
-        "loader": _loader(live),
+        "loader": _loader(live, mounts),
         "memory": memory or [],
         "env": {
             "process": _variables(live.process.environment()),
@@ -205,26 +207,59 @@ def _worded(rule: Rule) -> str:
     return f"{'allow' if rule.allow else 'deny'} {rule.line}"
 
 
-def _loader(live: Live) -> dict[str, Any]:
-    """Return the libraries that we entered into the loader's cache, and whether each is found."""
+def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the driver's libraries as the loader finds them, whoever gave them.
+
+    First those that gpuhook recorded, then all names that lead to a mounted file of the driver,
+    then the mounted libraries that no name leads to. Of these, those that programs open by path,
+    such as modules of the X server, are left out.
+    """
     try:
         ours = conf.recorded(live.root.read(conf.FIRST, conf.MAX_BYTES) or b"")
-        content = live.root.read(CACHE, MAX_CACHE)
-        entries = {(e.soname, e.path) for e in cache_entries.parse(content)} if content else set()
+        view = LoaderView(live)
+        if view.trouble:
+            return {"libraries": [], "trouble": view.trouble}
+        known = set(view.entries())
+        recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
+        paths = _libraries(mounts)
+        mounted = {file: path for path in paths if (file := _identity(live, path))}
+        stems = {_stem(path) for path in paths}
+        candidates = sorted(one for one in known if _stem(one[0]) in stems)[: conf.MAX_LIBRARIES]
+        driver = {one: _identity(live, one[1]) for one in candidates}
+        cached = [one for one, file in driver.items() if file in mounted]
+        reached = {driver[one] for one in cached}
+        unreached = [
+            (os.path.basename(path), path)
+            for file, path in mounted.items()
+            if file not in reached and view.searches(os.path.dirname(path))
+        ]
+        found = [
+            {
+                "name": name,
+                "path": path,
+                "cached": (name, path) in known,
+                "found": live.root.found(path) is not None,
+            }
+            for name, path in dict.fromkeys([*recorded, *cached, *unreached])
+        ]
     except GpuhookError as error:
         return {"libraries": [], "trouble": error.message}
     except OSError as error:
         return {"libraries": [], "trouble": f"{error.filename or CACHE}: {error.strerror}"}
-    libraries = [
-        {
-            "name": os.fsdecode(soname),
-            "path": os.fsdecode(path),
-            "cached": (soname, path) in entries,
-            "found": live.root.found(os.fsdecode(path)) is not None,
-        }
-        for soname, path in ours
-    ]
-    return {"libraries": libraries, "trouble": None}
+    return {"libraries": found, "trouble": None}
+
+
+def _libraries(mounts: list[dict[str, Any]]) -> list[str]:
+    return [one["path"] for one in mounts if is_library(os.path.basename(one["path"]))]
+
+
+def _identity(live: Live, path: str) -> tuple[int, int] | None:
+    found = live.root.found(path)
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).partition(".so")[0]
 
 
 def _config_variables(spec: dict[str, Any]) -> list[str]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 from posixpath import dirname, join, normpath
 
-from gpuhook.container.loader_files import CACHE, MAX_CACHE
 from gpuhook.diagnose.compare import item, reasons
-from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_entries, musl, narrow
+from gpuhook.diagnose.loader_view import LoaderView
+from gpuhook.loader import narrow
 from gpuhook.vendors.nvidia import provision
 
 TYPE_CHECKING = False
@@ -65,7 +64,7 @@ class _Side:
     def __init__(self, held: Live, by: str, expected: Expected) -> None:
         self._held = held
         self._by = by
-        self._known = _Known(held)
+        self._known = LoaderView(held)
         self._seen: dict[str, tuple[int, int] | None] = {}
         self._expected = expected
         mounts = expected.edits.get("mounts") or ()
@@ -83,7 +82,8 @@ class _Side:
         name += " (32-bit)" if is_32_bit else ""
         if there and self._at(there) == self.identity(end):
             return item.Item(item.LIBRARY, name, item.SAME, there, path)
-        told = there or self._known.trouble or _NOT_THERE
+        trouble = self._known.trouble
+        told = there or (f"no cache that can be read: {trouble}" if trouble else _NOT_THERE)
         reason = reasons.missing(path, self._by, self._expected)
         return item.Item(item.LIBRARY, name, item.DIFFERS, told, path, reason)
 
@@ -118,41 +118,3 @@ def _end(path: str, links: dict[str, str]) -> str:
             break
         path = links[path]
     return path
-
-
-class _Known:
-    """Where the loader of the container finds libraries: glibc's cache, or musl's directories."""
-
-    def __init__(self, held: Live) -> None:
-        self._root = held.root
-        self._cache: dict[tuple[str, int], str] = {}  # by name and flags
-        self._flags: dict[bool, int] = {}
-        self._directories: list[str] = []
-        self.trouble = ""
-        self.is_musl = False
-        names = self._root.names("/lib")
-        for architecture in musl.architectures(names)[:1]:
-            text = self._root.read(musl.path_file(architecture), musl.MAX_BYTES)
-            text = musl.DEFAULT if text is None else text.partition(b"\0")[0]
-            self._directories = os.fsdecode(text).replace("\n", ":").split(":")
-            self.is_musl = True
-        try:
-            content = self._root.read(CACHE, MAX_CACHE)
-            machines = {False: os.uname().machine, True: narrow.MACHINE}
-            self._flags = {is_32: cache.flags_for(name) for is_32, name in machines.items()}
-            for entry in cache_entries.parse(content) if content else ():
-                if not entry.hwcap:
-                    key = os.fsdecode(entry.soname), entry.flags
-                    self._cache.setdefault(key, os.fsdecode(entry.path))
-        except (GpuhookError, OSError) as error:
-            self.trouble = f"no cache that can be read: {error}"
-
-    def place(self, name: str, *, is_32_bit: bool = False) -> str:
-        """Return the path that the loader opens for a library's name, "" if it finds none."""
-        key = name, self._flags.get(is_32_bit, 0)
-        if key in self._cache:
-            return self._cache[key]
-        for directory in filter(None, self._directories):
-            if self._root.found(f"{directory}/{name}") is not None:
-                return f"{directory}/{name}"
-        return ""

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the loader of a running container finds libraries: glibc's cache, or musl's directories."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.container.loader_files import CACHE, MAX_CACHE
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import cache, cache_entries, directory, musl, narrow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.container.operations import Live
+
+_GLIBC = ("ld-linux", "ld64.so")  # its loader's names
+
+
+class LoaderView:
+    """The libraries by name. `trouble` is why the cache cannot be read, "" if it can."""
+
+    def __init__(self, held: Live) -> None:
+        self._root = held.root
+        self._cache: dict[tuple[str, int], str] = {}  # by name and flags
+        self._flags: dict[bool, int] = {}
+        self._directories: list[str] = []
+        self.trouble = ""
+        self.is_musl = False
+        names = self._root.names("/lib")
+        for architecture in musl.architectures(names)[:1]:
+            text = self._root.read(musl.path_file(architecture), musl.MAX_BYTES)
+            text = musl.DEFAULT if text is None else text.partition(b"\0")[0]
+            found = os.fsdecode(text).replace("\n", ":").split(":")
+            self._directories = list(filter(None, found))
+            self.is_musl = True
+        if self.is_musl and not self._has_glibc():
+            return  # a cache, which NVIDIA's hook writes there too, is nothing to musl
+        try:
+            content = self._root.read(CACHE, MAX_CACHE)
+            machines = {False: os.uname().machine, True: narrow.MACHINE}
+            self._flags = {is_32: cache.flags_for(name) for is_32, name in machines.items()}
+            for entry in cache_entries.parse(content) if content else ():
+                if not entry.hwcap:
+                    key = os.fsdecode(entry.soname), entry.flags
+                    self._cache.setdefault(key, os.fsdecode(entry.path))
+        except GpuhookError as error:
+            self.trouble = error.message
+        except OSError as error:
+            self.trouble = f"{error.filename or CACHE}: {error.strerror}"
+
+    def _has_glibc(self) -> bool:
+        return any(
+            name.startswith(_GLIBC)
+            for where in ("/lib", "/lib64")
+            for name in self._root.names(where)
+        )
+
+    def place(self, name: str, *, is_32_bit: bool = False) -> str:
+        """Return the path that the loader opens for a library's name, "" if it finds none."""
+        key = name, self._flags.get(is_32_bit, 0)
+        if key in self._cache:
+            return self._cache[key]
+        for where in self._directories:
+            if self._root.found(f"{where}/{name}") is not None:
+                return f"{where}/{name}"
+        return ""
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the path of each library that the loader finds."""
+        known: set[str] = set()
+        for (name, _), path in self._cache.items():
+            known.add(name)
+            yield name, path
+        for where in self._directories:
+            for name in sorted(filter(directory.is_library, self._root.names(where))):
+                if name not in known:
+                    known.add(name)
+                    yield name, f"{where}/{name}"
+
+    def searches(self, where: str) -> bool:
+        """Return whether libraries in this directory are for the loader, not opened by path."""
+        return (
+            directory.is_system(where)
+            or where in self._directories
+            or any(os.path.dirname(path) == where for path in self._cache.values())
+        )
