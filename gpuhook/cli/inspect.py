@@ -46,10 +46,11 @@ def inspect(
 ) -> None:
     """Show what a running CONTAINER has: nodes, mounts, libraries, memory limits, variables.
 
-    Of each library of the driver: whether the container's loader finds it. Of each node: whether the container's device cgroup lets it be opened. Of the mounted driver:
-    its version, and the node's own. Of each memory limit: what the ledger has, what the driver
-    holds, what is used. And what it lacks of what it was granted, with the command
-    that mends it. Nothing is changed, and nothing is run in the container.
+    Of each library of the driver: whether the container's loader finds it. Of each node: whether
+    the container's device cgroup lets it be opened. Of the mounted driver: its version, and the
+    node's own. Of each memory limit: what the ledger has, what the driver holds, what is used.
+    And what it lacks of what it was granted, with the command that mends it. Nothing is changed,
+    and nothing is run in the container.
 
     CONTAINER is named as in `gpuhook attach --help`.
     """
@@ -60,7 +61,7 @@ def inspect(
             memory = _memory(found, asked)
         limits = memory.document()["gpus"] if memory else []
         facts = inspection.of(found.held, found.found, found.spec, found.entry, limits)
-        wrong = [*_missing(found), *inspection.findings(facts)]
+        wrong = [*_missing(found), *inspection.findings(facts, found.spec)]
         return facts, wrong + (memory.findings() if memory else [])
 
     with progress.telling("looking at the container"):

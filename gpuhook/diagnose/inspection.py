@@ -14,6 +14,7 @@ from gpuhook import state
 from gpuhook.container import ledger
 from gpuhook.container.loader_files import CACHE
 from gpuhook.diagnose.loader_view import LoaderView
+from gpuhook.diagnose.usage import unrecorded
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.loader import conf
 from gpuhook.loader.directory import is_library
@@ -68,14 +69,14 @@ def of(
     }
 
 
-def findings(facts: dict[str, Any]) -> list[GpuhookError]:
-    """Return what is wrong with the facts of a container, worst first."""
+def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
+    """Return what is wrong with the facts of a container, worst first. `spec` as in of()."""
     identity = facts["container"]["id"]
     wrong = []
     request = _unheard(facts)
     if request:
         wrong.append(fault("GH1745", container=identity, request=request))
-    gone_with_gpus = _departed(facts)
+    gone_with_gpus = _departed(facts, spec)
     if gone_with_gpus:
         wrong.append(fault("GH1123", container=identity, nodes=", ".join(gone_with_gpus)))
     driver = facts["driver"]
@@ -90,8 +91,13 @@ def findings(facts: dict[str, Any]) -> list[GpuhookError]:
     return wrong
 
 
-def _departed(facts: dict[str, Any]) -> list[str]:
-    """Return the nodes of a container whose GPU or MIG instance the node does not have any more."""
+def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container whose GPU or MIG instance the node does not have any more.
+
+    A privileged container has all nodes of the host, also those of no GPU.
+    """
+    if unrecorded.has_all_devices(spec):
+        return []
     return departed.of_paths([node["path"] for node in facts["nodes"]], state.host_root())
 
 

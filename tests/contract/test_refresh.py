@@ -248,3 +248,22 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) ->
         assert f"was given {own.device(2)}, whose GPU" in shown
         doctor = own.gpuhook("doctor", "--host-root", "/", "--checks", "containers.pieces")
         assert f"{own.device(2)}, whose GPU or MIG instance" in doctor.stdout
+
+
+@pytest.mark.parametrize("privileged", [False, True])
+def test_a_node_of_no_gpu_in_a_privileged_container(
+    privileged: bool, own: Product, tmp_path: Path
+) -> None:
+    """A privileged container has all nodes of the host: it lost nothing that it was given."""
+    made = sleeping(tmp_path)
+    config = made.config()
+    if privileged:
+        config["linux"]["resources"] = {"devices": [{"allow": True, "access": "rwm"}]}
+    stray = {"type": "c", "major": 195, "minor": own.gpu(2).minor}
+    config["linux"]["devices"] = [{"path": own.device(2), **stray}]
+    made.write(config)
+    with started(made, own, "runc", "host") as live:
+        shutil.rmtree(host(own, GPUS) / str(own.gpu(2).pci_bus_id)[4:].lower())
+        shown = live.gpuhook("inspect").stdout
+    assert own.device(2) in shown
+    assert ("GH1123" in shown) is not privileged

@@ -145,7 +145,7 @@ def _has_root(held: Target) -> bool:
 def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
     remote_mounts.require_none(held, grants)
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
-    wrong = inspection.findings(facts)
+    wrong = inspection.findings(facts, held.spec)
     missing, is_repairable = _missing(held, grants)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):

@@ -21,7 +21,7 @@ from gpuhook.vendors.nvidia import seen, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from gpuhook.container.runtime_state import Found
@@ -74,7 +74,7 @@ def held(found: Found, spec: Mapping[str, Any]) -> Held:
     return Held(
         nodes=tuple(dict.fromkeys((*by_config, *bound))),
         has_driver=any(seen.is_driver_mount(mount.target) for mount in mounts),
-        is_everything=_has_all_devices(spec, mounts),
+        is_everything=has_all_devices(spec, mounts),
         given_by=_given_by(spec, set(bound) - set(by_config)),
         asked=_asked(spec),
     )
@@ -129,7 +129,7 @@ def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
     return [path for path in oci.device_paths(dict(spec)) if words.is_gpu_node(path)]
 
 
-def _has_all_devices(spec: Mapping[str, Any], mounts: list[Mount]) -> bool:
+def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bool:
     """Return whether the container may open whatever the host has, or has its whole /dev."""
     at_dev = [(mount.fstype, mount.root) for mount in mounts if mount.target == "/dev"]
     if at_dev[-1:] == [_HOST_DEVICES]:  # the last one is what is seen

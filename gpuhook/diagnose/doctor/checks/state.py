@@ -103,8 +103,8 @@ def _files(node: Node) -> Iterable[Finding]:
             WARNING,
             f"{path} is not believed: it is no regular file of root's that nobody else may write",
             subject=path,
-            meaning="what it says does not count: a container is missing from `gpuhook ps`, or a"
-            " spec is compiled for each start",
+            meaning="gpuhook ignores it: `gpuhook ps` lists a container without its route, replicas"
+            " and limits, or a spec is compiled for each start",
             command=f"rm {path}",
             looked_at=(path,),
         )
@@ -154,7 +154,7 @@ def _broken(node: Node, path: str) -> Finding:
         WARNING,
         f"{path} is no entry of the ledger that can be read",
         subject=path,
-        meaning="`gpuhook ps` does not list this container, and its GPUs seem free",
+        meaning="`gpuhook ps` lists this container without its route, replicas and limits",
         command=f"rm {path}",
         looked_at=(path,),
         mend=Mend(f"remove {path}", partial(_remove, node, path)),
@@ -195,11 +195,11 @@ def _ledger(node: Node) -> Iterable[Finding]:
     return [
         Finding(
             WARNING,
-            f"container {one['id']} got its GPUs of gpuhook, and the ledger has no entry of it",
+            f"container {one['id']} got its GPUs from gpuhook, and the ledger has no entry for it",
             subject=one["id"],
-            meaning="`gpuhook ps` does not list it, and its replicas and limits are not counted:"
-            " the state directory was emptied, or was not writable when it started",
-            command=f"gpuhook inspect {one['id']}  # and start it anew, for an entry",
+            meaning="`gpuhook ps` lists it with another route and without its limits: the state"
+            " directory was emptied, or was not writable when the container started",
+            command=f"gpuhook inspect {one['id']}  # a restart of the container writes an entry",
             looked_at=(_LEDGER, f"container {one['id']}"),
         )
         for one in ours
