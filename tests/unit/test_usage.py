@@ -159,7 +159,7 @@ def test_a_share_is_that_of_the_replicas(
 ) -> None:
     """The kubelet's checkpoint has all replicas, and which container of a pod holds which.
 
-    Without gRPC, which a host's installation does not have.
+    Without the device plugin's packages, which a host's installation does not have.
     """
     gpu = uuid(node)
     of_systemd = f"kubepods-burstable-pod{UIDS[0].replace('-', '_')}.slice:cri-containerd:one"
@@ -182,7 +182,8 @@ def test_a_share_is_that_of_the_replicas(
         (UIDS[2], "main", units[3:]),
         (UIDS[2], "other", {"0": ["eth0"], "1": None}),
     )
-    without = 'import sys; sys.modules["grpc"] = None; from gpuhook.cli import main; main()'
+    packages = dict.fromkeys(["grpc", "google.protobuf", "prometheus_client"])
+    without = f"import sys; sys.modules |= {packages}; from gpuhook.cli import main; main()"
     command = [sys.executable, "-c", without, "ps", "-o", "json", *root]
     command += ["--nvml-library", node.nvml_library, "--state-root", str(running.root)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
