@@ -130,7 +130,8 @@ def explain(
     WHAT is a bundle's directory, a config.json, an image's configuration (docker image inspect,
     skopeo inspect --config), a manifest of Kubernetes (a pod, a deployment, kubectl get -o yaml),
     `-` for one of these on standard input, a running container as `gpuhook attach --help` names
-    it, or the code of a fault, GH1102. Without WHAT, the options say what is asked for.
+    it, or the code of a fault, GH1102. Without WHAT, the options say what is asked for. For a
+    running container that has GPUs from its engine's CDI or NVIDIA's stack, the answer names those.
 
     The node is this one: its CDI specs, or, where there are none, what generate-cdi would write
     now. With --inventory it is another one, and with --driver-root what is found there. Nothing is

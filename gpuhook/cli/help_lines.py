@@ -25,7 +25,7 @@ LINES = {
     "generate-cdi": "Describe a node's GPUs and driver as a CDI spec.",
     "health": "List the GPUs that are held for unhealthy, and clear them.",
     "inspect": (
-        "Show what a running CONTAINER has: nodes, mounts, loader cache, memory limits, variables."
+        "Show what a running CONTAINER has: nodes, mounts, libraries, memory limits, variables."
     ),
     "install": "Put gpuhook on a host out of a container, and configure its engine.",
     "inventory": "Show the driver, the GPUs and the MIG instances of a node, and dump all of it.",

@@ -47,8 +47,8 @@ def warnings() -> list[str]:
         places = list(dict.fromkeys(absent))
         named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
         told.append(
-            f"run on the host: {_entries(len(absent))} could not be checked, the containers may"
-            f" have ended: there is no {named} here"
+            f"{_entries(len(absent))} could not be checked, the containers may have ended:"
+            f" there is no {named} here; in a pod, run gpuhook on the host instead"
         )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):
         try:
