@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="generate-cdi", cls=generate_help.Command, epilog=generate_help.EXAMPLES)
-@node_options.node_options
+@node_options.spec_options
 @click.option(
     "--mode",
     type=click.Choice(table.MODES),

@@ -18,7 +18,7 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
+_OF_CONTAINER = ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT")  # kubernetes/config/options.py
 
 
 def _profiles(
@@ -104,44 +105,50 @@ inventory = _OPTIONS[0]
 
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
-    command = _placed(command)
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return _with_options(_placed(command, is_looking=True), _OPTIONS)
+
+
+def spec_options(command: F) -> F:
+    """Add the node options to a command that writes paths of the host."""
+    return _with_options(_placed(command), _OPTIONS)
 
 
 def place_options(command: F) -> F:
     """Add the node options that say where a node's parts are: all but --inventory."""
-    command = _placed(command)
-    for option in reversed(_OPTIONS[1:]):
+    return _with_options(_placed(command, is_looking=True), _OPTIONS[1:])
+
+
+def _with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
         command = option(command)
     return command
 
 
 def root_options(command: F) -> F:
     """Add --driver-root, --dev-root and --host-root to a click command."""
-    command = _placed(command)
-    for option in reversed(_OPTIONS[1:4]):
-        command = option(command)
-    return command
+    return _with_options(_placed(command), _OPTIONS[1:4])
 
 
 def module_root_options(command: F) -> F:
     """Add --driver-root and --host-root, which is where kernel modules are and are loaded."""
-    command = _placed(command)
-    for option in (_OPTIONS[3], _OPTIONS[1]):
-        command = option(command)
-    return command
+    return _with_options(_placed(command), (_OPTIONS[1], _OPTIONS[3]))
 
 
-def _placed(command: F) -> F:
-    """Return a command that gets the settings' driver roots where its options say none."""
+def _placed(command: F, *, is_looking: bool = False) -> F:
+    """Return a command that gets the settings' driver roots where its options say none.
+
+    One that is only looking gets those of the device plugin's container first, in there.
+    """
 
     @wraps(command)
     def placed(*args: Any, **options: Any) -> Any:
         # The settings are this node's: another host root, a tree, a dump are other nodes.
         is_other = any(options.get(name) for name in ("inventory", "root", "bundle"))
         is_here = not is_other and os.path.abspath(options["host_root"]) == "/"
+        if is_looking and not is_other and options["driver_root"] is None:
+            options["driver_root"], dev_root = _roots_of_container(options["host_root"])
+            if options.get("dev_root") is None and "dev_root" in options:
+                options["dev_root"] = dev_root
         options["driver_root"], dev_root = driver_roots(
             options["driver_root"],
             options.get("dev_root"),
@@ -184,6 +191,16 @@ def driver_roots(
         if root:
             return root, dev_root
     return _root_with_driver(search_paths) if is_searched else "/", dev_root
+
+
+def _roots_of_container(host_root: str = "/") -> tuple[str | None, str | None]:
+    """Return the driver root and the dev root in the device plugin's container, None elsewhere."""
+    if not any(os.environ.get(name) for name in _OF_CONTAINER):
+        return None, None
+    from gpuhook.kubernetes.allocation import host_paths
+
+    found = host_paths.of_environment(os.environ, host_root)
+    return (found.driver, found.dev) if found else (None, None)
 
 
 def _root_with_driver(search_paths: tuple[str, ...]) -> str:
@@ -233,6 +250,7 @@ def library(
         known = known_node.nvml()
         if known:
             return known
+        driver_root, _ = _roots_of_container()
     if nvml_library is None:
         driver_root, _ = driver_roots(driver_root, None, search_paths=library_search_path)
     return libraries.find(

@@ -14,7 +14,8 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "no libnvidia-ml.so.1 below the driver root {root} (looked in {looked})",
         (
             "install the NVIDIA driver, or name where it is with --driver-root, "
-            "--library-search-path or --nvml-library"
+            "--library-search-path or --nvml-library; driver.root of the settings applies to all "
+            "commands"
         ),
     ),
     "GH1201": (

@@ -18,6 +18,7 @@ PROGRAMS = {
     "gpuhook": "bin/gpuhook",
     "gpuhook-runtime": "bin/gpuhook-runtime",
     "gpuhook-hook": "bin/gpuhook-hook",
+    "gpuhook-prestart": "bin/gpuhook-prestart",
     "nvidia-device-plugin": "libexec/nvidia-device-plugin",
     "config-manager": "libexec/config-manager",
 }

@@ -44,6 +44,14 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 Host = Callable[..., Path]
+# Of the plugin's pod: the driver root of the host is mounted at /driver-root.
+POD_RUNS = (
+    'for d in dev proc; do mount --rbind /$d "$0/$d"; done;'
+    ' mount --bind "$1/kernel/proc/driver" "$0/proc/driver";'
+    ' mount --bind "$1/kernel/proc/devices" "$0/proc/devices";'
+    ' mount --bind "$1$NVIDIA_DRIVER_ROOT" "$0/driver-root"; root=$0; shift;'
+    ' exec chroot "$root" "$@"'
+)
 
 
 @pytest.fixture
@@ -198,3 +206,21 @@ def test_another_driver_root_makes_the_spec_stale(unpacked: Path, host_with: Hos
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
     assert done.returncode == 0, done.stderr
     assert "hostPath: /srv/driver/usr/lib" in spec(host)
+
+
+def test_commands_in_the_container_of_the_plugin(unpacked: Path, host_with: Host) -> None:
+    """They look below the container's driver root, and find the whole of gpuhook in the image."""
+    host = host_with(OPERATOR)
+    (unpacked / "driver-root").mkdir()
+    env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "NVIDIA_DRIVER_ROOT": OPERATOR}
+    env["CONTAINER_DRIVER_ROOT"] = "/driver-root"
+
+    def called(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["unshare", "--mount", "sh", "-c", POD_RUNS, str(unpacked), str(host)]
+        command += ["/usr/bin/gpuhook", *words]
+        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+    shown = called("inventory")
+    assert "Tesla T4" in shown.stdout, shown.stderr
+    found = called("doctor", "--checks", "driver.libraries,driver.files,installation.launchers")
+    assert found.returncode == 0, found.stdout

@@ -280,7 +280,8 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) ->
         shutil.rmtree(host(own, GPUS) / bus)
         shown = live.gpuhook("inspect").stdout
         assert f"was given {own.device(2)}, whose GPU" in shown
-        doctor = own.gpuhook("doctor", "--host-root", "/", "--checks", "containers.pieces")
+        root = f"--driver-root={own.node.driver_root}"
+        doctor = own.gpuhook("doctor", root, "--checks", "containers.pieces")
         assert f"{own.device(2)}, whose GPU or MIG instance" in doctor.stdout
 
 

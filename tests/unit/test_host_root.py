@@ -90,10 +90,10 @@ class Scene:
         done = CliRunner().invoke(main, words, prog_name="gpuhook", env={**self.env, **env})
         files = {}
         for root in (self.host, self.out):
-            for path, facts in listing(root).items():
+            for name, facts in listing(root).items():
                 *rest, content = facts
-                is_text = isinstance(content, bytes) and not path.endswith(".gz")
-                files[f"{root.name}/{path}"] = (*rest, _plain(content) if is_text else b"")
+                is_text = isinstance(content, bytes) and not name.endswith(".gz")
+                files[f"{root.name}/{name}"] = (*rest, _plain(content) if is_text else b"")
         return done.exit_code, _plain(done.stdout), _plain(done.stderr), files
 
 

@@ -9,12 +9,17 @@ EXPLANATIONS: dict[str, tuple[str, str, str]] = {
             "NVML, the library by which the driver is asked, is nowhere below the driver root: "
             "no driver is installed, it is installed elsewhere (a driver container, GKE, "
             "NixOS), or only its kernel part is. In a container the host's files are not where "
-            "they are on the host."
+            "they are on the host. If no driver root is set and / has no driver, the directories "
+            "of NVIDIA's driver container (/run/nvidia/driver) and of GKE "
+            "(/home/kubernetes/bin/nvidia) are searched, too."
         ),
-        "Install the driver's user space, or say where it is.",
+        (
+            "Install the driver's user space, or set its directory: driver.root of the settings, "
+            "`gpuhook install --driver-root`, or nvidiaDriverRoot of the Helm chart. A driver "
+            "container may still be starting."
+        ),
         """
-$ gpuhook inventory --driver-root /run/nvidia/driver              # GPU operator
-$ gpuhook inventory --driver-root /home/kubernetes/bin/nvidia     # GKE
+$ gpuhook inventory --driver-root /srv/nvidia/driver              # a driver container
 $ gpuhook inventory --library-search-path /run/opengl-driver/lib  # NixOS
 """,
     ),

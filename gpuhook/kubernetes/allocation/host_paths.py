@@ -10,13 +10,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from gpuhook.kubernetes.config.configuration import Flags, PluginFlags
+from gpuhook.kubernetes.config.given import given
 from gpuhook.vendors.nvidia import gather
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.kubernetes.config.configuration import Flags
+    from collections.abc import Mapping
+
     from gpuhook.vendors.nvidia.inventory import Node
 
+_CONTAINER_DRIVER_ROOT = "flags.plugin.containerDriverRoot"
 _IN_POD = "KUBERNETES_SERVICE_HOST"  # set by the kubelet in every container
 
 
@@ -81,6 +85,24 @@ def places(
     if flags.dev_root is not None:
         host_dev = os.path.abspath(flags.dev_root)
     return Places(where.driver, where.dev, host_driver, host_dev)
+
+
+def of_environment(environ: Mapping[str, str], host_root: str = "/") -> Places | None:
+    """Return the places that variables of the plugin's container name.
+
+    Returns None if no variable names the container's driver root, or the directory is not there.
+    """
+    said = given({}, environ).overrides
+    here = said.get(_CONTAINER_DRIVER_ROOT)
+    if here is None or not os.path.isdir(str(here.value)):
+        return None
+    root, dev_root = said.get("flags.nvidiaDriverRoot"), said.get("flags.nvidiaDevRoot")
+    flags = Flags(
+        driver_root=str(root.value) if root else Flags().driver_root,
+        dev_root=str(dev_root.value) if dev_root else None,
+        plugin=PluginFlags(container_driver_root=str(here.value)),
+    )
+    return places(flags, host_root)
 
 
 def at_host(node: Node, where: Places) -> Node:
