@@ -34,7 +34,8 @@ Examples:
     type=click.Choice(engine_choice.CHOICES),
     default="auto",
     show_default=True,
-    help="The engine to configure; auto: the kubelet's, else one that runs.",
+    help="The engine to configure; auto: the engine of --config, else the kubelet's, else one that "
+    "runs.",
 )
 @click.option(
     "--route",
@@ -74,7 +75,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     if said["stays"] and not is_dry:
         staying.hold()
     where = installation.place(said["host_root"], said["install_dir"])
-    found = engine_choice.engines(where.root, said["engine"])
+    found = engine_choice.engines(where.root, said["engine"], said["config"])
     route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
     wanted = Wanted(
         route=route,

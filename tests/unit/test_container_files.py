@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from gpuhook.engines import state_directories
 from gpuhook.engines.configuring.host import Host
 from gpuhook.installing import container_files, named
+from tests.unit.host_program import running
 
 AT = "/opt/gpuhook"
 NAMES_US = '{"hooks": {"poststop": [{"path": "/opt/gpuhook/versions/1.0-a/bin/gpuhook-hook"}]}}'
@@ -138,40 +137,6 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     assert not os.listdir(node / AT[1:])
 
 
-Runs = Callable[[str, list[str], str], None]
-
-
-def _enter(root: Path, directory: str) -> None:
-    os.chroot(root)
-    os.chdir(directory)
-
-
-@pytest.fixture
-def runs(node: Path) -> Iterator[Runs]:
-    """Return a function that runs a program of a name on the host, with arguments."""
-    started = []
-
-    def run(program: str, arguments: list[str], directory: str) -> None:
-        shutil.copy2("/usr/bin/busybox", node / program)
-        (node / directory[1:]).mkdir(parents=True, exist_ok=True)
-        write(node, "/wait", "echo up; read x")
-        words = ["sh", "/wait", *arguments]  # busybox goes by the first word
-        process = subprocess.Popen(
-            words,
-            executable=f"/{program}",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            preexec_fn=partial(_enter, node, directory),  # noqa: PLW1509 # there are no threads
-        )
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-
-    yield run
-    for process in started:
-        process.communicate()
-
-
 @pytest.mark.parametrize(
     ("program", "arguments", "path"),
     [
@@ -185,13 +150,14 @@ def runs(node: Path) -> Iterator[Runs]:
     ],
 )
 def test_a_process_names_the_directory(
-    node: Path, runs: Runs, program: str, arguments: list[str], path: str
+    node: Path, program: str, arguments: list[str], path: str
 ) -> None:
     write(node, "/c.toml", 'state = "/s"')
     if path:
         write(node, path, RUNTIME)
-    runs(program, arguments, f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w")
-    assert found(node) == named.Named(has_programs=True)
+    directory = f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w"
+    with running(node, program, arguments, directory):
+        assert found(node) == named.Named(has_programs=True)
 
 
 @pytest.mark.parametrize(
@@ -203,19 +169,19 @@ def test_a_process_names_the_directory(
     ],
 )
 def test_a_running_engine_whose_directory_is_not_seen(
-    node: Path, runs: Runs, program: str, arguments: list[str], reason: str
+    node: Path, program: str, arguments: list[str], reason: str
 ) -> None:
     """Such as in a mount namespace of its own. The engine need not be configured now."""
-    runs(program, arguments, "/w")
-    assert any(reason in unknown for unknown in found(node).unknown)
+    with running(node, program, arguments):
+        assert any(reason in unknown for unknown in found(node).unknown)
 
 
-def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path, runs: Runs) -> None:
+def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> None:
     """The command line of the process is what the engine uses."""
     write(node, "/etc/containerd/config.toml", 'state = "/s"')
     (node / "t").mkdir()
-    runs("containerd", ["--state", "/t"], "/w")
-    assert found(node, {"containerd": ""}).is_whole
+    with running(node, "containerd", ["--state", "/t"]):
+        assert found(node, {"containerd": ""}).is_whole
 
 
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])
