@@ -27,7 +27,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@install_words.host_root
+@install_words.host_root(required=True)
 @install_words.install_dir
 @click.option(
     "--engine",
