@@ -32,7 +32,8 @@ _LEDGER = "/run/gpuhook/containers"
 _UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": dockerd.UNIT}
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
 _SHIM, _MONITOR = "containerd-shim", "conmon"
-_PATHS = frozenset({"config", "c", "config-file", "config-dir", "d", "state", "exec-root"})
+_CONFIGS = ("config", "c", "config-file")
+_PATHS = frozenset({*_CONFIGS, "config-dir", "d", "state", "exec-root"})
 _OF_DISTRIBUTIONS = (
     state_directories.CONTAINERD,
     "/run/k3s/containerd",
@@ -71,7 +72,7 @@ def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles
     search = _Search(host)
     search.add_processes()
     for engine in (*_UNITS, "podman"):
-        is_strict = engine in configured and engine not in search.running
+        is_strict = engine in configured and (engine, configured[engine]) not in search.running
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
     search.add_list(f"{at}/{LIST}")
@@ -99,7 +100,7 @@ class _Search:
         self.directories: list[StateDirectory] = []
         self.commands: list[str] = []
         self.unknown: list[str] = []
-        self.running: set[str] = set()
+        self.running: set[tuple[str, str]] = set()  # engines, and the files that they name
 
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
@@ -109,8 +110,9 @@ class _Search:
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
             if engine:
-                self.running.add(engine)
                 said = _absolute(state_directories.flags(process.arguments), process.directory)
+                named = [said[name] for name in _CONFIGS if said.get(name)]
+                self.running.add((engine, named[0] if named else ""))
                 self._take(engine, said, is_running=True)
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
@@ -135,7 +137,12 @@ class _Search:
 
     def add_ledger(self) -> None:
         """Add the state roots of the containers that were assigned GPUs."""
-        for name in self._host.names(_LEDGER):
+        try:
+            names = self._host.names(_LEDGER)
+        except OSError as error:
+            self.unknown.append(f"{_LEDGER} cannot be read: {_reason(error)}")
+            return
+        for name in names:
             try:
                 entry = json.loads(self._host.read(f"{_LEDGER}/{name}") or b"{}")
             except (OSError, GpuhookError, ValueError, RecursionError):

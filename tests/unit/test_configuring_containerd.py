@@ -14,7 +14,7 @@ PATH = "/etc/containerd/config.toml"
 CRI = "io.containerd.grpc.v1.cri"
 
 
-def annotations(patterns: list[str]) -> list[str]:
+def taken_over(patterns: list[str]) -> list[str]:
     """Return container_annotations of a handler that had these patterns and was taken over."""
     text = (
         f'version = 2\n[plugins."{CRI}".containerd.runtimes.nvidia]\n'
@@ -29,7 +29,7 @@ def annotations(patterns: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("pattern", ["cdi.k8s.io/*", "*/*", "cdi.*/*", "*.k8s.io/*"])
 def test_no_pattern_is_added_to_one_that_covers_it(pattern: str) -> None:
-    assert annotations([pattern]) == [pattern]
+    assert taken_over([pattern]) == [pattern]
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_no_pattern_is_added_to_one_that_covers_it(pattern: str) -> None:
 )
 def test_the_pattern_is_added_to_any_other(pattern: str) -> None:
     """containerd's `*` stops at a "/" (path.Match of Go): `*` alone covers no CDI annotation."""
-    assert annotations([pattern]) == [pattern, "cdi.k8s.io/*"]
+    assert taken_over([pattern]) == [pattern, "cdi.k8s.io/*"]

@@ -184,6 +184,21 @@ def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> N
         assert found(node, {"containerd": ""}).is_whole
 
 
+def test_a_configuration_counts_if_another_of_the_engine_runs(node: Path) -> None:
+    """Docker starts a containerd of its own."""
+    write(node, "/c.toml", 'state = "/s"')
+    (node / "t").mkdir()
+    with running(node, "containerd", ["--config", "/d.toml", "--state", "/t"]):
+        write(node, "/d.toml", "")
+        (unknown,) = found(node, {"containerd": "/c.toml"}).unknown
+    assert "/s (/c.toml)" in unknown
+
+
+def test_a_ledger_that_cannot_be_read(node: Path) -> None:
+    (node / "run").symlink_to("run")
+    assert any("/run/gpuhook/containers" in unknown for unknown in found(node).unknown)
+
+
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])
 def test_flags_without_values(words: list[str]) -> None:
     assert not any(state_directories.flags(words).values())

@@ -18,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.installing import (
     container_files,
     copying,
-    engine_choice,
     host,
     installation,
     launchers,

@@ -150,8 +150,8 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     if old is not None and where.config != old.config:
         changed = {one.path for one in plan.changes}
         restored = [one.path for one in todo.writes if one.path not in changed]
-        said = (RESTORED.format(path=path, engine=where.engine) for path in restored)
-        todo = replace(todo, notes=(*todo.notes, *said))
+        notes = [RESTORED.format(path=path, engine=where.engine) for path in restored]
+        todo = replace(todo, notes=(*todo.notes, *notes))
     return plan, replace(node, files=job.host), todo
 
 
