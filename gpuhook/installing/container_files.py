@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.engines import host_processes, state_directories, toml
@@ -22,7 +22,7 @@ from gpuhook.installing.host import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gpuhook.engines.configuring.host import Host
 
@@ -55,12 +55,14 @@ class ContainerFiles:
     """Where to look.
 
     `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
-    sentence about a directory that an engine has and that cannot be found.
+    sentence about a directory that an engine has and that cannot be found. `configured` are the
+    engines that are or were configured for gpuhook, and the configuration files of their records.
     """
 
     directories: tuple[StateDirectory, ...]
     commands: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    configured: Mapping[str, str] = field(default_factory=dict)
 
 
 def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles:
@@ -70,21 +72,23 @@ def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles
     the record names, or "". `at` is the host's directory of the installation.
     """
     search = _Search(host)
+    configured = {**search.add_list(f"{at}/{LIST}"), **configured}
     search.add_processes()
     for engine in (*_UNITS, "podman"):
         is_strict = engine in configured and (engine, configured[engine]) not in search.running
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
-    search.add_list(f"{at}/{LIST}")
-    found = dict.fromkeys((*USUAL, *search.directories))
-    return ContainerFiles(tuple(found), tuple(search.commands), tuple(search.unknown))
+    found = tuple(dict.fromkeys((*USUAL, *search.directories)))
+    return ContainerFiles(found, tuple(search.commands), tuple(search.unknown), configured)
 
 
 def keep(host: Host, at: str, found: ContainerFiles) -> None:
-    """Write the list of the directories that are not always looked at; raises OSError."""
-    directories = [asdict(one) for one in found.directories if one not in USUAL]
-    text = json.dumps({"schema": SCHEMA, "directories": directories}, indent=2) + "\n"
-    host.put(f"{at}/{LIST}", text.encode())
+    """Write the list of the engines, and of the directories that are not usual; raises OSError."""
+    directories = [
+        {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
+    ]
+    document = {"schema": SCHEMA, "engines": dict(found.configured), "directories": directories}
+    host.put(f"{at}/{LIST}", json.dumps(document, indent=2).encode())
 
 
 def forget(host: Host, at: str) -> None:
@@ -151,14 +155,18 @@ class _Search:
             if root.startswith("/"):
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
-    def add_list(self, path: str) -> None:
-        """Add the list of an installation that was kept."""
+    def add_list(self, path: str) -> dict[str, str]:
+        """Add the list of an installation that was kept; returns its engines."""
         try:
             content = self._host.read(path)
-            if content is not None:
-                self.directories += _listed(json.loads(content))
+            if content is None:
+                return {}
+            engines, directories = _listed(json.loads(content))
         except (OSError, GpuhookError, ValueError, RecursionError) as error:
             self.unknown.append(f"{path} cannot be read: {_reason(error)}")
+            return {}
+        self.directories += directories
+        return engines
 
     def _take(
         self,
@@ -210,18 +218,21 @@ def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
     }
 
 
-def _listed(document: Any) -> Iterable[StateDirectory]:
-    """Return the directories of a list; raises ValueError."""
+def _listed(document: Any) -> tuple[dict[str, str], list[StateDirectory]]:
+    """Return the engines and the directories of a list; raises ValueError."""
     try:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
-        for one in document["directories"]:
-            path, patterns = str(one["path"]), tuple(str(each) for each in one["files"])
-            if not path.startswith("/"):
-                raise ValueError(path)
-            yield StateDirectory(path, patterns)
-    except (KeyError, TypeError) as error:
+        engines = {str(name): str(config) for name, config in document["engines"].items()}
+        directories = [
+            StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
+            for one in document["directories"]
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError("it is not a list of directories") from error
+    if not all(one.path.startswith("/") for one in directories):
+        raise ValueError("a path is not absolute")
+    return engines, directories
 
 
 def _reason(error: Exception) -> str:

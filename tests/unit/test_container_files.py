@@ -118,9 +118,17 @@ def test_a_broken_list(node: Path, text: str) -> None:
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
 def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
-    document = {"schema": container_files.SCHEMA, "directories": [one]}
+    document = {"schema": container_files.SCHEMA, "engines": {}, "directories": [one]}
     write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
     assert not found(node).is_whole
+
+
+def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
+    """Its state directory is unknown also after its configuration is undone."""
+    host = Host(str(node))
+    (node / AT[1:]).mkdir(parents=True)
+    container_files.keep(host, AT, container_files.locate(host, {"containerd": "/none.toml"}, AT))
+    assert "/none.toml does not exist" in found(node).unknown[0]
 
 
 def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
@@ -130,6 +138,7 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     (node / AT[1:]).mkdir(parents=True)
     host = Host(str(node))
     container_files.keep(host, AT, container_files.locate(host, {"containerd": "/c.toml"}, AT))
+    write(node, "/c.toml", "")
     assert found(node).has_programs
     shutil.rmtree(node / "s")
     assert found(node) == named.Named()
