@@ -38,14 +38,15 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
 
 
 @click.command(epilog=_EXAMPLES)
-@install_words.host_root
+@install_words.host_root(required=True)
 @install_words.install_dir
 @click.option(
     "--engine",
     type=click.Choice(engine_choice.CHOICES),
     default="auto",
     show_default=True,
-    help="The engine to configure; auto: the kubelet's, else one that runs.",
+    help="The engine to configure; auto: the engine of --config, else the kubelet's, else one that "
+    "runs.",
 )
 @click.option(
     "--route",
@@ -100,7 +101,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     if said["stays"] and not is_dry:
         staying.hold()
     where = installation.place(said["host_root"], said["install_dir"])
-    found = engine_choice.engines(where.root, said["engine"])
+    found = engine_choice.engines(where.root, said["engine"], said["config"])
     route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
     wanted = Wanted(
         route=route,

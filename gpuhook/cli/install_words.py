@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -13,16 +14,28 @@ from gpuhook.installing import installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from gpuhook.engines.configuring.carrying_out import Result
     from gpuhook.installing.installation import Outcome
 
+    F = TypeVar("F", bound="Callable[..., Any]")
+
 SCHEMA = "gpuhook/install/v1"
-host_root = parameters.host_root(
-    type=click.Path(exists=True, file_okay=False),
-    required=True,
-    metavar="DIR",
-    help="Where the host's root directory is mounted.",
-)
+
+
+def host_root(**default: Any) -> Callable[[F], F]:
+    """Return the option; `default` is `default` or `required` of click.option."""
+    return parameters.host_root(
+        type=click.Path(exists=True, file_okay=False),
+        metavar="DIR",
+        show_default=True,
+        help="Where the host's root directory is mounted.",
+        **default,
+    )
+
+
 install_dir = click.option(
     "--install-dir",
     default=installation.DIRECTORY,
@@ -62,7 +75,7 @@ def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_a
     for note in done.notes:
         click.echo(f"note: {note}", err=True)
     if is_taken_away and not (done.is_new or done.engines or done.removed):
-        click.echo("nothing to do: gpuhook is not installed there")
+        click.echo(f"nothing to do: gpuhook is not installed in {directory}")
 
 
 def _show_engine(one: Result, would: str) -> None:
@@ -84,6 +97,8 @@ def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
     for reason in done.unknown:
         click.echo(f"note: every version is kept: {reason}", err=True)
+    if is_taken_away and done.kept:
+        click.echo("note: run `gpuhook uninstall` again when these containers have ended", err=True)
 
 
 def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:

@@ -13,6 +13,7 @@ from gpuhook.installing import installation
 _EXAMPLES = """
 \b
 Examples:
+  gpuhook uninstall
   gpuhook uninstall --host-root /host
   gpuhook uninstall --host-root /host --dry-run
   gpuhook uninstall --host-root /host --restart systemd
@@ -20,7 +21,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@install_words.host_root
+@install_words.host_root(default="/")
 @install_words.install_dir
 @install_words.restart
 @install_words.dry_run
@@ -31,8 +32,10 @@ Examples:
 def uninstall(*, is_dry: bool, force: bool, output: str, **said: Any) -> None:
     """Take gpuhook away from a host: what `gpuhook install` has put there and configured.
 
-    Configurations of engines become what they were before. A version that a container still names
-    stays until that container is gone, and this is run again.
+    Configurations of engines become what they were before. A version that a container needs remains
+    until this is run again after the container has ended. All versions remain if the state
+    directory of an engine cannot be read. With the last version go the CDI specs that call its
+    hook, gpuhook's state and the file of its feature labels.
     """
     where = installation.place(said["host_root"], said["install_dir"])
     done = installation.uninstall(where, how=said["restart"], is_dry=is_dry, forced=force)

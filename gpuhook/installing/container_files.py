@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.engines import host_processes, state_directories, toml
@@ -22,7 +22,7 @@ from gpuhook.installing.host import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gpuhook.engines.configuring.host import Host
 
@@ -32,7 +32,8 @@ _LEDGER = "/run/gpuhook/containers"
 _UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": dockerd.UNIT}
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
 _SHIM, _MONITOR = "containerd-shim", "conmon"
-_PATHS = frozenset({"config", "c", "config-file", "config-dir", "d", "state", "exec-root"})
+_CONFIGS = ("config", "c", "config-file")
+_PATHS = frozenset({*_CONFIGS, "config-dir", "d", "state", "exec-root"})
 _OF_DISTRIBUTIONS = (
     state_directories.CONTAINERD,
     "/run/k3s/containerd",
@@ -54,12 +55,14 @@ class ContainerFiles:
     """Where to look.
 
     `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
-    sentence about a directory that an engine has and that cannot be found.
+    sentence about a directory that an engine has and that cannot be found. `configured` are the
+    engines that are or were configured for gpuhook, and the configuration files of their records.
     """
 
     directories: tuple[StateDirectory, ...]
     commands: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    configured: Mapping[str, str] = field(default_factory=dict)
 
 
 def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles:
@@ -69,21 +72,23 @@ def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles
     the record names, or "". `at` is the host's directory of the installation.
     """
     search = _Search(host)
+    configured = {**search.add_list(f"{at}/{LIST}"), **configured}
     search.add_processes()
     for engine in (*_UNITS, "podman"):
-        is_strict = engine in configured and engine not in search.running
+        is_strict = engine in configured and (engine, configured[engine]) not in search.running
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
-    search.add_list(f"{at}/{LIST}")
-    found = dict.fromkeys((*USUAL, *search.directories))
-    return ContainerFiles(tuple(found), tuple(search.commands), tuple(search.unknown))
+    found = tuple(dict.fromkeys((*USUAL, *search.directories)))
+    return ContainerFiles(found, tuple(search.commands), tuple(search.unknown), configured)
 
 
 def keep(host: Host, at: str, found: ContainerFiles) -> None:
-    """Write the list of the directories that are not always looked at; raises OSError."""
-    directories = [asdict(one) for one in found.directories if one not in USUAL]
-    text = json.dumps({"schema": SCHEMA, "directories": directories}, indent=2) + "\n"
-    host.put(f"{at}/{LIST}", text.encode())
+    """Write the list of the engines, and of the directories that are not usual; raises OSError."""
+    directories = [
+        {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
+    ]
+    document = {"schema": SCHEMA, "engines": dict(found.configured), "directories": directories}
+    host.put(f"{at}/{LIST}", json.dumps(document, indent=2).encode())
 
 
 def forget(host: Host, at: str) -> None:
@@ -99,7 +104,7 @@ class _Search:
         self.directories: list[StateDirectory] = []
         self.commands: list[str] = []
         self.unknown: list[str] = []
-        self.running: set[str] = set()
+        self.running: set[tuple[str, str]] = set()  # engines, and the files that they name
 
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
@@ -109,8 +114,9 @@ class _Search:
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
             if engine:
-                self.running.add(engine)
                 said = _absolute(state_directories.flags(process.arguments), process.directory)
+                named = [said[name] for name in _CONFIGS if said.get(name)]
+                self.running.add((engine, named[0] if named else ""))
                 self._take(engine, said, is_running=True)
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
@@ -135,7 +141,12 @@ class _Search:
 
     def add_ledger(self) -> None:
         """Add the state roots of the containers that were assigned GPUs."""
-        for name in self._host.names(_LEDGER):
+        try:
+            names = self._host.names(_LEDGER)
+        except OSError as error:
+            self.unknown.append(f"{_LEDGER} cannot be read: {_reason(error)}")
+            return
+        for name in names:
             try:
                 entry = json.loads(self._host.read(f"{_LEDGER}/{name}") or b"{}")
             except (OSError, GpuhookError, ValueError, RecursionError):
@@ -144,14 +155,18 @@ class _Search:
             if root.startswith("/"):
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
-    def add_list(self, path: str) -> None:
-        """Add the list of an installation that was kept."""
+    def add_list(self, path: str) -> dict[str, str]:
+        """Add the list of an installation that was kept; returns its engines."""
         try:
             content = self._host.read(path)
-            if content is not None:
-                self.directories += _listed(json.loads(content))
+            if content is None:
+                return {}
+            engines, directories = _listed(json.loads(content))
         except (OSError, GpuhookError, ValueError, RecursionError) as error:
             self.unknown.append(f"{path} cannot be read: {_reason(error)}")
+            return {}
+        self.directories += directories
+        return engines
 
     def _take(
         self,
@@ -203,18 +218,21 @@ def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
     }
 
 
-def _listed(document: Any) -> Iterable[StateDirectory]:
-    """Return the directories of a list; raises ValueError."""
+def _listed(document: Any) -> tuple[dict[str, str], list[StateDirectory]]:
+    """Return the engines and the directories of a list; raises ValueError."""
     try:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
-        for one in document["directories"]:
-            path, patterns = str(one["path"]), tuple(str(each) for each in one["files"])
-            if not path.startswith("/"):
-                raise ValueError(path)
-            yield StateDirectory(path, patterns)
-    except (KeyError, TypeError) as error:
+        engines = {str(name): str(config) for name, config in document["engines"].items()}
+        directories = [
+            StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
+            for one in document["directories"]
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError("it is not a list of directories") from error
+    if not all(one.path.startswith("/") for one in directories):
+        raise ValueError("a path is not absolute")
+    return engines, directories
 
 
 def _reason(error: Exception) -> str:

@@ -169,8 +169,12 @@ def uninstall(
     files = Host(where.root)
     places = _container_files(where)
     is_there = copying.is_begun(where.here)
+    unsaved: tuple[str, ...] = ()
     if is_there and not is_dry:  # the configurations name the directories until they are undone
-        container_files.keep(files, where.directory, places)
+        try:
+            container_files.keep(files, where.directory, places)
+        except OSError as error:
+            unsaved = (f"the list of state directories cannot be written: {_said(error)}",)
     done = [
         carrying_out.undo(files, carrying_out.Where(engine), how=how, is_dry=is_dry)
         for engine in ENGINES
@@ -186,7 +190,7 @@ def uninstall(
             if not left:
                 container_files.forget(files, where.directory)
     if left:
-        return Outcome(used, is_there, tuple(done), tuple(left), found.unknown)
+        return Outcome(used, is_there, tuple(done), tuple(left), found.unknown, notes=unsaved)
     rest = leftovers.find(files, where.directory, is_installed=is_there)
     notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     return Outcome(used, is_there, tuple(done), removed=rest.paths, notes=notes)

@@ -53,7 +53,9 @@ _API_ACCESS = """\
 #                         nvidia.com/device-plugin.config=KEY, at once and without a restart
 #   events: create        faults of GPUs, refused configurations and reloads as events of the node
 #   nodes: patch          the feature labels on the node itself, where there is no Node Feature
-#                         Discovery (GPUHOOK_LABEL_NODE=true, or gpuhook.labelNode)
+#                         Discovery (GPUHOOK_LABEL_NODE=true, or gpuhook.labelNode). They remain
+#                         when the plugin ends, unless GPUHOOK_REMOVE_LABELS_ON_EXIT=true.
+#                         docs/kubernetes.md, "Back", has the command that removes them.
 #
 # After gpuhook.yaml:
 #

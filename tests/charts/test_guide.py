@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from typing import Any
 
+import click.testing
 import pytest
 import yaml
 
+from gpuhook.cli import main
 from gpuhook.kubernetes.config import reader
 from gpuhook.kubernetes.config.given import given
 from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
@@ -85,3 +89,23 @@ def test_values_of_the_table_are_there() -> None:
             above = above if name[0] == "." else path[:-1]
             count += 1
     assert count > 30
+
+
+@pytest.mark.parametrize("profile", ["t4", "a100-mig"])
+def test_the_command_that_removes_labels_removes_ours_alone(profile: str) -> None:
+    """Its filters pass every label of gpuhook's on to kubectl, and none that others set."""
+    (command,) = re.findall(r"\{\{end\}\}' \|\n(.*?) \| xargs", PAGE, re.DOTALL)
+    words = ["labels", "--inventory", profile, "--mig-strategy", "mixed", "-o", "json"]
+    done = click.testing.CliRunner().invoke(main, words)
+    ours = sorted(json.loads(done.stdout)["labels"])
+    assert len(ours) > 20
+    others = [
+        "kubernetes.io/hostname", "nvidia.com/gpu.present", "nvidia.com/gpu.deploy.driver",
+        "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/device-plugin.config",
+        "feature.node.kubernetes.io/pci-10de.present", "example.com/nvidia.com/gpu.count",
+    ]  # fmt: skip
+    given = "".join(f"{name}\n" for name in (*others, *ours))
+    ran = subprocess.run(
+        command, input=given, shell=True, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == [f"{name}-" for name in ours]

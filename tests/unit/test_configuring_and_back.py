@@ -95,6 +95,24 @@ def test_a_chosen_file_that_was_not_there_is_told(
         assert (said in result.notes) is is_told
 
 
+def test_a_file_that_is_restored_for_another_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
+    (tmp_path / "etc").mkdir()
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / "etc" / name).write_text("version = 2\n", encoding="utf-8")
+    host = Host(str(tmp_path))
+    said = (
+        "/etc/a.toml is restored: gpuhook configures containerd in one place, and that has changed"
+    )
+    for config, is_told in (("a", False), ("a", False), ("b", True), ("b", False)):
+        where = Where("containerd", config=f"/etc/{config}.toml")
+        assert (said in carrying_out.configure(host, where, wanted()).notes) is is_told
+    assert (tmp_path / "etc/a.toml").read_text(encoding="utf-8") == "version = 2\n"
+
+
 @pytest.mark.parametrize(
     "added", [b"# mine\n", b"# mine\n[mine]\na = 1\n"], ids=["comment", "table"]
 )

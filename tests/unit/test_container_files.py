@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from gpuhook.engines import state_directories
 from gpuhook.engines.configuring.host import Host
 from gpuhook.installing import container_files, named
+from tests.unit.host_program import running
 
 AT = "/opt/gpuhook"
 NAMES_US = '{"hooks": {"poststop": [{"path": "/opt/gpuhook/versions/1.0-a/bin/gpuhook-hook"}]}}'
@@ -119,9 +118,17 @@ def test_a_broken_list(node: Path, text: str) -> None:
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
 def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
-    document = {"schema": container_files.SCHEMA, "directories": [one]}
+    document = {"schema": container_files.SCHEMA, "engines": {}, "directories": [one]}
     write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
     assert not found(node).is_whole
+
+
+def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
+    """Its state directory is unknown also after its configuration is undone."""
+    host = Host(str(node))
+    (node / AT[1:]).mkdir(parents=True)
+    container_files.keep(host, AT, container_files.locate(host, {"containerd": "/none.toml"}, AT))
+    assert "/none.toml does not exist" in found(node).unknown[0]
 
 
 def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
@@ -131,45 +138,12 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     (node / AT[1:]).mkdir(parents=True)
     host = Host(str(node))
     container_files.keep(host, AT, container_files.locate(host, {"containerd": "/c.toml"}, AT))
+    write(node, "/c.toml", "")
     assert found(node).has_programs
     shutil.rmtree(node / "s")
     assert found(node) == named.Named()
     container_files.forget(host, AT)
     assert not os.listdir(node / AT[1:])
-
-
-Runs = Callable[[str, list[str], str], None]
-
-
-def _enter(root: Path, directory: str) -> None:
-    os.chroot(root)
-    os.chdir(directory)
-
-
-@pytest.fixture
-def runs(node: Path) -> Iterator[Runs]:
-    """Return a function that runs a program of a name on the host, with arguments."""
-    started = []
-
-    def run(program: str, arguments: list[str], directory: str) -> None:
-        shutil.copy2("/usr/bin/busybox", node / program)
-        (node / directory[1:]).mkdir(parents=True, exist_ok=True)
-        write(node, "/wait", "echo up; read x")
-        words = ["sh", "/wait", *arguments]  # busybox goes by the first word
-        process = subprocess.Popen(
-            words,
-            executable=f"/{program}",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            preexec_fn=partial(_enter, node, directory),  # noqa: PLW1509 # there are no threads
-        )
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-
-    yield run
-    for process in started:
-        process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -185,13 +159,14 @@ def runs(node: Path) -> Iterator[Runs]:
     ],
 )
 def test_a_process_names_the_directory(
-    node: Path, runs: Runs, program: str, arguments: list[str], path: str
+    node: Path, program: str, arguments: list[str], path: str
 ) -> None:
     write(node, "/c.toml", 'state = "/s"')
     if path:
         write(node, path, RUNTIME)
-    runs(program, arguments, f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w")
-    assert found(node) == named.Named(has_programs=True)
+    directory = f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w"
+    with running(node, program, arguments, directory):
+        assert found(node) == named.Named(has_programs=True)
 
 
 @pytest.mark.parametrize(
@@ -203,19 +178,34 @@ def test_a_process_names_the_directory(
     ],
 )
 def test_a_running_engine_whose_directory_is_not_seen(
-    node: Path, runs: Runs, program: str, arguments: list[str], reason: str
+    node: Path, program: str, arguments: list[str], reason: str
 ) -> None:
     """Such as in a mount namespace of its own. The engine need not be configured now."""
-    runs(program, arguments, "/w")
-    assert any(reason in unknown for unknown in found(node).unknown)
+    with running(node, program, arguments):
+        assert any(reason in unknown for unknown in found(node).unknown)
 
 
-def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path, runs: Runs) -> None:
+def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> None:
     """The command line of the process is what the engine uses."""
     write(node, "/etc/containerd/config.toml", 'state = "/s"')
     (node / "t").mkdir()
-    runs("containerd", ["--state", "/t"], "/w")
-    assert found(node, {"containerd": ""}).is_whole
+    with running(node, "containerd", ["--state", "/t"]):
+        assert found(node, {"containerd": ""}).is_whole
+
+
+def test_a_configuration_counts_if_another_of_the_engine_runs(node: Path) -> None:
+    """Docker starts a containerd of its own."""
+    write(node, "/c.toml", 'state = "/s"')
+    (node / "t").mkdir()
+    with running(node, "containerd", ["--config", "/d.toml", "--state", "/t"]):
+        write(node, "/d.toml", "")
+        (unknown,) = found(node, {"containerd": "/c.toml"}).unknown
+    assert "/s (/c.toml)" in unknown
+
+
+def test_a_ledger_that_cannot_be_read(node: Path) -> None:
+    (node / "run").symlink_to("run")
+    assert any("/run/gpuhook/containers" in unknown for unknown in found(node).unknown)
 
 
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])

@@ -265,3 +265,45 @@ def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
         eventually(lambda: not children.read_text(encoding="ascii"))
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_uninstall_is_for_this_host_unless_another_is_named(host: Path, small: Path) -> None:
+    """On the node there is no other host. The variable has the effect of the option."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    runner = click.testing.CliRunner()
+    done = runner.invoke(main, ["uninstall", "--install-dir", "/opt/none", "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "nothing to do: gpuhook is not installed in /opt/none\n"
+    done = runner.invoke(main, ["uninstall"], env={"GPUHOOK_HOST_ROOT": str(host)})
+    assert done.exit_code == 0, done.output
+    assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == DAEMON_JSON
+    assert not (host / "opt/gpuhook").exists()
+
+
+def test_install_takes_the_variable_but_no_default(host: Path, small: Path) -> None:
+    """In a container the root directory is not the host's."""
+    runner = click.testing.CliRunner()
+    words = ["install", "--tree", str(small), "--engine", "docker"]
+    assert "Missing option '--host-root'" in runner.invoke(main, words).output
+    done = runner.invoke(main, words, env={"GPUHOOK_HOST_ROOT": str(host)})
+    assert done.exit_code == 0, done.output
+    assert (host / "opt/gpuhook").exists()
+
+
+def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> None:
+    """The reason is printed, and what to do."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    config = host / "etc/docker/daemon.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**document, "exec-root": "/none"}), encoding="utf-8")
+    words = ["uninstall", "--host-root", str(host)]
+    done = click.testing.CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert "1.0-aaaaaaaaaaaa: kept: a container could need it\n" in done.stdout
+    assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
+    assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
+    assert "run `gpuhook uninstall` again" in done.stderr
+    assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
+    assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
+    (host / "none").mkdir()
+    assert called("uninstall", host)["kept"] == []

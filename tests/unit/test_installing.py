@@ -18,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.installing import (
     container_files,
     copying,
-    engine_choice,
     host,
     installation,
     launchers,
@@ -506,36 +505,6 @@ def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
     (tmp_path / "tree.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GpuhookError):
         tree.at(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("sockets", "directories", "expected"),
-    [
-        (["run/crio/crio.sock", "run/containerd/containerd.sock"], [], "crio"),
-        (["run/docker.sock", "run/containerd/containerd.sock"], [], "docker"),
-        (["run/docker.sock", "run/containerd/containerd.sock"], ["var/lib/kubelet"], "containerd"),
-        (["run/docker.sock", "run/cri-dockerd.sock"], ["var/lib/kubelet"], "docker"),
-        (["run/k3s/containerd/containerd.sock"], [], "containerd"),
-        (["run/podman/podman.sock"], [], "podman"),
-    ],
-)
-def test_the_engine_is_the_kubelets(
-    node: Path, sockets: list[str], directories: list[str], expected: str
-) -> None:
-    for name in sockets:
-        (node / name).parent.mkdir(parents=True, exist_ok=True)
-        (node / name).touch()
-    for name in directories:
-        (node / name).mkdir(parents=True)
-    assert engine_choice.engines(str(node), "auto") == (expected,)
-    assert engine_choice.engines(str(node), "none") == ()
-    assert engine_choice.engines(str(node), "crio") == ("crio",)
-
-
-def test_no_engine_is_told(node: Path) -> None:
-    with pytest.raises(GpuhookError) as caught:
-        engine_choice.engines(str(node), "auto")
-    assert caught.value.code == "GH2106"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import click.testing
 import pytest
 import yaml
 
+import gpuhook
 from gpuhook.cdi import spec
 from gpuhook.cli import main
 from tests.unit.test_install_command import called
@@ -153,3 +157,27 @@ def test_nothing_installed_is_nothing_removed(host: Path) -> None:
     (host / "run/gpuhook/containers").mkdir(parents=True)
     assert removed(host) == []
     assert (host / "run/gpuhook/containers").exists()
+
+
+@pytest.mark.parametrize("output", ["text", "json", "yaml"])
+def test_the_program_removes_the_tree_that_it_runs_from(host: Path, output: str) -> None:
+    """A module that it imports afterwards would be gone. A tree has no grpc."""
+    version = host / "opt/gpuhook/versions/1.0-a"
+    shutil.copytree(Path(gpuhook.__file__).parent, version / "gpuhook")
+    (version / "tree.json").touch()
+    (version / "grpc.py").write_text("raise ImportError", encoding="utf-8")
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    code = (
+        f"import sys; sys.path[:0] = [{str(version)!r}]; import gpuhook; "
+        f"assert gpuhook.__file__.startswith({str(version)!r}); "
+        "from gpuhook.cli import main; main()"
+    )
+    words = ["uninstall", "--host-root", str(host), "-o", output]
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/run/cdi/nvidia.yaml" in done.stdout
+    assert not (host / "opt/gpuhook").exists()
+    assert not list((host / "run/cdi").iterdir())

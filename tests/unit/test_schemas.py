@@ -28,6 +28,7 @@ NOT_PRINTED = {
     "gpuhook/bundle-tree/v1",
     "gpuhook/generated/v1",
     "gpuhook/configured/v1",
+    "gpuhook/state-directories/v1",
     "gpuhook/tree/v1",
 }
 

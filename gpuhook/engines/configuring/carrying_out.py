@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NOT_RUNNING = "{engine} does not run: it reads its configuration when it starts"
 NEW_FILE = "{path} was not there: {engine} reads it only if it is started with it"
+RESTORED = "{path} is restored: gpuhook configures {engine} in one place, and that has changed"
 NOT_TOLD = "{engine} reads this when it starts anew: say --restart, or restart it yourself"
 
 
@@ -154,6 +155,11 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     if where.config and any(one.path == where.config and one.before is None for one in todo.writes):
         said = NEW_FILE.format(path=where.config, engine=where.engine)
         todo = replace(todo, notes=(*todo.notes, said))
+    if old is not None and where.config != old.config:
+        changed = {one.path for one in plan.changes}
+        restored = [one.path for one in todo.writes if one.path not in changed]
+        notes = [RESTORED.format(path=path, engine=where.engine) for path in restored]
+        todo = replace(todo, notes=(*todo.notes, *notes))
     return plan, replace(node, files=job.host), todo
 
 

@@ -147,7 +147,15 @@ def _spelt(options: Mapping[str, Any], name: str) -> str:
 
 def _with_cdi(said: object) -> list[str]:
     patterns = list(toml.texts(said))
-    return patterns if CDI_ANNOTATIONS in patterns else [*patterns, CDI_ANNOTATIONS]
+    if any(_covers_all(one) for one in patterns):
+        return patterns
+    return [*patterns, CDI_ANNOTATIONS]
+
+
+def _covers_all(pattern: str) -> bool:
+    """Return whether a pattern covers every CDI annotation. A `*` does not: it stops at a "/"."""
+    is_plain = not {"[", "\\"}.intersection(pattern)
+    return is_plain and pattern.endswith("/*") and covers(pattern, _CDI_PREFIX)
 
 
 def _drop_open_annotations(table: dict[str, Any]) -> bool:

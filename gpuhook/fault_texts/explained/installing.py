@@ -76,8 +76,10 @@ $ uname -m
     ),
     "GH2106": (
         (
-            "Without --engine, the engine is told by its socket: CRI-O's, containerd's (that of "
-            "k3s, k0s and microk8s too), Docker's or Podman's. There is none below the host's root."
+            "Without --engine, the engine is the one whose configuration file --config names, the "
+            "one that the kubelet calls, or one that has a socket: CRI-O, containerd (that of k3s, "
+            "k0s and microk8s too), Docker or Podman. Neither the content nor the name of the file "
+            "names one engine, and there is no socket below the host's root."
         ),
         "Name the engine, or copy the programs alone.",
         """

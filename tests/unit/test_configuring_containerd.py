@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What containerd's handler gets from one that is already there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuhook.engines import toml
+from tests.unit.configuring import configured
+
+PATH = "/etc/containerd/config.toml"
+CRI = "io.containerd.grpc.v1.cri"
+
+
+def taken_over(patterns: list[str]) -> list[str]:
+    """Return container_annotations of a handler that had these patterns and was taken over."""
+    text = (
+        f'version = 2\n[plugins."{CRI}".containerd.runtimes.nvidia]\n'
+        f'runtime_type = "io.containerd.runc.v2"\ncontainer_annotations = {patterns}\n'
+    )
+    after = configured("containerd", {PATH: text.encode()}, takes_over=True)
+    document: dict[str, Any] = toml.parsed(after[PATH])
+    handler = document["plugins"][CRI]["containerd"]["runtimes"]["nvidia"]
+    found: list[str] = handler["container_annotations"]
+    return found
+
+
+@pytest.mark.parametrize("pattern", ["cdi.k8s.io/*", "*/*", "cdi.*/*", "*.k8s.io/*"])
+def test_no_pattern_is_added_to_one_that_covers_it(pattern: str) -> None:
+    assert taken_over([pattern]) == [pattern]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*", "cdi.k8s.io/x", "cdi.k8s.io/x*", "example.com/*", "[c]*/*", "[", "", "*/*/*"]
+)
+def test_the_pattern_is_added_to_any_other(pattern: str) -> None:
+    """containerd's `*` stops at a "/" (path.Match of Go): `*` alone covers no CDI annotation."""
+    assert taken_over([pattern]) == [pattern, "cdi.k8s.io/*"]
