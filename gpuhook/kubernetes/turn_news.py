@@ -132,6 +132,10 @@ class TurnNews:
             self._news.good("PolicySet", sentence, sentence)
         self._failed("PolicyNotSet", state.faults)
 
+    def label_unread(self, faults: Iterable[GpuhookError]) -> None:
+        """Tell why the node's label chooses no configuration, once."""
+        self._failed("LabelNotRead", faults)
+
     def _failed(self, reason: str, faults: Iterable[GpuhookError]) -> None:
         """Tell the faults with their codes and hints, each once as long as it lasts."""
         before = self._faults.get(reason, frozenset())
