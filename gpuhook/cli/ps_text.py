@@ -80,7 +80,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         shown(one["replicas"]),
         *_usage(one["usage"], is_wide=is_wide),
         _each(_limit(limit) for limit in one["memory"]),
-        one["route"] or "-",
+        _route(one),
         guarded.ago(time.time() - one["since"]),
     )
     if not is_wide:
@@ -92,6 +92,10 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
     )
     uses = [use for told in one["usage"] for use in told["processes"]]
     return (*cells, one["engine"] or "-", _processes(uses), requests, slices, modes)
+
+
+def _route(one: dict[str, Any]) -> str:
+    return f"{one['route'] or '-'}{' (device plugin)' * one['device_plugin']}"
 
 
 def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:

@@ -48,6 +48,14 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "this process cannot be called {name}: {reason}",
         "choose a name of at most {most} bytes, or start it without --process-name",
     ),
+    "GH1807": (
+        HostError,
+        "{name} of {known} applies: the pod has no token to read the node's label {label}",
+        (
+            "allow the service account to get and watch nodes, and mount its token; in the chart's "
+            "values: apiAccess.nodeConfig: true"
+        ),
+    ),
     # GH1820 to GH1839: registration, serving, the kubelet.
     "GH1820": (
         RequestError,

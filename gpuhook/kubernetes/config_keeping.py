@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.errors import fault
 from gpuhook.kubernetes.config import source as config_source
 
 TYPE_CHECKING = False
@@ -61,6 +62,7 @@ class ConfigKeeping:
         self.loaded, self.is_refused = loaded, False
         if self.is_in_force:
             self._told.read(loaded)
+            self._tell_label()
         return None
 
     def apply(self, loaded: Loaded) -> None:
@@ -70,6 +72,19 @@ class ConfigKeeping:
         self.loaded, self.is_in_force, self.is_refused = loaded, True, False
         self._told.configured(loaded)
         self._observations.configured(loaded.name, loaded.digest)
+        self._tell_label()
+
+    def _tell_label(self) -> None:
+        """Tell where the node's label would choose among several, and cannot be read: GH1807."""
+        source = self._launch.source
+        faults = []
+        if self._connections.lacks_label and source.directory and not source.name_file:
+            known = config_source.names(source.directory)
+            if len(known) > 1:
+                label = self._launch.node_label
+                name = self.loaded.name or "an empty one"
+                faults.append(fault("GH1807", known=", ".join(known), label=label, name=name))
+        self._told.label_unread(faults)
 
     def refuse(self, error: Exception, loaded: Loaded | None = None, *, is_counted: bool) -> None:
         """Tell that a configuration is not taken; `loaded` is what could be read of it."""

@@ -41,6 +41,9 @@ class Connections:
 
             self.server = ApiServer(access)
             self.events = NodeEvents(self.server, launch.node_name, self._failed)
+        is_pod = is_here and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+        # Whether a cluster has a label of this node, and the pod has no token to read it with.
+        self.lacks_label = is_pod and bool(launch.node_name) and access is None
         self.label: str | None = None
         self._known = asyncio.Event()
         self._changed: Callable[[], None] = _nobody

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.grant.memory import MIB
+from gpuhook.kubernetes import daemon_thread
 from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
 from gpuhook.kubernetes.health import affected
-from gpuhook.kubernetes.metrics import holders
+from gpuhook.kubernetes.metrics import holders, ledger_entries, overcommitment
 from gpuhook.kubernetes.offer import sharing_words
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ class TurnNews:
         self._unhealthy: frozenset[str] = frozenset()
         self._isolation: frozenset[sharing_words.Told] = frozenset()
         self._faults: dict[str, frozenset[str]] = {}  # messages by the reason of their event
+        self._divided: dict[str, object] = {}  # how resources divide memory, by their names
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
     def configured(self, loaded: Loaded) -> None:
@@ -132,6 +134,10 @@ class TurnNews:
             self._news.good("PolicySet", sentence, sentence)
         self._failed("PolicyNotSet", state.faults)
 
+    def label_unread(self, faults: Iterable[GpuhookError]) -> None:
+        """Tell why the node's label chooses no configuration, once."""
+        self._failed("LabelNotRead", faults)
+
     def _failed(self, reason: str, faults: Iterable[GpuhookError]) -> None:
         """Tell the faults with their codes and hints, each once as long as it lasts."""
         before = self._faults.get(reason, frozenset())
@@ -159,6 +165,7 @@ class TurnNews:
     def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
         """Tell how much is offered, which devices have become unhealthy, and whose they are."""
         counts = {one.name: _count(one, unhealthy) for one in resources}
+        before = self._counts
         if counts or not self._failure:  # else it is only not known yet
             self._counted(counts)
         known = {d.uuid: d for resource in resources for d in resource.devices}
@@ -166,6 +173,11 @@ class TurnNews:
         self._unhealthy = frozenset(unhealthy)
         if new:
             self._news.later(self._became_unhealthy(resources, new, unhealthy))
+        divided = {one.name: one.memory for one in resources if one.memory}
+        if divided and divided != self._divided:
+            is_change = bool(self._counts) and before is not None
+            self._news.later(self._overcommitted(resources, is_change=is_change))
+        self._divided = dict(divided)
 
     def isolated(
         self,
@@ -193,6 +205,20 @@ class TurnNews:
             self._news.log.info("offered", resource=name, healthy=0, total=0)
         if not counts and before != counts:
             self._news.bad("NothingOffered", "this node offers no GPU")
+
+    async def _overcommitted(self, resources: tuple[Resource, ...], *, is_change: bool) -> None:
+        """Tell of memory that containers were given under another configuration."""
+        holdings = await holders.ask(socket=self._pod_resources)
+        if holdings.reason and is_change:
+            self._news.log.warning(
+                "memory is divided in another way now, and the memory of running pods is not known",
+                cause=holdings.reason,
+            )
+        entries = await daemon_thread.begin(ledger_entries.read, "gpuhook-ledger")
+        units = holdings.by_resource
+        for one in overcommitment.overcommitments(resources, units, entries.values()):
+            facts = {"gpu": one.device.uuid, "resource": one.resource, "pods": list(one.held)}
+            self._news.bad("MemoryNotCounted", one.sentence, one.device.uuid, **facts)
 
     async def _became_unhealthy(
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]

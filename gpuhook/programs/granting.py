@@ -66,6 +66,8 @@ class Granting:
         """
         verdict = self.verdict(spec)
         for refused, reason in verdict.refused:
+            if verdict.chosen is not None and verdict.chosen.names == refused.names:
+                continue  # nothing is lost: another source requests the same
             names = ", ".join(refused.names[:8])
             if self.settings.on_refusal == node_settings.FAIL:
                 raise fault("GH1026", names=names, where=refused.where, reason=reason)

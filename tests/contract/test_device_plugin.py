@@ -106,6 +106,30 @@ def test_bad_configuration_keeps_the_good_one(
     assert len(kubelet.registrations) == registered  # the list was enough
 
 
+def test_a_second_configuration_that_no_label_can_choose_is_told(
+    run: Callable[..., PluginProcess], kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """As after an edit of the ConfigMap: the pod has no token, as one configuration needs none."""
+    configurations = tmp_path / "configurations"
+    configurations.mkdir()
+    (configurations / "default").write_text(TIME_SLICING)
+    env = {
+        "CONFIG_FILE": "",
+        "CONFIG_FILE_SRCDIR": str(configurations),
+        "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+        "NODE_NAME": "node-1",
+    }
+    running = run(**env)
+    kubelet.wait_for_devices(GPU, 4)
+    assert not [line for line in running.log() if line.get("reason") == "LabelNotRead"]
+    (configurations / "whole").write_text("version: v1\n")
+    told = running.wait_for_log(reason="LabelNotRead")
+    assert told["code"] == "GH1807"
+    assert "nvidia.com/device-plugin.config" in told["event"]
+    assert "apiAccess.nodeConfig" in told["hint"]
+    kubelet.wait_for_devices(GPU, 4)
+
+
 def test_request_for_more_than_one_is_refused_with_a_reason(
     run: Callable[..., PluginProcess], kubelet: Kubelet
 ) -> None:

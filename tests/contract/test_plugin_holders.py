@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpuhook.container import ledger
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
 
@@ -69,6 +72,70 @@ def test_fault_without_an_answer_says_so(running: PluginProcess, pods: PodResour
     told = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
     assert told["pods"] is None
     assert told["event"].endswith("pods: not known")
+
+
+FAIR = TIME_SLICING.replace("replicas: 4", "replicas: 4\n      memory: fair")
+UNITS = """\
+version: v1
+sharing:
+  memoryUnits:
+    resources:
+    - {name: nvidia.com/gpu, unit: GiB}
+"""
+
+
+def applied(running: PluginProcess) -> int:
+    """Return how many configurations have been applied."""
+    return sum(line.get("reason") == "ConfigApplied" for line in running.log())
+
+
+def enter(running: PluginProcess, pod_name: str, **limit: object) -> None:
+    """Enter a container of a pod into the ledger, with its limit of the T4, as the wrapper does."""
+    device = str(running.node.node.gpus[0].uuid)
+    names = {"namespace": "default", "pod": pod_name, "container": "main"}
+    memory = [{"device": device, "soft": 0, **limit}] if limit else []
+    ours = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUHOOK_STATE_DIR", str(running.state))
+        ledger.record("", pod_name, {**names, **ours, "memory": memory})
+
+
+def test_memory_of_pods_that_another_configuration_placed_is_told(
+    running: PluginProcess, kubelet: Kubelet, pods: PodResources
+) -> None:
+    """The kubelet counts units by resource: those of a resource that is gone count nowhere."""
+    running.configure(FAIR)
+    eventually(lambda: applied(running) == 2, "the second configuration")
+    for name in ("gpu-test-1", "gpu-test-2"):
+        place(kubelet, pods, name)
+    enter(running, "gpu-test-1", hard=4032 << 20)
+    running.configure(UNITS)
+    told = running.wait_for_log(reason="MemoryNotCounted")
+    assert told["level"] == "warning"
+    assert told["resource"] == "nvidia.com/gpumem"
+    assert told["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
+    assert "default/gpu-test-1 (4032 MiB)" in told["event"]
+    assert "default/gpu-test-2 (no recorded limit)" in told["event"]
+
+
+def test_memory_of_pods_of_this_configuration_is_not_told(
+    running: PluginProcess, kubelet: Kubelet, pods: PodResources
+) -> None:
+    """Neither of a plugin that starts again, nor of pods on a GPU that nobody divides by memory."""
+    running.configure(UNITS)
+    kubelet.wait_for_devices("nvidia.com/gpumem", 14)
+    answer = kubelet.allocate("nvidia.com/gpumem", 2)
+    pods.pods = [pod("default", "gpu-test-1", "main", "nvidia.com/gpumem", answer.ids)]
+    enter(running, "gpu-test-1", hard=2048 << 20)
+    calls = pods.calls
+    assert running.stop() == 0
+    running.start()
+    eventually(lambda: pods.calls > calls, "a question to the kubelet")
+    kubelet.wait_for_devices("nvidia.com/gpumem", 14)
+    running.configure(TIME_SLICING)
+    kubelet.wait_for_devices(GPU, 4)
+    assert running.stop() == 0
+    assert not [line for line in running.log() if line.get("reason") == "MemoryNotCounted"]
 
 
 def test_metrics_name_the_holders(

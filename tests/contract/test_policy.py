@@ -56,7 +56,10 @@ def test_volume_mounts(node8: Product, tmp_path: Path, root_of: Roots, bundle_of
 def test_the_plugin_itself_where_the_door_is_closed(
     node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable."""
+    """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable.
+
+    Nothing is reported: the request that the node ignores names the same GPUs as the one it takes.
+    """
     spec = asking()
     own = [one for one in spec["mounts"] if one["source"] == "/dev/null"]
     bundle = bundle_of(root_of("distroless"), ["/probe"], spec["process"]["env"])
@@ -64,14 +67,27 @@ def test_the_plugin_itself_where_the_door_is_closed(
     config["mounts"] += own
     config["process"]["capabilities"] = spec["process"]["capabilities"]
     closed = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
-    for node in (node8, node8.apart(tmp_path / "node", request=closed)):
+    failing = node8.apart(tmp_path / "failing", request={"onRefusal": "fail"})
+    for node in (node8, failing, node8.apart(tmp_path / "closed", request=closed)):
         bundle.write(config)
         done = node.edit(bundle)
-        assert done.rc == 0, done
+        assert (done.rc, done.warned) == (0, []), done
         assert sorted(gpus(bundle)) == sorted(node.device(n) for n in range(8))
     bundle.write({**config, "mounts": [m for m in config["mounts"] if m not in own]})
     assert node.edit(bundle).warned == ["GH1007"]
     assert gpus(bundle) == []
+
+
+def test_an_ignored_request_for_other_gpus_is_reported(
+    node8: Product, root_of: Roots, bundle_of: Bundles
+) -> None:
+    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    config = bundle.config()
+    name = "/var/run/nvidia-container-devices/all"
+    config["mounts"].append({"destination": name, "source": "/dev/null", "type": "bind"})
+    bundle.write(config)
+    assert node8.edit(bundle).warned == ["GH1007"]
+    assert gpus(bundle) == [node8.device(0)]
 
 
 def test_settings_of_the_engines_environment(

@@ -91,8 +91,10 @@ def test_units_and_their_holders(socket: str) -> None:
     trainer = Holder("demo", "trainer", "main")
     gpus = {"GPU-0::0": trainer, "GPU-0::1": trainer, "GPU-0::2": Holder("demo", "server", "main")}
     nic = {"nic0": Holder("demo", "trainer", "sidecar")}
-    assert ask(socket, _list) == Holdings({**gpus, **nic})
-    assert ask(socket, _list, resources=("nvidia.com/gpu",)) == Holdings(gpus)
+    found = ask(socket, _list)
+    assert (found.holders, found.reason) == ({**gpus, **nic}, "")
+    assert found.by_resource == {"nvidia.com/gpu": gpus, "vendor.com/nic": nic}
+    assert ask(socket, _list, resources=("nvidia.com/gpu",)).holders == gpus
 
 
 def test_no_socket(socket: str) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main, ps_text
 from gpuhook.container import state_roots
-from gpuhook.diagnose.usage import driver, kubelet, shares
+from gpuhook.diagnose.usage import device_plugin, driver, kubelet, shares
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -195,6 +195,66 @@ def test_a_container_that_uses_what_it_was_not_given(node: SimulatedNode, runnin
     assert one["gpus"] == []
     assert [(use["gpu"], use["held"]) for use in one["usage"]] == [(uuid(node), False)]
     assert uuid(node)[:12] in ps(node).stdout
+
+
+def _plugin_config(kubelet_root: Path, source: str = "") -> dict[str, Any]:
+    place = source or str(kubelet_root / "device-plugins")
+    mount = {"destination": "/var/lib/kubelet/device-plugins", "type": "bind", "source": place}
+    return {"mounts": [mount], "linux": {"devices": [{"path": "/dev/nvidia0"}]}}
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_device_plugin_is_listed_and_has_no_part_in_shares(
+    node: SimulatedNode, running: Running, place: Path, is_recorded: bool
+) -> None:
+    root = place / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    running.start("plugin", config=_plugin_config(root))
+    running.start("train", ["/dev/nvidia0"])
+    if is_recorded:
+        bundle = str(running.place / "bundles/plugin")
+        device = f"nvidia.com/gpu={uuid(node)}"
+        entry = {"devices": [device], "requested": ["all"], "route": "wrapper", "bundle": bundle}
+        running.record("plugin", **entry)
+    words = ["--kubelet-root", str(root)]
+    by_id = {one["id"]: one for one in document(node, *words)["containers"]}
+    assert by_id["plugin"]["device_plugin"]
+    assert by_id["plugin"]["usage"][0]["share"] is None
+    assert not by_id["train"]["device_plugin"]
+    assert by_id["train"]["usage"][0]["share"] == {"bytes": 15360 * MIB, "by": "holders"}
+    table = rows(ps(node, *words))
+    assert "(device plugin)" in " ".join(table["plugin"])
+    assert "(device plugin)" not in " ".join(table["train"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{}/pods/1/volumes/kubernetes.io~empty-dir/device-plugins",
+        "{}/pods/1/volume-subpaths/device-plugins/main/0",
+        "{}",
+        "device-plugins",
+        "",
+    ],
+)
+def test_a_volume_of_a_tenant_makes_no_device_plugin(
+    node: SimulatedNode, running: Running, place: Path, source: str
+) -> None:
+    """Neither its name nor its place in the container counts: it is one that shares the GPU."""
+    root = place / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    config = _plugin_config(root, source.format(root) or "/nowhere/device-plugins")
+    running.start("tenant", config=config)
+    running.start("train", ["/dev/nvidia0"])
+    found = document(node, "--kubelet-root", str(root))["containers"]
+    assert not any(one["device_plugin"] for one in found)
+    shares = [one["usage"][0]["share"]["bytes"] for one in found]
+    assert shares == [7680 * MIB, 7680 * MIB]
+
+
+@pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
+def test_mounts_that_are_none_make_no_device_plugin(mounts: object) -> None:
+    assert not device_plugin.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
 
 
 def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

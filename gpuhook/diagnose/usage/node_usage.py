@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from gpuhook.container import find, ledger, ledger_warnings, state_roots
 from gpuhook.diagnose.usage import (
     attribution,
+    device_plugin,
     kubelet,
     processes,
     recorded,
@@ -75,9 +76,11 @@ def look(wanted: Wanted, driver: Look) -> Usage:
     devices = driver.devices or known_devices.noted()
     users = attribution.of(devices, members)
     by_node = known_devices.by_node(devices, known_node.uuids())
+    for entry in entries:
+        entry["device_plugin"] = device_plugin.is_recorded_plugin(entry, wanted.kubelet)
     others = []
     if not wanted.only_recorded:
-        others = _others(running, entries, users.containers, by_node)
+        others = _others(running, entries, users.containers, by_node, wanted.kubelet)
     for entry in others:
         entry["warnings"] = ledger_warnings.read(warned.pop(entry["id"], {}))
     whole = [*entries, *(_with_units(entry, told) for entry in others)]
@@ -136,6 +139,7 @@ def _others(
     entries: Iterable[dict[str, Any]],
     users: Mapping[str, list[str]],
     by_node: Mapping[str, str],
+    kubelet_root: str,
 ) -> list[dict[str, Any]]:
     """Return entries for the containers that hold or use a GPU and have none in the ledger.
 
@@ -154,6 +158,7 @@ def _others(
         if not has.is_holder:  # what it may open says nothing of what it uses
             has = replace(has, nodes=())
         entry = unrecorded.entry(one, spec, has, by_node)
+        entry["device_plugin"] = device_plugin.is_plugin(spec, kubelet_root)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
         elif not any(node in by_node for node in has.nodes):
@@ -193,8 +198,9 @@ def _add_uses(
     held = {one["id"]: list(dict.fromkeys([*one["gpus"], *used.get(one["id"], ())]))
             for one in containers}  # fmt: skip
     holders: dict[str, int] = {}
-    for gpus in held.values():
-        for gpu in gpus:
+    plugins = {one["id"] for one in containers if one["device_plugin"]}
+    for identity, gpus in held.items():
+        for gpu in gpus if identity not in plugins else ():
             holders[gpu] = holders.get(gpu, 0) + 1
     for one in containers:
         one["usage"] = [
@@ -204,7 +210,7 @@ def _add_uses(
                 by_uuid.get(gpu),
                 users,
                 units=told.units.get(gpu, ()),
-                holders=holders[gpu],
+                holders=holders.get(gpu, 0),
             )
             for gpu in held[one["id"]]
             if by_uuid
@@ -225,7 +231,9 @@ def _use(
     total = device.total if device is not None else None
     used = attribution.total([use.memory_bytes for use in uses]) if is_told else None
     percent = attribution.total([use.percent for use in uses])
-    share = shares.of(gpu, total, container, units, holders)
+    share = None
+    if not container["device_plugin"]:
+        share = shares.of(gpu, total, container, units, holders)
     return {
         "gpu": gpu,
         "held": gpu in container["gpus"],

@@ -23,12 +23,14 @@ def held(
 ) -> list[dict[str, Any]]:
     """Return the containers that hold GPUs; with how these are shared, where that `is_judged`.
 
-    `by_node` has the UUID of each device by its own device node.
+    `by_node` has the UUID of each device by its own device node. Device plugins share no GPU.
     """
     turns, watched = _turns(), guarded.read()
     told = [(entry, holdings.of(entry, by_node)) for entry in entries]
     kept = [(entry, one) for entry, one in told if one["gpus"] or not one["withdrawn"]]
-    holders = sharing.counted(one["gpus"] for _, one in kept)
+    for entry, one in kept:
+        one["device_plugin"] = entry["device_plugin"]
+    holders = sharing.counted(one["gpus"] for _, one in kept if not one["device_plugin"])
     for entry, one in kept:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
         one["memory"] = _with_guard(one["memory"], guarded.of(one["id"], watched))

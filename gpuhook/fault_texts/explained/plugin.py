@@ -69,6 +69,22 @@ $ pip install 'gpuhook[plugin]'
 $ gpuhook device-plugin --process-name nvidia-device-p
 """,
     ),
+    "GH1807": (
+        (
+            "A label of the node chooses among several configurations. The plugin's pod has no "
+            "token for the API server, so it cannot read the label, and the default configuration "
+            "applies to every node. This is so after an edit of the ConfigMap that adds a second "
+            "configuration: the chart grants access only if its values have several."
+        ),
+        (
+            "Put the configurations into the chart's values, or set apiAccess.nodeConfig: true, "
+            "and run helm upgrade."
+        ),
+        """
+$ helm upgrade gpuhook packaging/helm/gpuhook --namespace gpuhook --reuse-values \\
+    --set apiAccess.nodeConfig=true
+""",
+    ),
     "GH1820": (
         (
             "Somebody called the plugin's socket with bytes that are no message of the device "

@@ -33,10 +33,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The holder of each unit that is held; `reason` says why nobody is known, "" if all are."""
+    """The holder of each unit that is held; `reason` says why nobody is known, "" if all are.
+
+    `by_resource` has the same by resource: units of two resources may have one id.
+    """
 
     holders: dict[str, Holder] = field(default_factory=dict)
     reason: str = ""
+    by_resource: dict[str, dict[str, Holder]] = field(default_factory=dict)
 
 
 async def ask(
@@ -68,7 +72,11 @@ async def ask(
         await channel.close()
     if answer is None:  # what gRPC makes of bytes that are no message
         return Holdings(reason=f"{socket}: the answer is no message of the pod resources API v1")
-    return Holdings(_held(answer, resources))
+    by_resource = _held(answer, resources)
+    held: dict[str, Holder] = {}
+    for units in by_resource.values():
+        held.update(units)
+    return Holdings(held, by_resource=by_resource)
 
 
 def _unusable(socket: str) -> str:
@@ -81,12 +89,15 @@ def _unusable(socket: str) -> str:
     return "" if os.access(socket, os.W_OK) else f"{socket}: Permission denied"
 
 
-def _held(answer: ListPodResourcesResponse, resources: Collection[str] | None) -> dict[str, Holder]:
-    held = {}
+def _held(
+    answer: ListPodResourcesResponse, resources: Collection[str] | None
+) -> dict[str, dict[str, Holder]]:
+    held: dict[str, dict[str, Holder]] = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
             holder = Holder(pod.namespace, pod.name, container.name)
             for devices in container.devices:
                 if resources is None or devices.resource_name in resources:
-                    held.update(dict.fromkeys(devices.device_ids, holder))
+                    units = held.setdefault(devices.resource_name, {})
+                    units.update(dict.fromkeys(devices.device_ids, holder))
     return held

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of device plugins, which have every GPU and use none.
+
+A plugin is recognised by what no tenant has: the host's own directory of the kubelet in which
+plugins register, mounted into it. Who may mount it decides what the kubelet gives to containers.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.diagnose import sharing
+from gpuhook.diagnose.usage import kubelet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_DIRECTORY = "device-plugins"
+_ALL = "all"
+
+
+def is_recorded_plugin(entry: Mapping[str, Any], kubelet_root: str) -> bool:
+    """Return whether a ledger entry is of a device plugin, as its config.json describes it."""
+    asks_for_all = _ALL in (entry.get("requested") or ())
+    return asks_for_all and is_plugin(sharing.config(dict(entry)), kubelet_root)
+
+
+def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:
+    """Return whether a config.json is that of a device plugin; `kubelet_root` "" is unknown.
+
+    The source of a mount is compared as a whole: a volume of a tenant is below the pods' directory.
+    """
+    places = {
+        os.path.realpath(os.path.join(root, _DIRECTORY))
+        for root in (kubelet_root, *kubelet.ROOTS)
+        if root
+    }
+    mounts = spec.get("mounts")
+    sources = (
+        mount.get("source")
+        for mount in (mounts if isinstance(mounts, list) else ())
+        if isinstance(mount, dict)
+    )
+    return any(
+        isinstance(source, str) and os.path.isabs(source) and os.path.realpath(source) in places
+        for source in sources
+    )
