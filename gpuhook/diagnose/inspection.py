@@ -43,7 +43,7 @@ def of(
     are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
     mounted = live.root.mounts()
-    mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
+    mounts = [mount_facts(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
     return {
         "schema": SCHEMA,
         "container": _container(found, spec),
@@ -134,7 +134,8 @@ def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"running": running, "mounted": versions, "agree": agree}
 
 
-def _mount(mount: Mount) -> dict[str, Any]:
+def mount_facts(mount: Mount) -> dict[str, Any]:
+    """Return a mount as schemas/inspect.json has it."""
     return {
         "path": mount.target,
         "source": mount.root,
@@ -147,7 +148,7 @@ def _mount(mount: Mount) -> dict[str, Any]:
 
 def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
     for directory in seen.NODE_DIRECTORIES:
-        for name in _names(live, directory):
+        for name in names(live, directory):
             path = f"{directory}/{name}"
             found = live.root.found(path, follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
@@ -157,7 +158,8 @@ def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
                 yield _node(live, path, found, is_bound=path in mounted)
 
 
-def _names(live: Live, directory: str) -> list[str]:
+def names(live: Live, directory: str) -> list[str]:
+    """Return the names in a directory of a container, in any mount; [] if there is none."""
     fd = live.root.lookup(directory)
     if fd is None:
         return []
