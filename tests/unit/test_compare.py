@@ -99,7 +99,7 @@ def test_the_ledger_knows_what_gpuhook_gave() -> None:
 )
 def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> None:
     settings = Settings()
-    settings.spec_dirs = (str(tmp_path),)
+    settings.spec_dirs = [str(tmp_path)]
     (tmp_path / "x.yaml").write_text(text.replace("GPUHOOK_HOOKS=none", hookless.ENV), "utf-8")
     assert "A=1" not in foreign(settings).variables
     assert all(path.startswith("/") for mount in foreign(settings).mounts for path in mount)

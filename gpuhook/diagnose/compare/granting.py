@@ -47,7 +47,8 @@ def foreign(settings: Settings) -> Foreign:
     """Return what the specs of NVIDIA's GPUs give that gpuhook has not written."""
     paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
     found = [spec for path in paths if (spec := _read(path)) and not _is_ours(spec)]
-    mounts, variables = set(), set()
+    mounts: set[tuple[str, str]] = set()
+    variables: set[str] = set()
     for spec in found:
         if str(spec.get("kind")).partition("/")[0] != words.VENDOR:
             continue
