@@ -84,6 +84,18 @@ class LiveRoot(Root):
             error.filename = path
             raise
 
+    def directory_names(self, path: str) -> list[str]:
+        """Return the names in a directory in any mount, sorted; [] if there is none."""
+        fd = self.lookup(path)
+        if fd is None:
+            return []
+        try:
+            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+        except NotADirectoryError:
+            return []
+        finally:
+            os.close(fd)
+
     def found(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return what `path` leads to, None if that is nothing."""
         fd = self.lookup(path, follow=follow)

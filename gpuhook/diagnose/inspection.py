@@ -46,7 +46,7 @@ def of(
     are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
     mounted = live.root.mounts()
-    mounts = [_mount(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
+    mounts = [mount_facts(mount) for mount in mounted if seen.is_driver_mount(mount.target)]
     return {
         "schema": SCHEMA,
         "container": _container(found, spec),
@@ -142,7 +142,8 @@ def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"running": running, "mounted": versions, "agree": agree}
 
 
-def _mount(mount: Mount) -> dict[str, Any]:
+def mount_facts(mount: Mount) -> dict[str, Any]:
+    """Return a mount as schemas/inspect.json has it."""
     return {
         "path": mount.target,
         "source": mount.root,
@@ -155,7 +156,7 @@ def _mount(mount: Mount) -> dict[str, Any]:
 
 def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
     for directory in seen.NODE_DIRECTORIES:
-        for name in _names(live, directory):
+        for name in live.root.directory_names(directory):
             path = f"{directory}/{name}"
             found = live.root.found(path, follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
@@ -163,18 +164,6 @@ def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
             number = (os.major(found.st_rdev), os.minor(found.st_rdev))
             if seen.is_node(path, number, state.host_root()):
                 yield _node(live, path, found, is_bound=path in mounted)
-
-
-def _names(live: Live, directory: str) -> list[str]:
-    fd = live.root.lookup(directory)
-    if fd is None:
-        return []
-    try:
-        return sorted(os.listdir(f"/proc/self/fd/{fd}"))
-    except NotADirectoryError:
-        return []
-    finally:
-        os.close(fd)
 
 
 def _node(live: Live, path: str, found: os.stat_result, *, is_bound: bool) -> dict[str, Any]:
@@ -225,7 +214,7 @@ def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
         view = LoaderView(live)
         if view.trouble:
             return {"libraries": [], "trouble": view.trouble}
-        known = set(view.entries())
+        known = {(name, path) for name, _, path in view.names()}
         recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
         paths = _libraries(mounts)
         mounted = {file: path for path in paths if (file := _identity(live, path))}

@@ -28,7 +28,7 @@ class LoaderView:
         self._directories: list[str] = []
         self.trouble = ""
         self.is_musl = False
-        names = self._root.names("/lib")
+        names = self._root.directory_names("/lib")
         for architecture in musl.architectures(names)[:1]:
             text = self._root.read(musl.path_file(architecture), musl.MAX_BYTES)
             text = musl.DEFAULT if text is None else text.partition(b"\0")[0]
@@ -54,7 +54,7 @@ class LoaderView:
         return any(
             name.startswith(_GLIBC)
             for where in ("/lib", "/lib64")
-            for name in self._root.names(where)
+            for name in self._root.directory_names(where)
         )
 
     def place(self, name: str, *, is_32_bit: bool = False) -> str:
@@ -67,17 +67,19 @@ class LoaderView:
                 return f"{where}/{name}"
         return ""
 
-    def entries(self) -> Iterator[tuple[str, str]]:
-        """Yield the name and the path of each library that the loader finds."""
+    def names(self) -> Iterator[tuple[str, bool, str]]:
+        """Yield (name, whether it is a 32-bit library, path) of all that the loader finds."""
+        is_32_bit = {flags: is_32 for is_32, flags in self._flags.items()}
         known: set[str] = set()
-        for (name, _), path in self._cache.items():
-            known.add(name)
-            yield name, path
+        for (name, flags), path in self._cache.items():
+            if flags in is_32_bit:
+                known.add(name)
+                yield name, is_32_bit[flags], path
         for where in self._directories:
-            for name in sorted(filter(directory.is_library, self._root.names(where))):
+            for name in filter(directory.is_library, self._root.directory_names(where)):
                 if name not in known:
                     known.add(name)
-                    yield name, f"{where}/{name}"
+                    yield name, False, f"{where}/{name}"
 
     def searches(self, where: str) -> bool:
         """Return whether libraries in this directory are for the loader, not opened by path."""

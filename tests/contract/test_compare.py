@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from gpuhook.cdi import spec
+from gpuhook.loader import cache
 from tests.contract.kept import CHECKOUT
 from tests.contract.live import Live, eventually, sleeping, started
 from tests.contract.product import Product, asks
@@ -290,6 +294,31 @@ class Planted:
                 del hook["args"][at - 1 : at + 1]
         return "link", path, "only-gpuhook"
 
+    def extra_link(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        path = "/usr/lib/x86_64-linux-gnu/libcuda_extra.so"
+        self._add_link(config, f"libcuda.so.1::{path}")
+        return "link", path, "only-there"
+
+    def extra_link_in_another_directory(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        path = "/opt/vendor/lib/libnvidia-ml.so.7"
+        target = f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{self._version}"
+        self._add_link(config, f"{target}::{path}")
+        return "link", path, "only-there"
+
+    def driver_file_under_another_name(self, config: dict[str, Any]) -> tuple[str, str, str]:
+        mount = _mount(config, f"/libcuda.so.{self._version}")
+        config["mounts"].append({**mount, "destination": "/opt/vendor/extra"})
+        return "mount", "/opt/vendor/extra", "only-there"
+
+    @property
+    def _version(self) -> str:
+        return str(self.product.node.node.driver.version)
+
+    @staticmethod
+    def _add_link(config: dict[str, Any], link: str) -> None:
+        (hook,) = [h for h in config["hooks"]["createContainer"] if "create-symlinks" in h["args"]]
+        hook["args"] += ["--link", link]
+
 
 PLANTED = sorted(name for name in vars(Planted) if not name.startswith("_"))
 
@@ -306,6 +335,67 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
     assert planted[0][1] in text
     assert text.endswith(", 1 difference\n")
+
+
+def test_what_nvidias_spec_gives_under_other_names(nvidia: Product, tmp_path: Path) -> None:
+    """A file and a variable of the spec on the node that are not named after the driver."""
+    file = nvidia.specs / "nvidia.yaml"
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (tmp_path / "extra.conf").touch()
+    source, path = str(tmp_path / "extra.conf"), "/usr/share/vendor/extra.conf"
+    edits = described["containerEdits"]
+    edits["mounts"].append({"hostPath": source, "containerPath": path, "options": ["ro", "bind"]})
+    edits["env"].insert(0, "EXTRA=1")
+    file.write_text(yaml.safe_dump(described), encoding="utf-8")
+
+    def plant(config: dict[str, Any]) -> None:
+        bound = {"type": "bind", "options": ["ro", "bind"]}
+        config["mounts"].append({**bound, "destination": path, "source": source})
+        own = {**bound, "destination": "/srv/own", "source": source}
+        config["mounts"].append(own)  # a volume of the pod's
+        config["process"]["env"].append("EXTRA=1")
+
+    with by_cdi(nvidia, tmp_path, plant) as live:
+        found = differences(live)
+    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == [
+        ("mount", path, "only-there"),
+        ("variable", "EXTRA", "only-there"),
+    ]
+
+
+def test_a_name_that_the_loader_cache_alone_has(nvidia: Product, tmp_path: Path) -> None:
+    """The cache entry of a library that gpuhook mounts, under a name that it does not enter."""
+    with by_cdi(nvidia, tmp_path) as live:
+        cache_file = live.bundle.root / "etc/ld.so.cache"
+        (cuda,) = [
+            str(m["destination"])
+            for m in live.bundle.config()["mounts"]
+            if "/libcuda.so." in str(m["destination"])
+        ]
+        entry = (b"libextra.so.5", os.fsencode(cuda.rpartition("/")[0] + "/libcuda.so.1"))
+        flags = cache.flags_for(os.uname().machine)
+        cache_file.write_bytes(cache.merged(cache_file.read_bytes(), [entry], flags=flags))
+        found = differences(live)
+    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == [
+        ("library", "libextra.so.5", "only-there")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
+def test_links_of_the_image_are_nobodys_difference(
+    kind: str, nvidia: Product, tmp_path: Path
+) -> None:
+    """The image has them under gpuhook too; they lead nowhere until the driver is mounted."""
+
+    def plant(config: dict[str, Any]) -> None:
+        directory = Path(config["root"]["path"]) / "usr/lib/x86_64-linux-gnu"
+        directory.mkdir(parents=True, exist_ok=True)
+        version = nvidia.node.node.driver.version
+        (directory / "libextra.so.5").symlink_to(f"libcuda.so.{version}")
+        time.sleep(0.1)
+
+    with by_cdi(nvidia, tmp_path, plant, kind=kind) as live:
+        unchanged(live, "nvidia-cdi")
 
 
 def test_a_loader_that_was_told_nothing(nvidia: Product, tmp_path: Path) -> None:
@@ -370,6 +460,18 @@ class PlantedInLegacy:
         target = "/usr/bin/nvidia-extra"
         plan["mounts"].append({"source": str(extra), "target": target, "ro": True})
         return "mount", target, "only-there"
+
+    def extra_link(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        (directory,) = plan["folders"]
+        path = f"{directory}/libcuda_extra.so"
+        plan["links"].append(("libcuda.so.1", path))
+        return "link", path, "only-there"
+
+    def link_to_another_library(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+        (directory,) = plan["folders"]
+        path = f"{directory}/libcuda.so"
+        plan["links"] = [("libnvidia-ml.so.1", path)]
+        return "link", path, "differs"
 
 
 PLANTED_IN_LEGACY = sorted(name for name in vars(PlantedInLegacy) if not name.startswith("_"))

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.contract.product import Product
+from tests.contract.product import Product, asks
 from tests.contract.test_compare import by_cdi, by_legacy, differences, unchanged
 from tests.simulated import nvidia_stack
+from tests.simulated.layouts import Layout
 from tests.simulated.node import make_node
+from tests.simulated.profiles import LIBRARY_DIR
 
 BESIDE = "libnvidia-gpucomp.so"
 
@@ -32,6 +34,8 @@ def test_cdi_leaves_out_what_is_beside_libcuda(kind: str, debian: Product, tmp_p
     """Its libraries in the directory above are known to be left out, and only these."""
     with by_cdi(debian, tmp_path, kind=kind) as live:
         one = unchanged(live, "nvidia-cdi")
+    known = [i["name"] for i in one["items"] if "for plugins on Debian" in (i["reason"] or "")]
+    assert f"{LIBRARY_DIR}/nvidia/current/gbm/nvidia-drm_gbm.so" in known
     missing = [i for i in one["items"] if i["verdict"] == "only-gpuhook"]
     assert BESIDE in {i["name"].rpartition("/")[2].partition(".5")[0] for i in missing}
     for found in missing:
@@ -48,6 +52,25 @@ def test_the_legacy_mode_takes_what_the_loader_knows(
         one = unchanged(live, "nvidia-legacy")
     same = {i["name"] for i in one["items"] if i["kind"] == "library" and i["verdict"] == "same"}
     assert f"{BESIDE}.{debian.node.node.driver.version}" in same
+
+
+@pytest.mark.parametrize(
+    ("profile", "layout"),
+    [("t4", "flat"), ("t4", "lib64"), ("h100x8", "lib64"), ("h100x8", "debian")],
+)
+def test_every_capability_on_every_layout(
+    profile: str, layout: Layout, node8: Product, tmp_path: Path
+) -> None:
+    """Every name, link and file that the CDI modes give is one of gpuhook's, too."""
+    node = make_node(tmp_path / "node", profile, layout=layout)
+    mine = Product(tmp_path / "product", node8.bindir, node)
+    mine.specs.mkdir(parents=True)
+    mine.configure()
+    nvidia_stack.programs(mine.place / "bin")
+    with by_cdi(mine, tmp_path, env=asks("0", "all"), name="0") as live:
+        one = unchanged(live, "nvidia-cdi", "0")
+    surplus = [i["name"] for i in one["items"] if i["verdict"] == "only-there"]
+    assert [name for name in surplus if not name.endswith("/gbm/nvidia-drm_gbm.so")] == []
 
 
 def test_a_library_that_is_missing_is_found(debian: Product, tmp_path: Path) -> None:

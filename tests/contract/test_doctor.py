@@ -6,17 +6,20 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 
 from tests.contract.kept import CHECKOUT
 from tests.contract.live import BOTH, Live, prestart, sleeping, started
 from tests.contract.product import Product, asks
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
+from tests.simulated.node import make_node
 
 SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/doctor.json").read_text("utf-8"))
 
@@ -91,6 +94,32 @@ def test_who_asks_in_vain(node8: Product, tmp_path: Path) -> None:
         document = results(live)
         (one,) = of(live, document, "failed", "warning")
         assert (one["id"], one["status"]) == ("containers.request", "warning")
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_gpu_that_falls_off_the_bus_under_a_container(
+    is_loaded: bool, node8: Product, tmp_path: Path
+) -> None:
+    """The node has no spec in its directories: the running container alone names the GPU."""
+    node = make_node(tmp_path / "node", "t4")
+    mine = Product(tmp_path / "product", node8.bindir, node).apart(tmp_path / "apart")
+    made = sleeping(tmp_path, env=asks("0"))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        assert results(live, checks="driver.gpu")["well"] is True
+        host = Path(node.host_root)
+        shutil.rmtree(host / "sys/bus/pci/devices")
+        (host / "sys/bus/pci/devices").mkdir()
+        shutil.rmtree(host / "proc/driver/nvidia/gpus")
+        if not is_loaded:
+            shutil.rmtree(host / "sys/module/nvidia")
+            shutil.rmtree(host / "proc/driver/nvidia")
+        done = doctor(live, "--quiet", checks="driver,containers")
+    assert done.returncode == 1
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("First: driver.gpu: the only GPU is missing from the PCI bus: ")
+    assert f"(used by {live.id})" in first
+    assert "no NVIDIA GPU" not in done.stdout + done.stderr
+    assert "the driver that runs" not in done.stdout
 
 
 def test_nothing_is_changed(node8: Product, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from gpuhook.diagnose.node import readings
 from gpuhook.diagnose.node.readings import Readings
 from gpuhook.diagnose.node.tree import DirectoryTree
 from tests.doctor.broken import gpu_loss
-from tests.doctor.broken.specs import SPEC
+from tests.doctor.broken.containers import running
 from tests.doctor.parts import driver
+from tests.doctor.parts.driver import SPEC
 from tests.doctor.scene import is_root
 
 TYPE_CHECKING = False
@@ -90,10 +91,10 @@ def test_one_of_eight_is_named_and_the_others_are_looked_at(
     assert set(failed) == {"driver.bus", "driver.version"}  # two faults, and no consequence
     said = failed["driver.bus"].said
     assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
-    assert scene.node.node.gpus[3].uuid in said
+    assert str(scene.node.node.gpus[3].uuid) in said
     assert gpu_loss.bus_id(scene, 3) in said
     assert "(used by ml/train-0/main)" in said
-    assert scene.node.node.gpus[4].uuid not in said
+    assert str(scene.node.node.gpus[4].uuid) not in said
     assert "gpuhook refresh --force" in failed["driver.bus"].command
 
 
@@ -198,7 +199,7 @@ def test_notes_of_the_node_that_cannot_be_read_are_left_out(
     scene = fresh("h100x8")
     scene.path("/run/gpuhook/node.json").write_bytes(note.encode("utf-8", "surrogateescape"))
     hostile = {"nodes": ["/dev/nvidia99999999999999999999", "/dev/nvidia\u0664", 7, "x"]}
-    gpu_loss.running(scene, **hostile)
+    running(scene, **hostile)
     entry = {"schema": "gpuhook/ledger/v1", "id": "x", "root": "/run/runc", "since": 1, "nodes": 5}
     scene.write("/run/gpuhook/containers/00000000-x.json", json.dumps(entry))
     scene.write("/run/runc/x/state.json", "{}")
@@ -233,8 +234,8 @@ def test_a_spec_that_names_its_driver_is_read_for_it(fresh: Callable[[str], Scen
         scene.remove(path)
     shutil.rmtree(scene.root / "proc/driver/nvidia")
     for stem in ("libcuda", "libnvidia-ml"):
-        for path in (scene.root / "usr/lib/x86_64-linux-gnu").glob(f"{stem}.so*"):
-            path.unlink()
+        for library in (scene.root / "usr/lib/x86_64-linux-gnu").glob(f"{stem}.so*"):
+            library.unlink()
     said = finding(scene.examine(), "specs.driver").said
     assert said == f"{SPEC} names the driver version 580.95.05, and this node has no driver"
 

@@ -72,7 +72,9 @@ def find(root: str, version: str) -> Files:
     libraries += [path for place in places for path in _below(root, place, _OWN_VERSION.match)]
     libraries += _below(root, f"{directory}/vdpau", lambda name: name.endswith(f".so.{version}"))
     for place in _XORG:
-        below = f"/usr/lib/{place}" if place.startswith("xorg") else f"{directory}/{place}"
+        own = f"{directory}/{place}"
+        is_own = place.startswith("nvidia") or Path(root + own).is_dir()
+        below = own if is_own else f"/usr/lib/{place}"
         wanted = ("nvidia_drv.so", f"libglxserver_nvidia.so.{version}")
         libraries += _below(root, below, lambda name, wanted=wanted: name in wanted)
     real = [path for path in libraries if not Path(root + path).is_symlink()]

@@ -225,11 +225,14 @@ def _mount(found: nvidia_files.Files, path: str, options: list[str]) -> dict[str
 
 
 def _hooks(found: nvidia_files.Files, place: Path) -> list[dict[str, Any]]:
+    """Return the hooks of a spec; the loader gets each directory that has a driver's library."""
+    driver = [path for path in found.libraries if path.endswith(f".so.{found.version}")]
+    folders = dict.fromkeys(os.path.dirname(path) for path in driver if "/xorg/" not in path)
     return _called(
         place,
         ["create-symlinks", *_link_words(found.links)],
         ["enable-cuda-compat", f"--host-driver-version={found.version}"],
-        ["update-ldcache", "--folder", found.directory],
+        ["update-ldcache", *(word for folder in folders for word in ("--folder", folder))],
         ["disable-device-node-modification"],
         ["update-application-profile"],
     )

@@ -25,10 +25,11 @@ from gpuhook.diagnose.compare import (
     reasons,
     records,
     summary,
+    surplus,
     surroundings,
 )
 from gpuhook.diagnose.compare.expected import Expected
-from gpuhook.diagnose.compare.granting import own_spec
+from gpuhook.diagnose.compare.granting import foreign, own_spec
 from gpuhook.diagnose.node import patient
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError
@@ -81,6 +82,43 @@ def test_who_gave_it(spec: dict[str, Any], nodes: list[str], mounts: list[str], 
 
 def test_the_ledger_knows_what_gpuhook_gave() -> None:
     assert giver.of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], []) == giver.OURS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "kind: nvidia.com/gpu\n",
+        "kind: nvidia.com/gpu\ncontainerEdits: 3\ndevices: {a: b}\n",
+        "kind: nvidia.com/gpu\ncontainerEdits: {mounts: [x, {hostPath: [1]}], env: [1, [2]]}\n",
+        "kind: [nvidia.com/gpu]\ncontainerEdits: {env: [A=1]}\n",
+        "kind: other.com/gpu\ncontainerEdits: {env: [A=1]}\n",
+        "kind: nvidia.com/gpu\ncontainerEdits: {env: [GPUHOOK_HOOKS=none, A=1]}\n",
+    ],
+)
+def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> None:
+    settings = Settings()
+    settings.spec_dirs = [str(tmp_path)]
+    (tmp_path / "x.yaml").write_text(text.replace("GPUHOOK_HOOKS=none", hookless.ENV), "utf-8")
+    assert "A=1" not in foreign(settings).variables
+    assert all(path.startswith("/") for mount in foreign(settings).mounts for path in mount)
+
+
+@pytest.mark.parametrize(
+    ("args", "paths"),
+    [
+        (["x", "create-symlinks", "--link", "a::/b", "--link=c::/d"], ["/b", "/d"]),
+        (["x", "--link"], []),
+        (["x", "--link", "a", "--link=", "--link", "a::relative"], []),
+        (["x", "--link", 7, "--link", "--link"], []),
+        ("--link a::/b", []),
+        (None, []),
+    ],
+)
+def test_links_that_hooks_name(args: object, paths: list[str]) -> None:
+    spec = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook", "args": args}]}}
+    assert surplus.named(spec) == paths
 
 
 def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:

@@ -14,6 +14,7 @@ from gpuhook.diagnose.compare import (
     item,
     loader,
     nodes,
+    surplus,
     surroundings,
 )
 from gpuhook.diagnose.compare.mounts import Mounts
@@ -102,12 +103,13 @@ def _items(
     target: Target, facts: dict[str, Any], before: Before, by: str, wanted: Expected
 ) -> list[Item]:
     held, spec = target.held, target.spec
-    mounts = Mounts(held, facts["mounts"], by)
+    mounts = Mounts(held, spec, facts["mounts"], by)
     env = asked.variables(spec) if spec else held.process.environment()
     return [
         *nodes.items(held, spec, facts["nodes"], by, wanted),
         *mounts.items(wanted),
         *loader.items(held, by, wanted, mounts.bad, mounts.moved),
+        *surplus.items(held, spec, by, wanted, mounts),
         *surroundings.variables(env, before.added, by, wanted),
         *surroundings.groups(held, wanted),
         *surroundings.effects(held, by, wanted),

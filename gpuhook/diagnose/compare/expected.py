@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.diagnose.compare import asked
+from gpuhook.diagnose.compare.granting import Foreign, foreign
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia import words
 
@@ -32,8 +33,9 @@ def _nothing() -> ContainerEdits:
 class Expected:
     """The edits and jobs of a grant; nothing where `names` is empty or there is a `refusal`.
 
-    `whole` is the grant for every capability, `others` the nodes of all of the host's devices.
-    `notes` are what the wrapper would have warned of.
+    `whole` and `whole_todo` are the grant for every capability, `others` the nodes of all of the
+    host's devices. `foreign` is what other specs of this node give. `notes` are what the wrapper
+    would have warned of.
     """
 
     names: list[str] = field(default_factory=list)
@@ -42,6 +44,8 @@ class Expected:
     edits: ContainerEdits = field(default_factory=_nothing)
     todo: list[Jobs] = field(default_factory=list)
     whole: ContainerEdits = field(default_factory=_nothing)
+    whole_todo: list[Jobs] = field(default_factory=list)
+    foreign: Foreign = field(default_factory=Foreign)
     others: ContainerEdits = field(default_factory=_nothing)
     refusal: GpuhookError | None = None
     notes: list[str] = field(default_factory=list)
@@ -56,19 +60,21 @@ class Giving:
     def __init__(self, grants: Granting, log: Heard) -> None:
         self.grants = grants
         self.log = log
-        self._whole: dict[tuple[str, ...], ContainerEdits] = {}
+        self.foreign = foreign(grants.settings)
+        self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
 
-    def whole(self, names: Sequence[str]) -> ContainerEdits:
-        """Return the edits for these names and every capability, which nobody changes."""
+    def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
+        """Return the edits and jobs for these names and every capability; do not change them."""
         key = tuple(names)
         if key not in self._whole:
-            self._whole[key] = self.grants.named(list(names), _EVERY).edits
+            grant = self.grants.named(list(names), _EVERY)
+            self._whole[key] = grant.edits, self.grants.jobs(grant, _EVERY)
         return self._whole[key]
 
     def others(self) -> ContainerEdits:
         """Return the edits for all of the host's devices, {} where they cannot be told."""
         try:
-            return self.whole(("all",))
+            return self.whole(("all",))[0]
         except GpuhookError:  # one of the others is described twice, or not at all
             return {}
 
@@ -109,4 +115,5 @@ def _fill(found: Expected, giving: Giving, grant: Grant) -> None:
     env = grant.edits.get("env") or []
     grant.edits["env"] = env if void in env else [*env, void]
     found.edits = grant.edits
-    found.whole, found.others = giving.whole(found.names), giving.others()
+    found.whole, found.whole_todo = giving.whole(found.names)
+    found.others, found.foreign = giving.others(), giving.foreign

@@ -6,17 +6,28 @@ A spec of NVIDIA's says what NVIDIA gives; what gpuhook would give is what it wo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from gpuhook import files
 from gpuhook.cdi import registry
 from gpuhook.cdi import spec as cdi_spec
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import hookless, jobs
+from gpuhook.vendors.nvidia import hookless, jobs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.settings import Settings
 
 _MAX_SPEC = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What the specs of NVIDIA's tools on this node give: (source, destination), and variables."""
+
+    mounts: frozenset[tuple[str, str]] = frozenset()
+    variables: frozenset[str] = frozenset()
 
 
 def own_spec(settings: Settings, kind: str) -> str:
@@ -26,18 +37,51 @@ def own_spec(settings: Settings, kind: str) -> str:
     """
     for directory in reversed(settings.spec_dirs):
         for path in registry.files(directory):
-            if _is_ours(path, kind):
+            spec = _read(path)
+            if spec.get("kind") == kind and _is_ours(spec):
                 return path
     return ""
 
 
-def _is_ours(path: str, kind: str) -> bool:
+def foreign(settings: Settings) -> Foreign:
+    """Return what the specs of NVIDIA's GPUs give that gpuhook has not written."""
+    paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
+    found = [spec for path in paths if (spec := _read(path)) and not _is_ours(spec)]
+    mounts: set[tuple[str, str]] = set()
+    variables: set[str] = set()
+    for spec in found:
+        if str(spec.get("kind")).partition("/")[0] != words.VENDOR:
+            continue
+        for part in (spec, *_objects(spec.get("devices"))):
+            edits = part.get("containerEdits")
+            edits = edits if isinstance(edits, dict) else {}
+            for mount in _objects(edits.get("mounts")):
+                source, place = mount.get("hostPath"), mount.get("containerPath")
+                if isinstance(source, str) and isinstance(place, str):
+                    mounts.add((source, place))
+            env = edits.get("env")
+            variables.update(
+                e for e in (env if isinstance(env, list) else ()) if isinstance(e, str)
+            )
+    return Foreign(frozenset(mounts), frozenset(variables))
+
+
+def _objects(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return a spec, {} for a file that is not one."""
     try:
         spec = cdi_spec.parser(path)(files.read(path, _MAX_SPEC), path)
     except (GpuhookError, OSError):
-        return False
-    edits = spec.get("containerEdits") if isinstance(spec, dict) else None
-    if not isinstance(edits, dict) or spec.get("kind") != kind:
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _is_ours(spec: dict[str, Any]) -> bool:
+    edits = spec.get("containerEdits")
+    if not isinstance(edits, dict):
         return False
     hooks, env = edits.get("hooks"), edits.get("env")
     is_hooked = isinstance(hooks, list) and any(jobs.is_ours(hook) for hook in hooks)

@@ -8,21 +8,28 @@ that is not mounted as it should be is told of as a mount alone.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
+from functools import cached_property
 from posixpath import dirname, join, normpath
 
-from gpuhook.diagnose.compare import item, reasons
+from gpuhook.diagnose.compare import giver, item, reasons
 from gpuhook.diagnose.loader_view import LoaderView
 from gpuhook.loader import narrow
 from gpuhook.vendors.nvidia import provision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
+    from gpuhook.cdi.edits import ContainerEdits
     from gpuhook.container.operations import Live
     from gpuhook.diagnose.compare.expected import Expected
     from gpuhook.diagnose.compare.item import Item
+    from gpuhook.vendors.nvidia.jobs import Jobs
 
+Identity = tuple[int, int]  # of a file: device and inode
+DEBIAN = "/nvidia/current/"  # where Debian's packages have libcuda, below the usual directory
+NARROW = " (32-bit)"
 _CHAIN = 40  # links that Linux follows: path_resolution(7)
 _NOT_THERE = "nothing that the loader finds"
 
@@ -34,7 +41,7 @@ def items(
 
     Of those that are `moved`, mounted at another path, only what the loader finds counts.
     """
-    side = _Side(held, by, expected)
+    side = Side(held, by, expected, expected.edits)
     for job in expected.todo:
         made, _ = provision.of(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
@@ -58,54 +65,90 @@ def items(
                 yield side.link(path, target, end, is_versioned=is_versioned)
 
 
-class _Side:
-    """What is there, looked at beside the files that gpuhook would have mounted."""
+@dataclass(slots=True)
+class Made:
+    """What jobs make, by where it leads: names of the loader (32-bit or not), and links."""
 
-    def __init__(self, held: Live, by: str, expected: Expected) -> None:
+    names: dict[tuple[str, bool], str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+def made(held: Live, todo: Sequence[Jobs]) -> Made:
+    """Return the names and links that jobs make in a container."""
+    found = Made()
+    for job in todo:
+        provided, _ = provision.of(held.root, [job])
+        links = {path: normpath(join(dirname(path), target)) for target, path in provided.links}
+        found.links |= {path: _end(path, links) for path in links}
+        for raw_name, raw_path in provided.entries():
+            path = os.fsdecode(raw_path)
+            key = os.fsdecode(raw_name), narrow.is_narrow(path)
+            found.names.setdefault(key, _end(path, links))
+    return found
+
+
+class Side:
+    """What is there, looked at beside the files that the mounts of `edits` would bring."""
+
+    def __init__(self, held: Live, by: str, expected: Expected, edits: ContainerEdits) -> None:
         self._held = held
         self._by = by
-        self._known = LoaderView(held)
-        self._seen: dict[str, tuple[int, int] | None] = {}
+        self._seen: dict[str, Identity | None] = {}
         self._expected = expected
-        mounts = expected.edits.get("mounts") or ()
+        mounts = edits.get("mounts") or ()
         self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
+
+    @cached_property
+    def view(self) -> LoaderView:
+        """What the container's loader finds."""
+        return LoaderView(self._held)
 
     @property
     def is_musl(self) -> bool:
         """Whether the container's loader is musl's, which is given no 32-bit libraries."""
-        return self._known.is_musl
+        return self.view.is_musl
 
     def library(self, name: str, path: str, end: str) -> Item:
         """Return the item of a name that the loader knows: gpuhook's is `path`, that of `end`."""
         is_32_bit = narrow.is_narrow(path)
-        there = self._known.place(name, is_32_bit=is_32_bit)
-        name += " (32-bit)" if is_32_bit else ""
-        if there and self._at(there) == self.identity(end):
+        there = self.view.place(name, is_32_bit=is_32_bit)
+        name += NARROW if is_32_bit else ""
+        if there and self.found(there) == self.identity(end):
             return item.Item(item.LIBRARY, name, item.SAME, there, path)
-        trouble = self._known.trouble
+        trouble = self.view.trouble
         told = there or (f"no cache that can be read: {trouble}" if trouble else _NOT_THERE)
         reason = reasons.missing(path, self._by, self._expected)
         return item.Item(item.LIBRARY, name, item.DIFFERS, told, path, reason)
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:
         """Return the item of a link, whatever its text is: what counts is where it leads."""
-        found = self._at(path)
+        found = self.found(path)
         if found is not None and found == self.identity(end):
             return item.Item(item.LINK, path, item.SAME, target, target)
         reason = reasons.link(path, self._by, is_versioned=is_versioned)
+        directory = self._directory()
+        is_debian = directory.endswith(DEBIAN[:-1]) and not path.startswith(directory + "/")
+        if self._by == giver.CDI and is_debian and self.found(end) is not None:
+            reason = reasons.plugin_link(path)
         return item.of(item.LINK, path, "another file" if found else "", target, reason)
 
-    def identity(self, path: str) -> tuple[int, int] | None:
+    def _directory(self) -> str:
+        """Return the directory of libcuda, "" if none is mounted."""
+        libcuda = (path for path in self._files if "/libcuda.so." in path)
+        return dirname(next(libcuda, ""))
+
+    def identity(self, path: str) -> Identity | None:
         """Return the file that gpuhook would have at `path`: the host's, or the image's own."""
         if path not in self._files:
-            return self._at(path)
+            return self.found(path)
         try:
             found = os.stat(self._files[path])
         except OSError:
             return None
         return found.st_dev, found.st_ino
 
-    def _at(self, path: str) -> tuple[int, int] | None:
+    def found(self, path: str) -> Identity | None:
+        """Return the file that is at `path` in the container, None for nothing."""
         if path not in self._seen:
             found = self._held.root.found(path)
             self._seen[path] = None if found is None else (found.st_dev, found.st_ino)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.diagnose import inspection
 from gpuhook.diagnose.compare import item, reasons
 from gpuhook.vendors.nvidia import params, seen
 
@@ -19,17 +20,22 @@ if TYPE_CHECKING:
     from gpuhook.diagnose.compare.item import Item
 
 _OPTIONS = ("ro", "nosuid", "nodev")
+_NO_FILES = ("/dev/", "/proc/", "/sys/")
 
 
 class Mounts:
     """The comparison of mounts.
 
     Afterwards `bad` has the paths whose file is not the one meant, and is not anywhere else, and
-    `moved` those whose file is mounted elsewhere.
+    `moved` those whose file is mounted elsewhere; `unexpected` has the paths that only the
+    container has, without a known reason. `there` are those with the names of the driver's files.
     """
 
-    def __init__(self, held: Live, there: list[dict[str, Any]], by: str) -> None:
+    def __init__(
+        self, held: Live, spec: dict[str, Any], there: list[dict[str, Any]], by: str
+    ) -> None:
         self._held = held
+        self._spec = spec
         self._by = by
         # What is mounted over another hides it.
         self._there = {mount["path"]: mount for mount in there if mount["path"] != params.PATH}
@@ -37,10 +43,19 @@ class Mounts:
         self._matched: set[str] = set()
         self.bad: set[str] = set()
         self.moved: set[str] = set()
+        self.unexpected: set[str] = set()
+        self.expected: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """The paths at which something of the driver is mounted."""
+        return list(self._there)
 
     def items(self, expected: Expected) -> list[Item]:
         """Return the items: those of gpuhook's mounts, then those that are only there."""
         wanted = expected.edits.get("mounts") or []
+        self.expected = tuple(mount["containerPath"] for mount in wanted)
+        self._there |= self._others(expected)
         real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in wanted}
         places = set(real.values())
         found = [self._one(m, real[m["containerPath"]], places, expected) for m in wanted]
@@ -52,7 +67,33 @@ class Mounts:
                 path, self._by, expected, is_whole=is_whole, is_privileged=False
             )
             found.append(item.of(item.MOUNT, path, _worded(self._there[path]), "", reason))
+            self.unexpected |= {path} if not reason else set()
         return found
+
+    def _others(self, expected: Expected) -> dict[str, dict[str, Any]]:
+        """Return the mounts that are of the driver by their source, or by a spec of NVIDIA's."""
+        hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
+        known = {one for one in map(_identity, hosts) if one is not None}
+        mounts = self._spec.get("mounts")
+        named = {
+            mount.get("destination")
+            for mount in (mounts if isinstance(mounts, list) else ())
+            if isinstance(mount, dict)
+            and (mount.get("source"), mount.get("destination")) in expected.foreign.mounts
+        }
+        found = {}
+        for mount in self._held.root.mounts():
+            place = mount.target
+            if place in self._there or place == params.PATH or place.startswith(_NO_FILES):
+                continue
+            is_drivers = bool(known) and self._identity(place) in known
+            if is_drivers or place in named or seen.driver_version(mount.root):
+                found[place] = inspection.mount_facts(mount)
+        return found
+
+    def _identity(self, place: str) -> tuple[int, int] | None:
+        found = self._held.root.found(place)
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def _one(self, mount: Mount, place: str, places: Iterable[str], expected: Expected) -> Item:
         """Return the item of one mount that gpuhook would make, which is at `place` then."""
@@ -102,6 +143,14 @@ class Mounts:
         while place not in self._all and place != "/":
             place = place.rpartition("/")[0] or "/"
         return self._all.get(place, "")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _of(options: Iterable[str]) -> list[str]:

@@ -131,6 +131,14 @@ def link(path: str, by: str, *, is_versioned: bool) -> str:
     return "the legacy mode makes links of names without a version for three libraries alone"
 
 
+def plugin_link(path: str) -> str:
+    """Return why a link to a plugin is below libcuda's directory, and at `path` under gpuhook."""
+    return (
+        "NVIDIA's CDI modes make this link below libcuda's directory, where programs do not search "
+        f"for plugins on Debian; gpuhook makes {path}"
+    )
+
+
 def variable(name: str, there: list[str], by: str) -> str:
     """Return why a variable that gpuhook would set has other values."""
     if name == words.LIBCUDA_DIRECTORY_ENV and by == giver.LEGACY:

@@ -35,7 +35,8 @@ def variables(
             continue
         told = ", then ".join(values)
         yield item.of(item.VARIABLE, name, told, wanted, reasons.variable(name, values, by))
-    for entry in added:
+    others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
+    for entry in dict.fromkeys((*added, *others)):
         name, _, value = entry.partition("=")
         if name not in ours:
             told = value or "empty"
