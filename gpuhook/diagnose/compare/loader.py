@@ -118,6 +118,8 @@ class Side:
         trouble = self.view.trouble
         told = there or (f"no cache that can be read: {trouble}" if trouble else _NOT_THERE)
         reason = reasons.missing(path, self._by, self._expected)
+        if not there and self.is_musl and self.found(path) == self.identity(end):
+            reason = reason or reasons.name_on_musl(self._by)
         return item.Item(item.LIBRARY, name, item.DIFFERS, told, path, reason)
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:

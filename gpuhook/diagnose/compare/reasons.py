@@ -117,6 +117,13 @@ def _missing_library(path: str, name: str) -> str:
     return "" if is_listed else f"libnvidia-container knows no lib{_stem(name)}"
 
 
+def name_on_musl(by: str) -> str:
+    """Return why musl's loader does not find a library that is mounted by another name."""
+    if by not in (giver.CDI, giver.LEGACY):
+        return ""
+    return "NVIDIA's hooks write names into glibc's cache, which musl does not read"
+
+
 def moved(name: str, by: str) -> str:
     """Return why the same file is mounted elsewhere."""
     is_library = name.startswith("lib") and ".so" in name
