@@ -30,7 +30,7 @@ CHECKOUT = HERE.parent.parent
 SCHEMA = "gpuhook/tree/v1"
 BUSYBOX = Path("/bin/busybox")
 # What the launchers call, and what a person needs who looks around in a container of the image.
-TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail"
+TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail wget"
 # Only the device plugin needs these: a host's tree does without.
 OF_THE_PLUGIN = ("grpcio", "protobuf", "prometheus_client")
 # Of Python's own library: tests, and what is for screens and for making programs.

@@ -252,6 +252,18 @@ def test_mps_daemons_have_their_directory() -> None:
     assert mount["mountPath"] == volume["hostPath"]["path"] == "/var/lib/mps"
 
 
+@pytest.mark.parametrize("propagation", ["HostToContainer", "None"])
+def test_the_nodes_root_is_mounted_with_the_chosen_propagation(propagation: str) -> None:
+    """Of a node whose / is not a shared mount a runtime takes none but None."""
+    objects = rendered({"mountPropagation": propagation, "installer": {"enabled": True}})
+    default = rendered({"installer": {"enabled": True}})
+    assert (objects == default) is (propagation == "HostToContainer")
+    for name, volume in (("device-plugin", "driver-root"), ("installer", "host")):
+        (own,) = pod(objects, name)["containers"]
+        mounts = [one for one in own["volumeMounts"] if "mountPropagation" in one]
+        assert [(one["name"], one["mountPropagation"]) for one in mounts] == [(volume, propagation)]
+
+
 def test_flat_values_are_the_plugins_options() -> None:
     said = given({}, variables(rendered(SETS["flat"])))
     values = {path: override.value for path, override in said.overrides.items()}

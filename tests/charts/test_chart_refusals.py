@@ -39,6 +39,8 @@ MAP = {"default": "version: v1\n"}
         ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
         ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
         (GUARD | {"hostPID": False}, "set hostPID=true"),
+        ({"mountPropagation": "Bidirectional"}, "mountPropagation"),
+        ({"mountPropagation": None}, "mountPropagation"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
         (
             {"metrics": {"enabled": True}, "fullnameOverride": "1gpu"},

@@ -170,6 +170,7 @@ SETS: dict[str, dict[str, Any]] = {
     },
     "installer-files-alone": {"installer": {"enabled": True, "engine": "none"}},
     "another-account": {"serviceAccount": {"create": False, "name": "mine"}},
+    "private-root": {"mountPropagation": "None", "installer": {"enabled": True}},
     "k0s": {"kubeletRootDir": "/var/lib/k0s/kubelet", "hostPID": False},
     "names": {"fullnameOverride": "gpus", "namespaceOverride": "other", "commonLabels": {"a": "b"}},
     "anywhere": {

@@ -14,7 +14,9 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -121,6 +123,29 @@ def installed(unpacked: Path, host: Path) -> Path:
     told = gpuhook(unpacked, host, "install", "--host-root", "/host", "--engine", "docker")
     assert "installed" in told
     return host
+
+
+class _Page(BaseHTTPRequestHandler):
+    """What the plugin serves, as far as wget is concerned."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"gpuhook_replicas 4\n")
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_the_metrics_can_be_read_from_within(unpacked: Path, host: Path) -> None:
+    """By `kubectl exec POD -- wget`, which starts a program and no shell."""
+    with HTTPServer(("127.0.0.1", 0), _Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/metrics"
+        command = in_image(unpacked, host, "/usr/bin/wget", "-q", "-O", "-", address)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        server.shutdown()
+    assert done.stdout == "gpuhook_replicas 4\n", done.stderr
 
 
 def test_the_image_has_nothing_of_a_distribution(unpacked: Path) -> None:
