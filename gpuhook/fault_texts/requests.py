@@ -171,4 +171,9 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "of {variables} could not be judged whether it holds: {terms}; the container starts",
         "run `gpuhook generate-cdi`, which notes what the driver and the GPUs are",
     ),
+    "GH1060": (
+        RequestError,
+        "{name} is the beginning of more than one UUID: {uuids}",
+        "write more digits of the UUID, or all of them",
+    ),
 }

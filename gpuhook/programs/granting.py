@@ -119,7 +119,7 @@ class Granting:
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
-        return self.named([*names, *self.csv_mounts(spec)], capabilities), capabilities
+        return self.named([*names, *self.csv_mounts(spec)], capabilities, source), capabilities
 
     def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the driver capabilities that a container asks for, of those that it may have.
@@ -153,14 +153,24 @@ class Granting:
             return []  # no spec of this kind, or two that contradict each other
         return [f"{kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
 
-    def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
-        """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
+    def named(
+        self,
+        names: list[str],
+        capabilities: frozenset[str],
+        source: request.Source | None = None,
+    ) -> resolve.Grant:
+        """Return the grant of the devices `names`, as far as `capabilities` need its parts.
+
+        `source` is where a container requests them: a fault names it.
+        """
         return resolve.resolve(
             names,
             self.default_kind(),
             self.registry_for(names),
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
+            full_names=self.full_names,
+            refusal=lambda name, error: _node_devices().refusal(self, name, error, source),
             apart=(words.CSV_DEVICE,),
         )
 
@@ -251,6 +261,14 @@ class Granting:
         What generate-cdi noted counts; without that, what specs and kernel tell.
         """
         return _node_devices().alias(self, name)  # type: ignore[no-any-return]
+
+    def full_names(self, name: str) -> list[str]:
+        """Return the names that a short form stands for, [] for another name; raises GH1060."""
+        return _node_devices().full_names(self, name)  # type: ignore[no-any-return]
+
+    def other_names(self) -> list[str]:
+        """Return other names of the devices that alias() knows, at least the UUIDs."""
+        return _node_devices().other_names()  # type: ignore[no-any-return]
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""

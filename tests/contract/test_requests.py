@@ -96,6 +96,20 @@ def test_a_swarms_grant_without_a_driver(
     assert bundle.file.read_bytes() == before
 
 
+@pytest.mark.parametrize("door", ["runc", "crun-v2", "runc-prestart"])
+@pytest.mark.parametrize("strategy", ["index", "uuid"])
+def test_short_forms(
+    door: str, strategy: str, node8: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
+    node = node8.apart(tmp_path / "node")
+    node.generate("--device-name-strategy", strategy)
+    slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
+    value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
+    done = through(door, node, tmp_path, root_of("debian"), asks(value))
+    assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
+
+
 @pytest.mark.parametrize("door", [*DOORS, "podman-cdi"])
 def test_capabilities_that_are_allowed(
     door: str, node8: Product, tmp_path: Path, root_of: Roots

@@ -408,4 +408,16 @@ NVIDIA_REQUIRE_CUDA=cuda>=12.4
 warning GH1047: of NVIDIA_REQUIRE_CUDA could not be judged whether it holds: cuda>=12.4; ...
 """,
     ),
+    "GH1060": (
+        (
+            "The beginning of a UUID is a name of a GPU or of a MIG instance only if exactly one "
+            "device of this node has such a UUID. Here several devices have one, so that the "
+            "request does not name one device."
+        ),
+        "Write the UUID as `gpuhook cdi list` prints it.",
+        """
+NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51                                 # GH1060
+NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913
+""",
+    ),
 }

@@ -260,6 +260,9 @@ def is_graphics_node(path: str) -> bool:
     return path.startswith("/dev/dri/")
 
 
+OLD_MIG = "MIG-GPU-"  # MIG-GPU-<uuid>/<gi>/<ci>, the UUID of an instance before driver 470
+
+
 def is_uuid(name: str) -> bool:
     """Return whether `name` is the UUID of a GPU or of a MIG instance."""
     return name.startswith(("GPU-", "MIG-"))
