@@ -50,7 +50,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1020": (
         RequestError,
         "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",
-        "known are {known}",
+        (
+            "known are {known}, in lower case; to ignore other words, set"
+            " request.onUnknownCapability to ignore in /etc/gpuhook/config.yaml"
+        ),
     ),
     "GH1022": (
         RequestError,
@@ -175,5 +178,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         RequestError,
         "{name} is the beginning of more than one UUID: {uuids}",
         "write more digits of the UUID, or all of them",
+    ),
+    "GH1061": (
+        RequestError,
+        "ignored the unknown words {words} of NVIDIA_DRIVER_CAPABILITIES",
+        "known are {known}, all, in lower case: correct the variable, or leave it out",
     ),
 }

@@ -115,6 +115,8 @@ class Granting:
                 return None
             raise fault("GH1006", where=source.where)
         capabilities = self.capabilities(spec)
+        if self.settings.on_unknown_capability == node_settings.IGNORE:
+            self._warn_of_capabilities(spec)
         policy.require_own_vendor(source, self.default_kind(), spec)
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
@@ -124,8 +126,8 @@ class Granting:
     def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the driver capabilities that a container asks for, of those that it may have.
 
-        An image of old gets all of these unless it names some. Raises GH1020 for an unknown one,
-        GH1027 for one that it may not have.
+        An image of old gets all of these unless it names some. Raises GH1020 for an unknown one
+        where the settings say so, GH1027 for one that it may not have.
         """
         environment = request.environment(spec)
         text = environment.get(words.VOCABULARY.capabilities_env)
@@ -134,9 +136,29 @@ class Granting:
             text = "all"
         return self.parsed_capabilities(text)
 
-    def parsed_capabilities(self, text: str | None) -> frozenset[str]:
-        """Return the capabilities that a list of them names; raises as capabilities() does."""
-        return words.parse_capabilities(text, self.settings.driver_capabilities)
+    def parsed_capabilities(
+        self, text: str | None, unknown: list[str] | None = None
+    ) -> frozenset[str]:
+        """Return the capabilities that a list of them names; raises as capabilities() does.
+
+        Words that the settings ignore are added to `unknown`.
+        """
+        chosen = self.settings
+        if chosen.on_unknown_capability != node_settings.IGNORE:
+            unknown = None
+        elif unknown is None:
+            unknown = []
+        return words.parse_capabilities(
+            text, chosen.driver_capabilities, chosen.default_driver_capabilities, unknown
+        )
+
+    def _warn_of_capabilities(self, spec: dict[str, Any]) -> None:
+        unknown: list[str] = []
+        text = request.environment(spec).get(words.VOCABULARY.capabilities_env)
+        self.parsed_capabilities(text, unknown)
+        if unknown:
+            named = ", ".join(unknown[:8])
+            self.log.warning(fault("GH1061", words=named, known=", ".join(words.CAPABILITIES)))
 
     def csv_mounts(self, spec: dict[str, Any]) -> list[str]:
         """Return the device with all that a Tegra's files name, [] for who does not ask for it.

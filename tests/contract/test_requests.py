@@ -123,6 +123,26 @@ def test_capabilities_that_are_allowed(
 
 
 @pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_default_capabilities(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+    """A container that names none has those of the node's settings."""
+    settings = {"defaultDriverCapabilities": ["all"], "onUnknownCapability": "ignore"}
+    node = node8.apart(tmp_path / "node", request=settings)
+    view = through(door, node, tmp_path / "a", root_of("debian"), asks("1")).view
+    assert set(view.gpus()) == {*ALL_CONTROL, node.device(1)}
+    done = through(door, node, tmp_path / "b", root_of("debian"), asks("1", "Graphics,utility"))
+    assert set(done.view.gpus()) == {"/dev/nvidiactl", node.device(1)}
+    kept = node.state / "hook.log"
+    assert "GH1061" in done.log + (kept.read_text(encoding="utf-8") if kept.exists() else "")
+
+
+def test_default_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
+    node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
+    with started(sleeping(tmp_path), node, "runc", "host") as live:
+        live.attach("1")
+        assert set(live.view().gpus()) == {"/dev/nvidiactl", MODESET, node.device(1)}
+
+
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
 def test_capabilities_that_are_not_allowed(
     door: str, node8: Product, tmp_path: Path, root_of: Roots
 ) -> None:

@@ -127,7 +127,8 @@ podman run --device vendor.example/nic=eth1 ...
         ),
         (
             "Use the words of the hint; `all` means every part, and without the variable a "
-            "container gets compute and utility."
+            "container gets those of request.defaultDriverCapabilities. To start containers with "
+            "such words all the same, set request.onUnknownCapability to ignore."
         ),
         """
 NVIDIA_DRIVER_CAPABILITIES=compute,utilities     # GH1020
@@ -418,6 +419,18 @@ warning GH1047: of NVIDIA_REQUIRE_CUDA could not be judged whether it holds: cud
         """
 NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51                                 # GH1060
 NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913
+""",
+    ),
+    "GH1061": (
+        (
+            "NVIDIA_DRIVER_CAPABILITIES has words that name no capability, and "
+            "request.onUnknownCapability is ignore. The container starts with the other words; "
+            "without any other, with those of request.defaultDriverCapabilities."
+        ),
+        "Correct the variable. The capabilities are written in lower case.",
+        """
+NVIDIA_DRIVER_CAPABILITIES=Compute,utility      # GH1061: Compute is ignored
+NVIDIA_DRIVER_CAPABILITIES=compute,utility
 """,
     ),
 }
