@@ -184,4 +184,12 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         "ignored the unknown words {words} of NVIDIA_DRIVER_CAPABILITIES",
         "known are {known}, all, in lower case: correct the variable, or leave it out",
     ),
+    "GH1062": (
+        DriverError,
+        "the image is built for CUDA {version}, and this node's driver has CUDA {cuda}; it starts",
+        (
+            "programs that need more than minor version compatibility of CUDA fail: install a newer"
+            " driver, or use an image for CUDA {cuda}"
+        ),
+    ),
 }

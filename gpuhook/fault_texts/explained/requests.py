@@ -433,4 +433,22 @@ NVIDIA_DRIVER_CAPABILITIES=Compute,utility      # GH1061: Compute is ignored
 NVIDIA_DRIVER_CAPABILITIES=compute,utility
 """,
     ),
+    "GH1062": (
+        (
+            "The image has CUDA_VERSION and no NVIDIA_REQUIRE_CUDA, and this CUDA version is newer "
+            "than that of the driver, with the same major version. Since CUDA 11, most programs "
+            "run on every driver of their major version. Programs that compile PTX, and programs "
+            "that call newer functions of the driver, do not."
+        ),
+        (
+            "If a program of the container reports an insufficient driver or an unsupported PTX "
+            "version, install a newer driver or use an older image. An image that requires a "
+            "version sets NVIDIA_REQUIRE_CUDA."
+        ),
+        """
+CUDA_VERSION=13.1.0
+warning GH1062: the image is built for CUDA 13.1, and this node's driver has CUDA 13.0; it starts
+NVIDIA_REQUIRE_CUDA=cuda>=13.1      # such an image is refused: GH1043
+""",
+    ),
 }
