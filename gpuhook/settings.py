@@ -37,6 +37,7 @@ class Settings:
         "accept_env_when_unprivileged",
         "accept_volume_mounts",
         "annotation_prefixes",
+        "default_driver_capabilities",
         "default_kind",
         "dev_root",
         "disable_requirements",
@@ -51,6 +52,7 @@ class Settings:
         "on_missing_driver",
         "on_refusal",
         "on_stale",
+        "on_unknown_capability",
         "spec_dirs",
         "swarm_resources",
     )
@@ -60,6 +62,7 @@ class Settings:
         self.accept_env_when_unprivileged = True
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
+        self.default_driver_capabilities = ["compute", "utility"]  # where a container names none
         self.default_kind = ""  # the vendor's own
         self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
         self.disable_requirements = False
@@ -74,6 +77,7 @@ class Settings:
         self.on_missing_driver = START
         self.on_refusal = IGNORE
         self.on_stale = REFRESH
+        self.on_unknown_capability = REFUSE
         self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
         self.swarm_resources: list[str] = []  # variables that count instead of the devices' own
 
@@ -92,12 +96,14 @@ KEYS = {
     ("request", "acceptAnnotations"): "accept_annotations",
     ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
     ("request", "acceptVolumeMounts"): "accept_volume_mounts",
+    ("request", "defaultDriverCapabilities"): "default_driver_capabilities",
     ("request", "disableRequirements"): "disable_requirements",
     ("request", "driverCapabilities"): "driver_capabilities",
     ("request", "ignoreImexChannels"): "ignore_imex_channels",
     ("request", "legacyImages"): "legacy_images",
     ("request", "onMissingDriver"): "on_missing_driver",
     ("request", "onRefusal"): "on_refusal",
+    ("request", "onUnknownCapability"): "on_unknown_capability",
     ("request", "swarmResources"): "swarm_resources",
     ("runtime", "lowLevelRuntimes"): "low_level_runtimes",
 }

@@ -40,12 +40,18 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": ("accept_env_when_unprivileged", BOOLEAN, ()),
     "GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS": ("accept_volume_mounts", BOOLEAN, ()),
+    "GPUHOOK_REQUEST_DEFAULT_DRIVER_CAPABILITIES": (
+        "default_driver_capabilities",
+        LIST,
+        (*_CAPABILITIES, "all"),
+    ),
     "GPUHOOK_REQUEST_DISABLE_REQUIREMENTS": ("disable_requirements", BOOLEAN, ()),
     "GPUHOOK_REQUEST_DRIVER_CAPABILITIES": ("driver_capabilities", LIST, _CAPABILITIES),
     "GPUHOOK_REQUEST_IGNORE_IMEX_CHANNELS": ("ignore_imex_channels", BOOLEAN, ()),
     "GPUHOOK_REQUEST_LEGACY_IMAGES": ("legacy_images", BOOLEAN, ()),
     "GPUHOOK_REQUEST_ON_MISSING_DRIVER": ("on_missing_driver", "", ("start", "refuse")),
     "GPUHOOK_REQUEST_ON_REFUSAL": ("on_refusal", "", ("ignore", "fail")),
+    "GPUHOOK_REQUEST_ON_UNKNOWN_CAPABILITY": ("on_unknown_capability", "", ("refuse", "ignore")),
     "GPUHOOK_REQUEST_SWARM_RESOURCES": ("swarm_resources", LIST, ()),
     "GPUHOOK_RUNTIME_LOW_LEVEL_RUNTIMES": ("low_level_runtimes", LIST, ()),
 }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from os.path import basename
 
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError, fault, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.registry import Registry
 
@@ -36,8 +38,7 @@ def of(name: str, kind: str, registry: Registry, own_vendor: str, way: str) -> G
     if not specs:
         way = way or _writing(kind, registry, own_vendor)
         return fault("GH1104", kind=kind, name=name, dirs=dirs, broken=broken, way=way)
-    have = list(dict.fromkeys(device for spec in specs for device in spec.names()))
-    shown = ", ".join(have[:_SHOWN]) + (", ..." if len(have) > _SHOWN else "")
+    shown = _listed(dict.fromkeys(device for spec in specs for device in spec.names()))
     files = ", ".join(spec.path for spec in specs)
     newest = specs[-1]  # the one that counts
     if not way:
@@ -47,6 +48,31 @@ def of(name: str, kind: str, registry: Registry, own_vendor: str, way: str) -> G
         elif _is_ours(kind, own_vendor):
             way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest.path}`"
     return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
+
+
+def requested(
+    error: GpuhookError, name: str, where: str, devices: Iterable[str], advice: str
+) -> GpuhookError:
+    """Return GH1101 or GH1102 for a requested name: with its source and the node's devices.
+
+    `where` names the source, "" for none. `devices` are the names of the node's devices, which
+    GH1102 lists already. `advice` is what to do first, "" for nothing.
+    """
+    message, hint = error.message, error.hint
+    shown = printable(name)
+    if shown not in message:  # it is a range, and one device of it is missing
+        message = f"{shown}: {message}"
+    listed = _listed(devices) if error.code == "GH1101" else ""
+    if listed:
+        message, hint = f"{message}; this node has {listed}", "request one of these"
+    if where:
+        message = f"{printable(where)}: {message}"
+    return type(error)(error.code, message, f"{advice}; {hint}" if advice else hint)
+
+
+def _listed(devices: Iterable[str]) -> str:
+    names = list(devices)
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
 def _is_ours(kind: str, own_vendor: str) -> bool:

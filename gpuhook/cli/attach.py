@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Which nodes and files of the driver come along: compute, utility, graphics, video, "
     "display, ngx, compat32, all, as far as request.driverCapabilities allows them. Default: what "
-    "the container's NVIDIA_DRIVER_CAPABILITIES says, or utility,compute.",
+    "the container's NVIDIA_DRIVER_CAPABILITIES says, or request.defaultDriverCapabilities.",
 )
 @limit_options.new_limit
 @limit_options.new_request
@@ -68,8 +68,7 @@ def attach(
         chosen = found.capabilities(grants)
         if driver_capabilities is not None:
             chosen = grants.parsed_capabilities(driver_capabilities)
-        whole = options.whole_names(names, grants)
-        return attaching.attach(found, grants, whole, chosen, wish=wish, is_dry=dry_run)
+        return attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
 
     with options.failing("attach", container, output):
         report = container_worker.work_on(container, state_roots, attached, to_change=not dry_run)

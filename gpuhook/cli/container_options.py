@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import contextmanager
 
@@ -16,22 +15,19 @@ from gpuhook.cli import parameters, printing
 from gpuhook.container import find
 from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.grant import replicas
 from gpuhook.programs import cold
 from gpuhook.programs.granting import Granting
 from gpuhook.programs.wording import worded
 from gpuhook.terminal_log import TerminalLog
-from gpuhook.vendors.nvidia import known_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from gpuhook.cdi.registry import Registry
 
 _MAX_LINE = 4096
-_BEGINNING = re.compile(r"(GPU|MIG)-[0-9a-f]{8}")
 
 
 def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -77,9 +73,9 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="An index, UUID (or its beginning, as `gpuhook ps` shows it), PCI bus id, replica id or "
-    "CDI name, `all`, or `none` for the driver's files alone; repeatable, and comma lists are "
-    "taken.",
+    help="An index or a range of indices (0-3), UUID (or its beginning, as `gpuhook ps` shows it), "
+    "PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files alone; "
+    "repeatable, and comma lists are taken.",
 )
 
 
@@ -115,29 +111,6 @@ def grants(*, may_refresh: bool = False) -> Granting:
     """
     refresh = cold.Compiler(sys.argv[0]).refresh if may_refresh else None
     return _Granting(settings_file.of_node(), TerminalLog("gpuhook"), _compile, refresh)
-
-
-def whole_names(names: Sequence[str], granting: Granting) -> list[str]:
-    """Return the names with whole UUIDs in place of beginnings that mean one device.
-
-    At least what `gpuhook ps` shows, GPU-3d2b7a51, must be there of it. Others stay as they are.
-    """
-    if not any(map(_BEGINNING.match, names)):
-        return list(names)
-    try:
-        known = {name.partition("=")[2] for name in granting.nodes_by_device()}
-    except GpuhookError:  # without a spec no name is known: who resolves it says so
-        return list(names)
-    known.update(known_node.uuids().values())  # a spec may name its devices by index alone
-    return [_whole(name, known) for name in names]
-
-
-def _whole(name: str, known: Collection[str]) -> str:
-    if not _BEGINNING.match(name):
-        return name
-    device, separator, number = name.partition(replicas.SEPARATOR)
-    meant = [one for one in known if one.startswith(device)]
-    return meant[0] + separator + number if len(meant) == 1 else name
 
 
 def _compile(path: str) -> None:

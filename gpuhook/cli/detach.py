@@ -50,8 +50,7 @@ def detach(
 
     def detached(found: Target) -> Report:
         grants = options.grants()
-        whole = options.whole_names(names, grants)
-        return detaching.detach(found, grants, whole, force=force, is_dry=dry_run)
+        return detaching.detach(found, grants, names, force=force, is_dry=dry_run)
 
     with options.failing("detach", container, output):
         report = container_worker.work_on(container, state_roots, detached, to_change=not dry_run)

@@ -17,6 +17,7 @@ WRAPPER = "wrapper"
 _BY = {
     "name": "by that name",
     "alias": "another name of the same device",
+    "short-form": "a short form of its name",
     "replica": "of which it is a replica",
     "all": "which is what `all` means",
 }

@@ -50,7 +50,10 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1020": (
         RequestError,
         "unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES",
-        "known are {known}",
+        (
+            "known are {known}, in lower case; to ignore other words, set"
+            " request.onUnknownCapability to ignore in /etc/gpuhook/config.yaml"
+        ),
     ),
     "GH1022": (
         RequestError,
@@ -170,5 +173,23 @@ TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
         DriverError,
         "of {variables} could not be judged whether it holds: {terms}; the container starts",
         "run `gpuhook generate-cdi`, which notes what the driver and the GPUs are",
+    ),
+    "GH1060": (
+        RequestError,
+        "{name} is the beginning of more than one UUID: {uuids}",
+        "write more digits of the UUID, or all of them",
+    ),
+    "GH1061": (
+        RequestError,
+        "ignored the unknown words {words} of NVIDIA_DRIVER_CAPABILITIES",
+        "known are {known}, all, in lower case: correct the variable, or leave it out",
+    ),
+    "GH1062": (
+        DriverError,
+        "the image is built for CUDA {version}, and this node's driver has CUDA {cuda}; it starts",
+        (
+            "programs that need more than minor version compatibility of CUDA fail: install a newer"
+            " driver, or use an image for CUDA {cuda}"
+        ),
     ),
 }

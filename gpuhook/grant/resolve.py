@@ -13,30 +13,45 @@ from gpuhook.grant import replicas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
     from gpuhook.cdi.registry import Registry
 
 NOTHING_BUT_FILES = "none"
+_UNKNOWN = ("GH1101", "GH1102")
 
 
 class Grant:
     """What a container gets: `edits`, and `reasons` that say where each device came from.
 
     `devices` are qualified CDI names, `replicas` the replica ids among the requested names,
-    `specs` the spec files that were used.
+    `specs` the spec files that were used. `short_forms` are the requested names that are one, with
+    the names that they stand for.
     """
 
-    __slots__ = ("devices", "edits", "reasons", "replicas", "specs")
+    __slots__ = ("devices", "edits", "reasons", "replicas", "short_forms", "specs")
 
     def __init__(self) -> None:
         self.devices: list[str] = []
         self.replicas: list[str] = []
+        self.short_forms: dict[str, list[str]] = {}
         self.specs: list[Compiled] = []
         self.edits: ContainerEdits = {}
         self.reasons: list[tuple[str, str]] = []
+
+    def in_full(self, names: Iterable[str]) -> list[str]:
+        """Return `names` with the names that short forms stand for in place of these."""
+        return [full for name in names for full in self.short_forms.get(name, (name,))]
+
+
+def _no_short_form(_: str) -> list[str]:
+    return []
+
+
+def _unchanged(_: str, error: GpuhookError) -> GpuhookError:
+    return error
 
 
 def resolve(
@@ -46,18 +61,26 @@ def resolve(
     alias: Callable[[str], str | None],
     adjust: Callable[[Compiled, ContainerEdits], ContainerEdits],
     *,
+    full_names: Callable[[str], list[str]] = _no_short_form,
+    refusal: Callable[[str, GpuhookError], GpuhookError] = _unchanged,
     apart: Collection[str] = (),
 ) -> Grant:
     """Return the grant for `names`; raises the registry's fault for a name nobody describes.
 
     Edits are merged as CDI says: those of each spec once, before those of its devices; `adjust`
     may leave out of each what the container did not ask for. Devices `apart` are had by their names
-    alone: `all` does not mean them.
+    alone: `all` does not mean them. `full_names` returns what a name stands for that is neither a
+    device nor an alias, `refusal` the fault to raise for a name in place of the registry's.
     """
     grant = Grant()
     parts: list[ContainerEdits] = []
     for name in names:
-        found = _described(name, default_kind, registry, alias, grant, apart=apart)
+        try:
+            found = _described(
+                name, default_kind, registry, alias, grant, full_names=full_names, apart=apart
+            )
+        except GpuhookError as error:
+            raise refusal(name, error) from error
         for qualified, spec, edits in found:
             if spec not in grant.specs:
                 grant.specs.append(spec)
@@ -76,6 +99,7 @@ def _described(
     alias: Callable[[str], str | None],
     grant: Grant,
     *,
+    full_names: Callable[[str], list[str]],
     apart: Collection[str],
 ) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return (qualified name, spec, edits) of each device that one requested name means."""
@@ -86,10 +110,20 @@ def _described(
     if device == "all":
         return _all(kind, registry, apart)
     plain, replica = replicas.split(device)
-    qualified, (spec, edits) = _find(kind, plain, registry, alias)
+    try:
+        found = [_find(kind, plain, registry, alias)]
+    except GpuhookError as error:
+        is_short = device == name and error.code in _UNKNOWN
+        full = full_names(plain) if is_short else []
+        if not full or (replica is not None and len(full) > 1):
+            raise
+        found = [_find(kind, one, registry, alias) for one in full]
+        if replica is not None:
+            replica = full[0] + replica[len(plain) :]
+        grant.short_forms[name] = full if replica is None else [replica]
     if replica is not None:
         grant.replicas.append(replica)
-    return [(qualified, spec, edits)]
+    return [(qualified, spec, edits) for qualified, (spec, edits) in found]
 
 
 def _split_kind(name: str, default_kind: str) -> tuple[str, str]:

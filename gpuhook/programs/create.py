@@ -140,7 +140,7 @@ class Create:
             self.log.warning(fault("GH1641", what=what))
         # In a user namespace they are not among config.json's: there they are bound.
         nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-        names = [*grant.devices, *(edited.source.names if edited.source else ())]
+        names = [*grant.devices, *grant.in_full(edited.source.names if edited.source else ())]
         edited.memory, entries = self._limit(spec, nodes, names, low_level)
         grant.edits["env"] += entries
         record.write(spec, before, grant.edits)

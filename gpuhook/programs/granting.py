@@ -119,17 +119,19 @@ class Granting:
                 return None
             raise fault("GH1006", where=source.where, what=what)
         capabilities = self.capabilities(spec)
+        if self.settings.on_unknown_capability == node_settings.IGNORE:
+            self._warn_of_capabilities(spec)
         policy.require_own_vendor(source, self.default_kind(), spec)
         names = source.names
         if request.has_extras(spec, words.VOCABULARY) or any(map(words.is_extra, names)):
             names = _beside().names(self, spec, source)
-        return self.named([*names, *self.csv_mounts(spec)], capabilities), capabilities
+        return self.named([*names, *self.csv_mounts(spec)], capabilities, source), capabilities
 
     def capabilities(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the driver capabilities that a container asks for, of those that it may have.
 
-        An image of old gets all of these unless it names some. Raises GH1020 for an unknown one,
-        GH1027 for one that it may not have.
+        An image of old gets all of these unless it names some. Raises GH1020 for an unknown one
+        where the settings say so, GH1027 for one that it may not have.
         """
         environment = request.environment(spec)
         text = environment.get(words.VOCABULARY.capabilities_env)
@@ -138,9 +140,29 @@ class Granting:
             text = "all"
         return self.parsed_capabilities(text)
 
-    def parsed_capabilities(self, text: str | None) -> frozenset[str]:
-        """Return the capabilities that a list of them names; raises as capabilities() does."""
-        return words.parse_capabilities(text, self.settings.driver_capabilities)
+    def parsed_capabilities(
+        self, text: str | None, unknown: list[str] | None = None
+    ) -> frozenset[str]:
+        """Return the capabilities that a list of them names; raises as capabilities() does.
+
+        Words that the settings ignore are added to `unknown`.
+        """
+        chosen = self.settings
+        if chosen.on_unknown_capability != node_settings.IGNORE:
+            unknown = None
+        elif unknown is None:
+            unknown = []
+        return words.parse_capabilities(
+            text, chosen.driver_capabilities, chosen.default_driver_capabilities, unknown
+        )
+
+    def _warn_of_capabilities(self, spec: dict[str, Any]) -> None:
+        unknown: list[str] = []
+        text = request.environment(spec).get(words.VOCABULARY.capabilities_env)
+        self.parsed_capabilities(text, unknown)
+        if unknown:
+            named = ", ".join(unknown[:8])
+            self.log.warning(fault("GH1061", words=named, known=", ".join(words.CAPABILITIES)))
 
     def csv_mounts(self, spec: dict[str, Any]) -> list[str]:
         """Return the device with all that a Tegra's files name, [] for who does not ask for it.
@@ -157,14 +179,24 @@ class Granting:
             return []  # no spec of this kind, or two that contradict each other
         return [f"{kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
 
-    def named(self, names: list[str], capabilities: frozenset[str]) -> resolve.Grant:
-        """Return the grant of the devices `names`, as far as `capabilities` need its parts."""
+    def named(
+        self,
+        names: list[str],
+        capabilities: frozenset[str],
+        source: request.Source | None = None,
+    ) -> resolve.Grant:
+        """Return the grant of the devices `names`, as far as `capabilities` need its parts.
+
+        `source` is where a container requests them: a fault names it.
+        """
         return resolve.resolve(
             names,
             self.default_kind(),
             self.registry_for(names),
             alias=self.alias,
             adjust=lambda compiled, edits: filtered(compiled, edits, capabilities),
+            full_names=self.full_names,
+            refusal=lambda name, error: _node_devices().refusal(self, name, error, source),
             apart=(words.CSV_DEVICE,),
         )
 
@@ -255,6 +287,14 @@ class Granting:
         What generate-cdi noted counts; without that, what specs and kernel tell.
         """
         return _node_devices().alias(self, name)  # type: ignore[no-any-return]
+
+    def full_names(self, name: str) -> list[str]:
+        """Return the names that a short form stands for, [] for another name; raises GH1060."""
+        return _node_devices().full_names(self, name)  # type: ignore[no-any-return]
+
+    def other_names(self) -> list[str]:
+        """Return other names of the devices that alias() knows, at least the UUIDs."""
+        return _node_devices().other_names()  # type: ignore[no-any-return]
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""

@@ -107,7 +107,8 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
                 return _told(plan)
             plan.execute(held)
             entry = _entry(state, process, source, grant)
-            memory = _limit(spec, entry["nodes"], [*grant.devices, *source.names], process, log)
+            names = [*grant.devices, *grant.in_full(source.names)]
+            memory = _limit(spec, entry["nodes"], names, process, log)
             if memory:
                 entry["memory"] = memory
             entry["replicas"] = grant.replicas or told_replicas.of(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.grant.request import Source
     from gpuhook.programs.granting import Granting
 
 
@@ -43,6 +44,49 @@ def _derived(grants: Granting, name: str) -> str | None:
         return derived_names.alias(name, state.host_root(), found.names(kind), nodes_of)
     except GpuhookError:
         return None  # no spec of this kind, or two that contradict each other
+
+
+def other_names() -> list[str]:
+    """Return the names that generate-cdi noted; without notes the UUIDs that the kernel reports."""
+    noted = known_node.other_names()
+    if noted:
+        return noted
+    from gpuhook.vendors.nvidia import derived_names
+
+    return derived_names.uuids(state.host_root())
+
+
+def full_names(grants: Granting, name: str) -> list[str]:
+    """Return the names that a short form stands for, [] for another name; raises GH1060."""
+    from gpuhook.vendors.nvidia import short_names  # few names are short
+
+    return short_names.full_names(name, lambda: [*grants.other_names(), *_described(grants)])
+
+
+def refusal(
+    grants: Granting, name: str, error: GpuhookError, source: Source | None
+) -> GpuhookError:
+    """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
+
+    Another fault is returned as it is.
+    """
+    if error.code not in ("GH1101", "GH1102"):
+        return error
+    from gpuhook.cdi import unknown
+    from gpuhook.vendors.nvidia import short_names
+
+    described = _described(grants)
+    where = source.where if source is not None and name in source.names else ""
+    advice = short_names.advice(name, [*grants.other_names(), *described])
+    return unknown.requested(error, name, where, described, advice)
+
+
+def _described(grants: Granting) -> list[str]:
+    """Return the names of the devices of the node's own kind, [] without a spec of this kind."""
+    try:
+        return grants.registry().names(grants.default_kind())
+    except GpuhookError:
+        return []
 
 
 def nodes_by_device(grants: Granting) -> dict[str, frozenset[str]]:

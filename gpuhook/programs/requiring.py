@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia import gpu_facts, requirements
-from gpuhook.vendors.nvidia.requirements import INVALID, OF_GPU, UNKNOWN, UNMET
+from gpuhook.vendors.nvidia.requirements import INVALID, NEWER, OF_GPU, UNKNOWN, UNMET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def doubts(
     nodes: Iterable[str],
     noted: Callable[[], Known],
 ) -> list[GpuhookError]:
-    """Return at most one warning: what of the container's requirements could not be judged.
+    """Return warnings: a CUDA version newer than the driver's, what could not be judged.
 
     `todo` are the jobs of the descriptions that its GPUs come from, `nodes` the paths of its
     device nodes; `noted` is asked for what the jobs do not tell. Raises GH1043 and GH1044 for a
@@ -43,6 +43,7 @@ def doubts(
     if len(asked) > requirements.MAX_VARIABLES:
         raise fault("GH1046", count=len(asked), limit=requirements.MAX_VARIABLES)
     open_terms: dict[str, str] = {}
+    newer: dict[str, str] = {}
     for facts in gpu_facts.of_paths(nodes, gpu_facts.of_jobs(todo), noted):
         for requirement in asked:
             verdict = requirements.of_requirement(requirement, facts)
@@ -50,13 +51,21 @@ def doubts(
                 raise _unmet(requirement, facts)
             if verdict == INVALID:
                 raise _invalid(requirement, facts)
+            if verdict == NEWER:
+                newer[requirement.text.rpartition("=")[2]] = facts.cuda or ""
             if verdict == UNKNOWN:
                 open_terms.update(_unknown(requirement, facts))
-    if not open_terms:
-        return []
-    variables = ", ".join(dict.fromkeys(open_terms.values()))
-    terms = ", ".join([*open_terms][:_MAX_DOUBTS])
-    return [fault("GH1047", variables=variables, terms=terms)]
+    return _warnings(newer, open_terms)
+
+
+def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[GpuhookError]:
+    """Return a warning for each version in `newer`, and one for all terms with their variables."""
+    found = [fault("GH1062", version=version, cuda=cuda) for version, cuda in newer.items()]
+    if open_terms:
+        variables = ", ".join(dict.fromkeys(open_terms.values()))
+        terms = ", ".join([*open_terms][:_MAX_DOUBTS])
+        found.append(fault("GH1047", variables=variables, terms=terms))
+    return found
 
 
 def _unmet(requirement: Requirement, facts: Facts) -> GpuhookError:

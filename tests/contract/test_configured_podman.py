@@ -126,7 +126,7 @@ def test_the_runtime(
     assert apart.device(0) in result.view.gpus()
     assert result.view.tries[apart.number(1)] == "EPERM"
     wrong = container(tree, tmp_path, root, "nvidia", asks("9"), apart)
-    assert "GH1102: nvidia.com/gpu=9: no such device" in wrong.stderr
+    assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in wrong.stderr
 
 
 def test_a_container_that_is_kept(

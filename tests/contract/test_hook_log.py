@@ -23,7 +23,7 @@ def test_why_a_container_did_not_start(node8: Product, tmp_path: Path) -> None:
     assert "GH1102" not in done.stderr + done.log
     (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert "level=error" in line
-    assert "GH1102: nvidia.com/gpu=77: no such device" in line
+    assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=77: no such device" in line
 
 
 def test_a_full_log_makes_room(node8: Product, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_docker_gpus_that_are_not_there(
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
     result = run(bundle_of(root_of("debian"), ["/probe"], asks("9"), hooks=hooks))
     assert result.rc != 0
-    assert "GH1102: nvidia.com/gpu=9: no such device" in result.stderr
+    assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in result.stderr
     assert not apart.entries()
 
 

@@ -108,6 +108,20 @@ def test_as_ps_shows_it(strategy: str, node8: Product, tmp_path: Path) -> None:
         assert held(live) == []
 
 
+def test_short_forms(node8: Product, tmp_path: Path) -> None:
+    """What is attached by a range goes by another short form of one device of it."""
+    with started(sleeping(tmp_path), node8) as live:
+        live.attach("0-1,03")
+        assert {node8.device(n) for n in (0, 1, 3)} <= set(live.view().gpus())
+        live.detach("01")
+        gpus = set(live.view().gpus())
+        assert {node8.device(0), node8.device(3)} <= gpus
+        assert node8.device(1) not in gpus
+        assert "6-9: nvidia.com/gpu=8: no such device" in live.refused(
+            "GH1102", "attach", "--device", "6-9"
+        )
+
+
 def test_none(node8: Product, tmp_path: Path) -> None:
     """`none` is the control nodes and the driver's files, which go alone only without a GPU."""
     with started(sleeping(tmp_path), node8) as live:

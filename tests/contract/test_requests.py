@@ -96,6 +96,20 @@ def test_a_swarms_grant_without_a_driver(
     assert bundle.file.read_bytes() == before
 
 
+@pytest.mark.parametrize("door", ["runc", "crun-v2", "runc-prestart"])
+@pytest.mark.parametrize("strategy", ["index", "uuid"])
+def test_short_forms(
+    door: str, strategy: str, node8: Product, tmp_path: Path, root_of: Roots
+) -> None:
+    """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
+    node = node8.apart(tmp_path / "node")
+    node.generate("--device-name-strategy", strategy)
+    slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
+    value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
+    done = through(door, node, tmp_path, root_of("debian"), asks(value))
+    assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
+
+
 @pytest.mark.parametrize("door", [*DOORS, "podman-cdi"])
 def test_capabilities_that_are_allowed(
     door: str, node8: Product, tmp_path: Path, root_of: Roots
@@ -106,6 +120,26 @@ def test_capabilities_that_are_allowed(
     doors = Doors(node, tmp_path, never)
     view = doors.through(door, root_of("debian"), ["/probe"], "1", env).view
     assert set(view.gpus()) == {"/dev/nvidiactl", node.device(1)}
+
+
+@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+def test_default_capabilities(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+    """A container that names none has those of the node's settings."""
+    settings = {"defaultDriverCapabilities": ["all"], "onUnknownCapability": "ignore"}
+    node = node8.apart(tmp_path / "node", request=settings)
+    view = through(door, node, tmp_path / "a", root_of("debian"), asks("1")).view
+    assert set(view.gpus()) == {*ALL_CONTROL, node.device(1)}
+    done = through(door, node, tmp_path / "b", root_of("debian"), asks("1", "Graphics,utility"))
+    assert set(done.view.gpus()) == {"/dev/nvidiactl", node.device(1)}
+    kept = node.state / "hook.log"
+    assert "GH1061" in done.log + (kept.read_text(encoding="utf-8") if kept.exists() else "")
+
+
+def test_default_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
+    node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
+    with started(sleeping(tmp_path), node, "runc", "host") as live:
+        live.attach("1")
+        assert set(live.view().gpus()) == {"/dev/nvidiactl", MODESET, node.device(1)}
 
 
 @pytest.mark.parametrize("door", ["runc", "runc-prestart"])

@@ -181,7 +181,10 @@ def test_words_that_cannot_be_read(two: Product, root_of: Roots, bundle_of: Bund
 def test_an_image_of_old(two: Product, root_of: Roots, bundle_of: Bundles) -> None:
     """CUDA_VERSION counts where NVIDIA_REQUIRE_CUDA is not set, and only if it is a version."""
     root = root_of("distroless")
-    made = bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=13.1.80"])
+    assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=13.1.80"])) == [
+        "GH1062"
+    ]
+    made = bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=14.0.1"])
     assert "CUDA_VERSION does not hold" in refused(two, made, "GH1043")
     assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=13.0.80"])) == []
     assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=cu118"])) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia import gpu_facts, requirements
 from gpuhook.vendors.nvidia.inventory import Gpu
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.requirements import INVALID, MET, NEWER, UNKNOWN, UNMET, Facts
 
 COMPARISONS = {
     "=": operator.eq,
@@ -91,7 +91,9 @@ def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: Facts) -
 @given(st.text() | st.text("cudarivebn<>=!., 019"), FACTS)
 def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
     for one in requirements.asked({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
-        assert requirements.of_requirement(one, facts) in (MET, UNMET, UNKNOWN, INVALID)
+        verdict = requirements.of_requirement(one, facts)
+        assert verdict in (MET, UNMET, UNKNOWN, INVALID, NEWER)
+        assert verdict != NEWER or one.variable == "CUDA_VERSION"
         for terms in one.alternatives():
             assert requirements.of_alternative(terms, facts) in (MET, UNMET, UNKNOWN, INVALID, "")
 

@@ -225,6 +225,7 @@ def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
             "gets",
         ),
         (["CUDA_VERSION=99.1.2"], True, "gpuhook refuses it", "refused"),
+        (["CUDA_VERSION=13.9"], True, "gpuhook starts it with a warning", "gets"),
         (["CUDA_VERSION=of-ours"], True, "the image requires nothing", "gets"),
         (["NVIDIA_REQUIRE_CUDA=99"], True, "gpuhook refuses it", "refused"),
         (

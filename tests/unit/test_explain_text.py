@@ -126,6 +126,15 @@ def test_a_refused_container_is_told_why_and_not_what_would_be() -> None:
         assert title not in text.splitlines()
 
 
+def test_a_short_form_is_told_with_what_it_means() -> None:
+    text = trace("NVIDIA_VISIBLE_DEVICES=0-2", node="h100x8")
+    assert "0-2 means 0, 1, 2" in text
+    assert text.count("0-2 -> nvidia.com/gpu=") == 3
+    part = trace("NVIDIA_VISIBLE_DEVICES=0-1,9", node="h100x8")
+    assert "NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in part
+    assert "0-1 means 0, 1" in part
+
+
 def test_a_gpu_in_mig_mode_is_said_to_be_in_it() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=0", node="a100-mig")
     assert "GPU 0 is in MIG mode: only its instances are given, 0:0, 0:1" in text

@@ -4,16 +4,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cli import container_options, main
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gpuhook.programs.granting import Granting
+from gpuhook.cli import main
 
 
 def refused(*words: str, **env: str) -> str:
@@ -71,30 +66,3 @@ def test_driver_capabilities() -> None:
         said = refused("attach", "x", "--device", "0", "--driver-capabilities", empty)
         assert "'--driver-capabilities': it is empty" in said
     assert "unknown driver capability foo" in refused("generate-cdi", "--driver-capabilities=foo")
-
-
-class _Grants:
-    """A node with three devices by UUID and one by index."""
-
-    def nodes_by_device(self) -> dict[str, frozenset[str]]:
-        names = ["GPU-aaaaaaaa-1", "GPU-bbbbbbbb-1", "GPU-bbbbbbbb-2", "0"]
-        return {f"nvidia.com/gpu={name}": frozenset() for name in names}
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("GPU-aaaaaaaa", "GPU-aaaaaaaa-1"),
-        ("GPU-aaaaaaaa-", "GPU-aaaaaaaa-1"),
-        ("GPU-aaaaaaaa::2", "GPU-aaaaaaaa-1::2"),
-        ("GPU-bbbbbbbb", "GPU-bbbbbbbb"),
-        ("GPU-bbbbbbbb-2", "GPU-bbbbbbbb-2"),
-        ("GPU-aaaaaaa", "GPU-aaaaaaa"),
-        ("GPU-cccccccc", "GPU-cccccccc"),
-        ("0", "0"),
-    ],
-)
-def test_the_beginning_of_a_uuid(given: str, meant: str) -> None:
-    """As `gpuhook ps` shows it, and only where it means one device."""
-    grants = cast("Granting", _Grants())
-    assert container_options.whole_names([given], grants) == [meant]

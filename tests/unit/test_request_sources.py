@@ -325,6 +325,67 @@ def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | s
         assert "request.driverCapabilities" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("env", "default", "allowed", "expected"),
+    [
+        ([], ["all"], [], EVERY),
+        ([D], ["all"], [], EVERY),
+        ([D + " , "], ["all"], [], EVERY),
+        ([D + "utility"], ["all"], [], {"utility"}),
+        ([], ["video"], [], {"video", "compute"}),
+        ([], ["all"], ["utility"], {"utility"}),
+        ([], ["graphics", "utility"], ["utility"], {"utility"}),
+        ([C], ["utility"], [], EVERY),
+    ],
+)
+def test_the_default_of_the_node(
+    env: list[str], default: list[str], allowed: list[str], expected: set[str]
+) -> None:
+    """It applies where a container names none, and gives none that is not allowed."""
+    chosen = {"default_driver_capabilities": default, "driver_capabilities": allowed}
+    assert granting(**chosen)[0].capabilities(config(env)) == expected
+
+
+IGNORING = {"on_unknown_capability": "ignore"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "ignored"),
+    [
+        ("Compute,utility", {"utility"}, "Compute"),
+        ("nothing,ALL", {"utility", "compute"}, "nothing, ALL"),
+        ("nothing,all", EVERY, ""),
+        ("a\nb,video", {"video", "compute"}, "a\\nb"),
+        ("video", {"video", "compute"}, ""),
+        ("", {"utility", "compute"}, ""),
+    ],
+)
+def test_unknown_words_are_refused_or_ignored(value: str, expected: set[str], ignored: str) -> None:
+    """The refusal names the setting that ignores them; then a warning names the words."""
+    spec = config([V + "0", D + value])
+    if ignored:
+        with pytest.raises(GpuhookError) as caught:
+            granting()[0].capabilities(spec)
+        assert caught.value.code == "GH1020"
+        assert "request.onUnknownCapability to ignore" in caught.value.hint
+    grants, heard = granting(**IGNORING)
+    assert grants.capabilities(spec) == expected
+    source = grants.source(spec)
+    assert source is not None
+    heard.warnings.clear()
+    with pytest.raises(GpuhookError):
+        grants.of(spec, source)  # this node has no spec
+    said = [warning.message for warning in heard.warnings if warning.code == "GH1061"]
+    assert [f"words {ignored} of" in one for one in said] == [True] * bool(ignored)
+
+
+def test_what_is_not_allowed_is_refused_beside_unknown_words() -> None:
+    grants, _ = granting(driver_capabilities=["utility"], **IGNORING)
+    with pytest.raises(GpuhookError) as caught:
+        grants.capabilities(config([D + "nothing,compute"]))
+    assert caught.value.code == "GH1027"
+
+
 def test_capabilities_where_images_of_old_are_as_any_other() -> None:
     grants, _ = granting(**YOUNG)
     assert grants.capabilities(config([C])) == {"utility", "compute"}

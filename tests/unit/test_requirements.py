@@ -197,6 +197,31 @@ def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | Non
     assert [(one.variable, one.text) for one in asked] == [("CUDA_VERSION", text)] * bool(text)
 
 
+@pytest.mark.parametrize(
+    ("version", "cuda", "verdict"),
+    [
+        ("13.1.80", "13.0", "newer"),
+        ("13.1", "13", "newer"),
+        ("013.1", "13.0", "newer"),
+        ("13.0.80", "13.0", "met"),
+        ("12.9", "13.0", "met"),
+        ("14.0", "13.0", "unmet"),
+        ("130.0", "13.0", "unmet"),
+        ("13.1", None, "unknown"),
+        ("13.1", "unclear", "unknown"),
+        ("13." + "9" * 25, "13.0", "invalid"),
+    ],
+)
+def test_a_newer_cuda_version_of_an_image(version: str, cuda: str | None, verdict: str) -> None:
+    """What an image was built with does not keep it from a driver of the same major version."""
+    (one,) = requirements.asked({"CUDA_VERSION": version})
+    assert requirements.of_requirement(one, Facts("", cuda=cuda)) == verdict
+    # A requirement that the image sets is one.
+    (one,) = requirements.asked({"NVIDIA_REQUIRE_CUDA": one.text})
+    expected = "unmet" if verdict == "newer" else verdict
+    assert requirements.of_requirement(one, Facts("", cuda=cuda)) == expected
+
+
 def test_an_image_that_requires_by_itself_is_not_of_old() -> None:
     environment = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_CUDA": "cuda>=11"}
     assert [one.text for one in requirements.asked(environment)] == ["cuda>=11"]

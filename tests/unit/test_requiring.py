@@ -218,6 +218,18 @@ def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "CUDA_VERSION" in log.warnings[0].message
 
 
+def test_a_newer_cuda_version_is_reported() -> None:
+    log = Heard()
+    grants = Granting(Settings(), log, lambda _: None)
+    grants.require(spec("CUDA_VERSION=12.4.1"), [jobs.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"])
+    assert [warning.code for warning in log.warnings] == ["GH1062"]
+    assert "CUDA 12.4" in log.warnings[0].message
+    assert "CUDA 12.2" in log.warnings[0].message
+    with pytest.raises(GpuhookError) as caught:
+        grants.require(spec("CUDA_VERSION=13.0"), [jobs.parse(JOB)], ["/dev/nvidia0"])
+    assert caught.value.code == "GH1043"
+
+
 def engines(*arguments: list[str], **more: Any) -> dict[str, Any]:
     """Return a container that an engine has given the GPU of minor 0, with our hooks."""
     made = [jobs.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]

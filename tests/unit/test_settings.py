@@ -31,6 +31,8 @@ request:
   acceptVolumeMounts: true
   disableRequirements: true
   driverCapabilities: [compute, utility]
+  defaultDriverCapabilities: [all]
+  onUnknownCapability: ignore
   ignoreImexChannels: true
   legacyImages: false
   acceptAnnotations: kubelet
@@ -88,6 +90,7 @@ def test_every_setting(file: Path) -> None:
         "accept_env_when_unprivileged": False,
         "accept_volume_mounts": True,
         "annotation_prefixes": ["gpus.example.com/"],
+        "default_driver_capabilities": ["all"],
         "dev_root": "/",
         "disable_requirements": True,
         "driver_capabilities": ["compute", "utility"],
@@ -96,6 +99,7 @@ def test_every_setting(file: Path) -> None:
         "legacy_images": False,
         "on_refusal": "fail",
         "on_stale": "refuse",
+        "on_unknown_capability": "ignore",
         "swarm_resources": ["DOCKER_RESOURCE_GPU"],
         "default_kind": "example.com/gpu",
         "limits_guarantee": "never",

@@ -71,7 +71,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     extras = besides.of(answer, granting)
     names = [*jetpack.names(answer, granting), *besides.names(extras, granting)]
     grant = grant_of(answer, names, granting, capabilities)
-    devices = parts.of_names(names, granting, capabilities)
+    devices = parts.of_names(names, granting, capabilities, answer.verdict.chosen)
     nodes = [path for one in devices for path in one["nodes"]]
     engines = manifests.engines_devices(answer.question) or answer.has_engines_edits
     given = [
@@ -96,6 +96,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "notes": [
             *answer.question.notes,
             *shares.in_mig_mode(devices, ground.node),
+            *(f"{name} means {', '.join(full)}" for name, full in grant.short_forms.items()),
             *jetpack.notes(answer, granting),
         ],
         "pod": manifests.document(answer.question),

@@ -17,25 +17,31 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.cache import Compiled
     from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.grant.request import Source
     from gpuhook.grant.resolve import Grant
     from gpuhook.programs.granting import Granting
 
 # Why a name means a device.
 BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
+BY_SHORT_FORM = "short-form"
 
 
 def of_names(
-    names: Iterable[str], granting: Granting, capabilities: frozenset[str]
+    names: Iterable[str],
+    granting: Granting,
+    capabilities: frozenset[str],
+    source: Source | None = None,
 ) -> list[dict[str, Any]]:
     """Return the devices that each name means, in order, and the fault of a name of none.
 
-    A device that several names mean is said to be given by the first of them.
+    A device that several names mean is said to be given by the first of them. `source` is where the
+    container requests them.
     """
     given: dict[str, str] = {}
     found = []
     for name in names:
         try:
-            grant = granting.named([name], capabilities)
+            grant = granting.named([name], capabilities, source)
         except GpuhookError as error:
             found.append(_unknown(name, error))
             continue
@@ -43,6 +49,8 @@ def of_names(
             found.append(_entry(name, FILES_ONLY))
         for qualified in grant.devices:
             entry = _device(name, qualified, granting, capabilities)
+            if name in grant.short_forms:
+                entry["by"] = BY_SHORT_FORM
             entry["given_by"] = given.setdefault(qualified, name)
             found.append(entry)
     return found

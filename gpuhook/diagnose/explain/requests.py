@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuhook.programs.granting import Granting
 
 
-_BY_DEFAULT = "the default"
+_BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
 _OF_OLD = (
     f"an image of old ({words.VOCABULARY.image_version_env} without "
     f"{words.VOCABULARY.image_requirement_env}) gets all"
@@ -42,7 +42,8 @@ def rule_of(spec: dict[str, Any], granting: Granting) -> str:
         rule = f"{words.VOCABULARY.capabilities_env}={text}"
     else:
         state = "not set" if text is None else "empty"
-        rule = f"{words.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT}"
+        default = ", ".join(granting.settings.default_driver_capabilities)
+        rule = f"{words.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
     allowed = granting.settings.driver_capabilities
     if allowed:
         rule += f", of what request.driverCapabilities allows ({', '.join(allowed)})"

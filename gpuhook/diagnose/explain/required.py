@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.vendors.nvidia import gpu_facts, requirements
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, OF_GPU, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.requirements import INVALID, MET, NEWER, OF_GPU, UNKNOWN, UNMET, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _GPUHOOK = {
     MET: "gpuhook does not refuse it for them",
     UNMET: "gpuhook refuses it",
+    NEWER: "gpuhook starts it with a warning: the driver's CUDA version is older, and has the same"
+    " major version",
     INVALID: "gpuhook refuses it",
     UNKNOWN: "gpuhook does not refuse it for them: a warning names what could not be judged",
 }
@@ -26,6 +28,7 @@ _NVIDIA = {
     MET: "nor does NVIDIA's runtime, in any mode",
     UNMET: "NVIDIA's runtime refuses it in legacy mode (`unsatisfied condition`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
+    NEWER: "NVIDIA's runtime refuses it in legacy mode, and starts it in its modes of CDI",
     INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
     " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
     UNKNOWN: "nor does NVIDIA's runtime, in any mode, where it cannot tell either",
@@ -130,4 +133,4 @@ def _term(term: Term, fact: Facts) -> dict[str, Any]:
 
 
 def _worst(verdicts: list[str]) -> str:
-    return next((one for one in (INVALID, UNMET, UNKNOWN) if one in verdicts), MET)
+    return next((one for one in (INVALID, UNMET, UNKNOWN, NEWER) if one in verdicts), MET)

@@ -82,6 +82,10 @@ class DescribedGranting(Granting):
         """Return what the description calls the GPU with another name, None if nobody knows."""
         return self._aliases.get(name.lower())
 
+    def other_names(self) -> list[str]:
+        """Return the names that alias() knows."""
+        return list(self._aliases)
+
     def noted(self) -> Known:
         """Return what the facts say of the driver and the GPUs."""
         return self._facts

@@ -127,7 +127,8 @@ podman run --device vendor.example/nic=eth1 ...
         ),
         (
             "Use the words of the hint; `all` means every part, and without the variable a "
-            "container gets compute and utility."
+            "container gets those of request.defaultDriverCapabilities. To start containers with "
+            "such words all the same, set request.onUnknownCapability to ignore."
         ),
         """
 NVIDIA_DRIVER_CAPABILITIES=compute,utilities     # GH1020
@@ -406,6 +407,48 @@ NVIDIA_REQUIRE_ALL=cuda>=12.4,driver>=550     # both in one
         """
 NVIDIA_REQUIRE_CUDA=cuda>=12.4
 warning GH1047: of NVIDIA_REQUIRE_CUDA could not be judged whether it holds: cuda>=12.4; ...
+""",
+    ),
+    "GH1060": (
+        (
+            "The beginning of a UUID is a name of a GPU or of a MIG instance only if exactly one "
+            "device of this node has such a UUID. Here several devices have one, so that the "
+            "request does not name one device."
+        ),
+        "Write the UUID as `gpuhook cdi list` prints it.",
+        """
+NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51                                 # GH1060
+NVIDIA_VISIBLE_DEVICES=GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913
+""",
+    ),
+    "GH1061": (
+        (
+            "NVIDIA_DRIVER_CAPABILITIES has words that name no capability, and "
+            "request.onUnknownCapability is ignore. The container starts with the other words; "
+            "without any other, with those of request.defaultDriverCapabilities."
+        ),
+        "Correct the variable. The capabilities are written in lower case.",
+        """
+NVIDIA_DRIVER_CAPABILITIES=Compute,utility      # GH1061: Compute is ignored
+NVIDIA_DRIVER_CAPABILITIES=compute,utility
+""",
+    ),
+    "GH1062": (
+        (
+            "The image has CUDA_VERSION and no NVIDIA_REQUIRE_CUDA, and this CUDA version is newer "
+            "than that of the driver, with the same major version. Since CUDA 11, most programs "
+            "run on every driver of their major version. Programs that compile PTX, and programs "
+            "that call newer functions of the driver, do not."
+        ),
+        (
+            "If a program of the container reports an insufficient driver or an unsupported PTX "
+            "version, install a newer driver or use an older image. An image that requires a "
+            "version sets NVIDIA_REQUIRE_CUDA."
+        ),
+        """
+CUDA_VERSION=13.1.0
+warning GH1062: the image is built for CUDA 13.1, and this node's driver has CUDA 13.0; it starts
+NVIDIA_REQUIRE_CUDA=cuda>=13.1      # such an image is refused: GH1043
 """,
     ),
 }

@@ -205,9 +205,8 @@ def _wanted(
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     if wish is None and not request.limits_memory(target.spec, words.VOCABULARY):
         return []
-    devices = granted.devices(
-        target.spec, nodes, [*grant.devices, *names], lambda: grants.covered(nodes)
-    )
+    requested = [*grant.devices, *grant.in_full(names)]
+    devices = granted.devices(target.spec, nodes, requested, lambda: grants.covered(nodes))
     if wish is None:
         noted = memory_records.of(target.entry).values()
         known = {one.limit.device for one in noted if one.is_limited or one.granted is not None}

@@ -93,6 +93,11 @@ def devices(
 
 
 def _plain(name: str) -> str:
-    """Return what a name says of the device: without a kind, and without a replica's number."""
+    """Return the device of a name: without a kind, without a replica's number.
+
+    A UUID is returned as NVML and grants write it: a request may have it in any case.
+    """
     plain = name.rpartition("=")[2]
-    return replicas.device_of(plain) or plain
+    plain = replicas.device_of(plain) or plain
+    is_written_so = not words.is_uuid(plain) or plain.startswith(words.OLD_MIG)
+    return plain if is_written_so else plain[:4] + plain[4:].lower()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GPUS = "proc/driver/nvidia/gpus"
 _MINORS = "proc/driver/nvidia-caps/mig-minors"
 _CAPABILITY = "proc/driver/nvidia/capabilities/{gpu}/mig/{rest}"
-_OLD_MIG = "mig-gpu-"
+_OLD_MIG = words.OLD_MIG.lower()
 _MAX_SIZE = 1 << 20
 _TYPES = ("gpu", "mig")  # of the names gpu0 and mig0:1
 
@@ -55,6 +55,11 @@ def alias(
         return None
     own = (device for device in devices if device != "all")
     return next((device for device in own if _is_of(path, nodes_of(device))), None)
+
+
+def uuids(host_root: str) -> list[str]:
+    """Return the UUIDs of the GPUs that the kernel module reports, in lower case."""
+    return [gpu.uuid for gpu in _gpus(host_root) if gpu.uuid]
 
 
 def _spellings(lower: str) -> list[str]:

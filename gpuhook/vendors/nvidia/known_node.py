@@ -30,6 +30,11 @@ def alias(name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def other_names() -> list[str]:
+    """Return the names that alias() knows, in lower case."""
+    return list(_section("aliases", dict))
+
+
 def uuids() -> dict[str, str]:
     """Return the UUID of each GPU and MIG instance by the path of a device node of its own.
 

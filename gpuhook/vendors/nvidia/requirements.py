@@ -7,7 +7,7 @@ is alternatives between spaces, an alternative is terms between commas, a term i
 operator and an operand: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. All variables must hold.
 Terms are judged from left to right and no further than needed: an invalid term after an alternative
 that holds has no effect. libnvidia-container takes a term for met if it does not know the fact;
-here such a term is UNKNOWN, and a container starts for MET and UNKNOWN. The CUDA compatibility
+here such a term is UNKNOWN. A container starts for MET, UNKNOWN and NEWER. The CUDA compatibility
 libraries of an image do not count: `cuda` is what the driver itself offers.
 """
 
@@ -21,6 +21,7 @@ PREFIX = "NVIDIA_REQUIRE_"
 DISABLE = "NVIDIA_DISABLE_REQUIRE"
 CUDA_VERSION = "CUDA_VERSION"
 MET, UNMET, UNKNOWN, INVALID = "met", "unmet", "unknown", "invalid"
+NEWER = "newer"  # CUDA_VERSION above the driver's, of the same major version
 MAX_VARIABLES = 32  # as many as NVIDIA's runtime takes
 MAX_TERM = 128  # characters with the end, likewise: of "name operator operand"
 MAX_TEXT = 16384  # characters, of all variables together: NVIDIA's images have about 500
@@ -227,6 +228,8 @@ def of_alternative(terms: Iterable[Term], facts: Facts) -> str:
 def of_requirement(requirement: Requirement, facts: Facts) -> str:
     """Return the verdict on a variable: the first alternative that holds or is INVALID decides.
 
+    CUDA_VERSION that does not hold is NEWER if the driver has its major version.
+
     Behind one that may hold it is not known whether an INVALID one is read. An alternative
     without terms, such as ",", ends the evaluation.
     """
@@ -238,7 +241,21 @@ def of_requirement(requirement: Requirement, facts: Facts) -> str:
         if found in (MET, INVALID):
             return found
         verdict = UNKNOWN if UNKNOWN in (found, verdict) else UNMET
+    if verdict == UNMET and _is_newer(requirement, facts):
+        return NEWER
     return verdict or MET
+
+
+def _is_newer(requirement: Requirement, facts: Facts) -> bool:
+    """Return whether what is unmet is CUDA_VERSION, with the major version of the driver's.
+
+    Source: CUDA Compatibility, "Minor Version Compatibility". The image does not require a version
+    by itself: its variable tells what it was built with.
+    """
+    if requirement.variable != CUDA_VERSION or facts.cuda is None:
+        return False
+    wanted = requirement.text.rpartition("=")[2]
+    return _number(wanted.partition(".")[0]) == _number(facts.cuda.partition(".")[0])
 
 
 def _is_version(text: str) -> bool:

@@ -176,28 +176,36 @@ _OTHER_NODES = ("/dev/dxg", "/dev/nvmap")
 _GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
 
 
-def parse_capabilities(value: str | None, allowed: Sequence[str] = ()) -> frozenset[str]:
+def parse_capabilities(
+    value: str | None,
+    allowed: Sequence[str] = (),
+    default: Sequence[str] = DEFAULT_CAPABILITIES,
+    unknown: list[str] | None = None,
+) -> frozenset[str]:
     """Return the capabilities that NVIDIA_DRIVER_CAPABILITIES names, with those they imply.
 
-    None or "" means utility and compute. Of `allowed` there are no others; [] allows all. Raises
-    GH1020 for a word that is no capability, GH1027 for one that is named and not allowed.
+    None or "" means `default`, and so does a value of unknown words alone. Of `allowed` there are
+    no others; [] allows all. Unknown words are added to `unknown`; without that list they raise
+    GH1020. Raises GH1027 for a capability that is named and not allowed.
     """
     may = frozenset(allowed) or EVERY
     words = [word.strip() for word in (value or "").split(",")]
     words = [word for word in words if word]
-    if not words:
-        return may.intersection(DEFAULT_CAPABILITIES)
-    if "all" in words:
+    if unknown is not None and "all" not in words:
+        unknown += [word for word in words if word not in EVERY]
+        words = [word for word in words if word in EVERY]
+    named = words or default
+    if "all" in named:
         return may
-    named = set()
-    for word in words:
+    found = set()
+    for word in named:
         if word not in EVERY:
             raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
-        if word not in may:
+        if words and word not in may:
             raise fault("GH1027", word=word, allowed=", ".join(allowed))
-        named.add(word)
-        named.update(_IMPLIED.get(word, ()))
-    return may.intersection(named)
+        found.add(word)
+        found.update(_IMPLIED.get(word, ()))
+    return may.intersection(found)
 
 
 def capabilities_of(path: str) -> frozenset[str]:
@@ -258,6 +266,9 @@ def is_node(path: str) -> bool:
 def is_graphics_node(path: str) -> bool:
     """Return whether `path` is that of a node for graphics, whosever driver made it."""
     return path.startswith("/dev/dri/")
+
+
+OLD_MIG = "MIG-GPU-"  # MIG-GPU-<uuid>/<gi>/<ci>, the UUID of an instance before driver 470
 
 
 def is_uuid(name: str) -> bool:

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container was allocated is checked on the devices that it gets, however it names them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.diagnose.explain.rehearsed_root import Rehearsal
+from gpuhook.diagnose.node.described import Heard
+from gpuhook.errors import GpuhookError
+from gpuhook.programs.create import Create, Edited
+from gpuhook.programs.granting import Granting
+from gpuhook.programs.oci_command import Command
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia.words import VOCABULARY
+from tests.simulated.node import SimulatedNode, make_node
+
+MIB = 1 << 20
+FIRST = "GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"
+SECOND = "GPU-e81b64d2-7a39-4c0f-9d52-f3a7c1086b4e"
+# Names of the first GPU, in all forms.
+FORMS = [
+    "0", "00", "GPU-5c9a1f7e", "GPU-5C9A1F7E", FIRST, "GPU-" + FIRST[4:].upper(), "1b:00.0",
+    "1B:00.0", "00000000:1B:00.0",
+]  # fmt: skip
+
+
+class Host:
+    """A node with eight GPUs whose spec names them by `strategy` alone, and has no inventory."""
+
+    def __init__(self, place: Path, node: SimulatedNode, strategy: str) -> None:
+        self._place = place
+        self.settings = Settings()
+        self.settings.spec_dirs = [str(place / "cdi")]
+        self.settings.limits_on_failure = "start"
+        devices = [
+            {
+                "name": str(gpu.uuid if strategy == "uuid" else gpu.index),
+                "containerEdits": {
+                    "deviceNodes": [
+                        {
+                            "path": f"/dev/nvidia{gpu.minor}",
+                            "type": "c",
+                            "major": 195,
+                            "minor": gpu.minor,
+                        }
+                    ]
+                },
+            }
+            for gpu in node.node.gpus
+        ]
+        document = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+        (place / "cdi").mkdir()
+        (place / "cdi/a.json").write_text(json.dumps(document))
+        (place / "bundle/rootfs").mkdir(parents=True)
+        self.heard = Heard()
+
+    def created(self, *env: str, mounts: tuple[str, ...] = (), **settings: Any) -> Edited:
+        """Return what a create does for a container with these variables and mounts."""
+        for name, value in settings.items():
+            setattr(self.settings, name, value)
+        spec: dict[str, Any] = {
+            "ociVersion": "1.0.2",
+            "process": {"env": [*env]},
+            "root": {"path": "rootfs"},
+            "mounts": [{"destination": path, "source": "/dev/null"} for path in mounts],
+        }
+        command = Command()
+        command.bundle = str(self._place / "bundle")
+        grants = Granting(self.settings, self.heard, lambda _: None)
+        return Create(command, grants, "/none/gpuhook-runtime", None, Rehearsal()).edited(
+            spec, "runc"
+        )
+
+
+@pytest.fixture(params=["uuid", "index"])
+def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    node = make_node(tmp_path / "node", "h100x8")
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", node.host_root)
+    return Host(tmp_path, node, request.param)
+
+
+def asks(name: str) -> str:
+    return f"{VOCABULARY.devices_env}={name}"
+
+
+def granted(uuid: str, mebibytes: int) -> str:
+    return f"{VOCABULARY.memory_prefix}/{uuid},hard={mebibytes},soft=0"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_memory_grant_applies_by_every_name(name: str, host: Host) -> None:
+    """A name that the grant does not have takes nothing away from the limit."""
+    edited = host.created(asks(name), mounts=(granted(FIRST, 4096),))
+    assert edited.grant is not None
+    limits = {one["device"]: one["hard"] for one in edited.memory}
+    assert limits == {FIRST: 4096 * MIB}
+
+
+def test_a_memory_grant_applies_to_a_range_as_to_its_devices(host: Host) -> None:
+    ranged, listed = (
+        host.created(asks(name), mounts=(granted(FIRST, 4096), granted(SECOND, 2048)))
+        for name in ("0-1", "0,1")
+    )
+    assert ranged.memory == listed.memory
+    assert {one["device"]: one["hard"] for one in ranged.memory} == {
+        FIRST: 4096 * MIB,
+        SECOND: 2048 * MIB,
+    }
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> None:
+    """One GPU has one limit: there is none of a GPU that only the text names."""
+    edited = host.created(
+        asks(name), f"{VOCABULARY.memory_limit_env}=2048", mounts=(granted(FIRST, 4096),)
+    )
+    assert [(one["device"], one["hard"]) for one in edited.memory] == [(FIRST, 2048 * MIB)]
+
+
+@pytest.mark.parametrize("told", ["GPU-e81b64d2::0", "01::0", "0-1::0", f"{SECOND}::0", "1::0"])
+def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host) -> None:
+    """Anybody may set it: it tells which replica of a granted GPU, and has no short forms."""
+    from gpuhook.programs import told_replicas
+
+    edited = host.created(asks("GPU-5c9a1f7e"))
+    assert edited.grant is not None
+    spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
+    assert told_replicas.of(spec, edited.grant.devices, tuple) == []
+
+
+@pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])
+def test_what_policy_refuses_is_refused_in_every_form(name: str, host: Host) -> None:
+    edited = host.created(asks(name), accept_env_when_unprivileged=False)
+    assert edited.grant is None
+    assert [warning.code for warning in host.heard.warnings] == ["GH1007"]
+
+
+def test_a_mount_wins_over_a_wider_variable(host: Host) -> None:
+    """What a device plugin mounts is all that the container gets."""
+    mount = f"{VOCABULARY.mount_prefix}/{FIRST}"
+    edited = host.created(asks("0-7"), mounts=(mount,), accept_volume_mounts=True)
+    assert edited.grant is not None
+    assert len(edited.grant.devices) == 1
+
+
+@pytest.mark.parametrize("name", ["0-1", "01", "GPU-5c9a1f7e"])
+def test_another_vendors_device_has_no_short_form(name: str, host: Host) -> None:
+    with pytest.raises(GpuhookError) as caught:
+        host.created(asks(f"vendor.example/nic={name}"))
+    assert caught.value.code == "GH1009"
+
+
+def test_one_gpu_by_many_names_is_one(host: Host) -> None:
+    edited = host.created(asks(",".join([*FORMS, "0-1", "GPU-5c9a1f7e::0", f"{FIRST}::0"])))
+    assert edited.grant is not None
+    assert len(edited.grant.devices) == 2
+    assert set(edited.grant.replicas) == {f"{FIRST}::0"}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short forms of device names: what they stand for, and what no request gets by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuhook.cdi import registry
+from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.errors import GpuhookError
+from gpuhook.grant import resolve
+from gpuhook.programs.granting import Granting
+from gpuhook.settings import Settings
+from gpuhook.vendors.nvidia import dump_file, short_names, words
+
+ALL = words.parse_capabilities("all")
+KIND = "nvidia.com/gpu"
+
+
+def granting(profile: str = "h100x8") -> Granting:
+    return DescribedGranting(dump_file.load(profile), Settings(), Heard())
+
+
+def nodes(grants: Granting, *names: str) -> set[str]:
+    """Return the GPUs' own nodes that `names` give."""
+    found = grants.named([*names], ALL).edits["deviceNodes"]
+    return {node["path"] for node in found if words.is_gpu_node(node["path"])}
+
+
+def fault(grants: Granting, name: str) -> GpuhookError:
+    with pytest.raises(GpuhookError) as caught:
+        grants.named([name], ALL)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("profile", "short", "full"),
+    [
+        ("h100x8", "0-3", "0,1,2,3"),
+        ("h100x8", "6-7", "6,7"),
+        ("h100x8", "GPU-5c9a1f7e", "0"),
+        ("h100x8", "GPU-5C9A1F7E-2f", "0"),
+        ("h100x8", "gpu-5c9a1f7e-", "0"),
+        ("h100x8", "01", "1"),
+        ("h100x8", "000", "0"),
+        ("h100x8", "1b:00.0", "0"),
+        ("h100x8", "1B:00.0", "0"),
+        ("h100x8", "0000:1B:00.0", "0"),
+        ("h100x8", "00000000:1b:00.0", "0"),
+        ("t4", "00:1e.0", "0"),
+        ("h100x8", "02,4-5", "2,4,5"),
+    ],
+)
+def test_what_a_short_form_stands_for(profile: str, short: str, full: str) -> None:
+    grants = granting(profile)
+    assert nodes(grants, *short.split(",")) == nodes(grants, *full.split(","))
+
+
+def test_the_beginning_of_an_instances_uuid() -> None:
+    grants = granting("a100-mig")
+    for gpu in dump_file.load("a100-mig").gpus:
+        for one in gpu.instances:
+            assert nodes(grants, one.uuid[:12]) == nodes(grants, one.uuid)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "3-0", "0-0", "0-", "-3", "0-1-2", "00-3", "0-03", "0 -3", "+0-3", "0x0-3", "0-8", "8-9",
+        "0-99999999999999999999", "\u0660-\u0663", "\u0660\u0661", "08", "-01", "0.",
+        "GPU-5c9a1f7", "GPU-5c9a1f7-e",
+        "GPU-5c9a1f7g", "5c9a1f7e", "GPU-00000000", "MIG-5c9a1f7e", "b:00.0", "1b:0.0", "1b:00.8",
+        "1b:00", "01b:00.0", "0-3::1", "00:01", "gpu01", "gpu0-3", "NVIDIA.com/gpu=0",
+    ],
+)  # fmt: skip
+def test_what_stays_a_name(name: str) -> None:
+    """Anything else is the name of a device, and this node does not have it."""
+    assert fault(granting(), name).code in ("GH1101", "GH1102", "GH1104")
+
+
+@pytest.mark.parametrize("short", ["0-3", "01", "GPU-5c9a1f7e", "1b:00.0"])
+def test_a_cdi_name_is_exact(short: str) -> None:
+    assert fault(granting(), f"{KIND}={short}").code == "GH1102"
+
+
+def test_a_range_with_a_device_that_is_missing() -> None:
+    """The fault names the range and the device, and nothing of the range is given."""
+    error = fault(granting(), "6-9")
+    assert error.message.startswith(f"6-9: {KIND}=8: no such device")
+
+
+def test_a_replica_is_noted_by_its_full_name() -> None:
+    """The ledger compares replica ids: one replica has one id."""
+    uuid = dump_file.load("h100x8").gpus[0].uuid
+    grant = granting().named(["GPU-5c9a1f7e::2", "01::3"], ALL)
+    assert grant.replicas == [f"{uuid}::2", "1::3"]
+
+
+def test_two_uuids_with_one_beginning() -> None:
+    with pytest.raises(GpuhookError) as caught:
+        short_names.full_names("GPU-aaaaaaaa", lambda: ["gpu-aaaaaaaa-1", "GPU-aaaaaaaa-2", "0"])
+    assert caught.value.code == "GH1060"
+    assert "GPU-aaaaaaaa-1, GPU-aaaaaaaa-2" in caught.value.message
+
+
+def test_many_uuids_with_one_beginning_are_listed_up_to_a_bound() -> None:
+    known = [f"GPU-aaaaaaaa-{number:04}" for number in range(100)]
+    with pytest.raises(GpuhookError) as caught:
+        short_names.full_names("GPU-aaaaaaaa", lambda: known)
+    assert len(caught.value.message) < 300
+
+
+class Host:
+    """A directory with one spec, and the alias of one of its devices."""
+
+    def __init__(self, place: Path, *devices: str) -> None:
+        self._dirs = [str(place)]
+        made = [
+            {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{n}"}]}}
+            for n, name in enumerate(devices)
+        ]
+        document = {"cdiVersion": "0.5.0", "kind": KIND, "devices": made}
+        (place / "a.json").write_text(json.dumps(document))
+
+    def devices(self, name: str, **aliases: str) -> list[str]:
+        found = registry.load(self._dirs, lambda _: None)
+        grant = resolve.resolve(
+            [name],
+            KIND,
+            found,
+            aliases.get,
+            lambda _, edits: edits,
+            full_names=lambda short: short_names.full_names(short, lambda: found.names(KIND)),
+        )
+        return [one.partition("=")[2] for one in grant.devices]
+
+
+@pytest.mark.parametrize("name", ["0-1", "01", "GPU-aaaaaaaa", "1a:00.0"])
+def test_an_exact_name_wins(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    others = ["0", "1", "GPU-aaaaaaaa-1", "0000:1a:00.0"]
+    host = Host(tmp_path, *others, "other")
+    assert host.devices(name) != ["other"]
+    assert host.devices(name, **{name: "other"}) == ["other"]
+    assert Host(tmp_path, *others, name).devices(name) == [name]
+
+
+def test_two_devices_that_begin_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    host = Host(tmp_path, "GPU-aaaaaaaa-1", "GPU-aaaaaaaa-2", "GPU-bbbbbbbb-1")
+    assert host.devices("GPU-bbbbbbbb") == ["GPU-bbbbbbbb-1"]
+    with pytest.raises(GpuhookError) as caught:
+        host.devices("GPU-aaaaaaaa")
+    assert caught.value.code == "GH1060"
+
+
+ENV = "NVIDIA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "said"),
+    [
+        ("-1", "GH1101", "write void"),
+        ("0;1", "GH1101", "separate devices by commas: 0,1"),
+        ("0 1", "GH1101", "separate devices by commas: 0,1"),
+        ("$NVIDIA", "GH1101", "$NVIDIA is a variable that was not expanded"),
+        ("${GPUS}", "GH1101", "${GPUS} is a variable that was not expanded"),
+        ("0:1", "GH1102", "0:1 names a MIG device, and this node has none"),
+        ("MIG-7551f02d-aaaa", "GH1102", "names a MIG device, and this node has none"),
+        ("8", "GH1102", "ask for one of these"),
+        ("GPU-nobody", "GH1102", "ask for one of these"),
+    ],
+)
+def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
+    """The fault names the variable, the node's devices, and what is probably wrong."""
+    spec = {"process": {"env": [f"{ENV}={value}"]}}
+    grants = granting()
+    source = grants.source(spec)
+    assert source is not None
+    with pytest.raises(GpuhookError) as caught:
+        grants.of(spec, source)
+    error = caught.value
+    assert error.code == code
+    assert error.message.startswith(f"{ENV}: ")
+    assert value in error.message
+    assert "0, 1, 2, 3, 4, 5, 6, 7" in error.message
+    assert said in error.hint
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        ({"annotations": {"cdi.k8s.io/a": f"{KIND}=9"}}, "cdi.k8s.io/a: "),
+        (
+            {
+                "mounts": [
+                    {
+                        "source": "/dev/null",
+                        "destination": "/var/run/nvidia-container-devices/9",
+                    }
+                ]
+            },
+            "/var/run/nvidia-container-devices/: ",
+        ),
+    ],
+)
+def test_other_sources_are_named_as_well(spec: dict[str, object], where: str) -> None:
+    grants = granting()
+    grants.settings.accept_volume_mounts = True
+    source = grants.source(spec)
+    assert source is not None
+    with pytest.raises(GpuhookError) as caught:
+        grants.of(spec, source)
+    assert caught.value.message.startswith(where)
+
+
+def test_a_mig_device_that_a_node_with_others_does_not_have() -> None:
+    assert "MIG" not in fault(granting("a100-mig"), "0:9").hint
+
+
+def test_a_node_without_a_spec_lists_nothing() -> None:
+    grants = granting()
+    grants.settings.default_kind = "nvidia.com/other"
+    assert fault(grants, "0").code == "GH1104"
