@@ -232,6 +232,17 @@ pod_annotations = ["*/*"]
     assert len(result.finding.meaning.split("; ")) == max(len(words), 1)
 
 
+def test_a_1x_in_the_path_says_nothing_of_a_file_of_version_3(trial: Trial) -> None:
+    """A containerd 2 in another directory reads the file, by the key of version 3."""
+    trial.programs("containerd", "gpuhook-runtime", "runc", "containerd-shim-runc-v2")
+    trial.version("containerd", "1.6.20")
+    key = 'plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia'
+    handler = f'[{key}]\nruntime_type = "io.containerd.runc.v2"\n'
+    options = f'[{key}.options]\nBinaryName = "/usr/bin/gpuhook-runtime"\n'
+    trial.write(MAIN, f"version = 3\n{handler}{options}")
+    assert trial.failed() == []
+
+
 def test_a_containerd_with_a_file_of_its_own_is_found_by_its_process(trial: Trial) -> None:
     argv = ["/usr/bin/containerd", "--config=/opt/containerd.toml"]
     process = {"pid": 1, "name": "containerd", "argv": argv, "started": 4e9, "exe": argv[0]}
