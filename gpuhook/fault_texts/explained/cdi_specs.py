@@ -6,10 +6,10 @@ from __future__ import annotations
 EXPLANATIONS: dict[str, tuple[str, str, str]] = {
     "GH1101": (
         (
-            "The name is not a qualified CDI name, which is required here: it lacks the vendor, the "
-            "class or the device, or has characters that CDI does not allow. If a container "
-            "requests the name, the message begins with the variable, annotation or "
-            "mount that it is from, and lists the devices of the node."
+            "The name is not a qualified CDI name, which is required here: it lacks the vendor, "
+            "the class or the device, or has characters that CDI does not allow. If a container "
+            "requests the name, the message begins with the variable, annotation or mount that it "
+            "is from, and lists the devices of the node."
         ),
         (
             "Write vendor/class=device, or in a request a name of docs/requests.md, and separate "
