@@ -11,7 +11,7 @@ from gpuhook.errors import DriverError, FileError, GpuhookError, HostError, Requ
 TEXTS: dict[str, tuple[type[GpuhookError], str, str]] = {
     "GH1101": (
         RequestError,
-        "{name} is no CDI device name",
+        "{name} is not a CDI device name",
         "a CDI device name is vendor/class=device, such as nvidia.com/gpu=0",
     ),
     "GH1102": (

@@ -92,6 +92,10 @@ def test_a_range_with_a_device_that_is_missing() -> None:
     assert error.message.startswith(f"6-9: {KIND}=8: no such device")
 
 
+def test_a_range_of_more_digits_than_an_index_has() -> None:
+    assert short_names.full_names("0-" + "9" * 5000, list) == []
+
+
 def test_a_replica_is_noted_by_its_full_name() -> None:
     """The ledger compares replica ids: one replica has one id."""
     uuid = dump_file.load("h100x8").gpus[0].uuid

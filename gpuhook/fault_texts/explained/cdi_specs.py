@@ -6,16 +6,20 @@ from __future__ import annotations
 EXPLANATIONS: dict[str, tuple[str, str, str]] = {
     "GH1101": (
         (
-            "A name was given where a qualified CDI name has to stand, and it is none: it lacks "
-            "the vendor, the class or the device, or has characters that CDI does not allow."
+            "The name is not a qualified CDI name, which is required here: it lacks the vendor, "
+            "the class or the device, or has characters that CDI does not allow. If a container "
+            "requests the name, the message begins with the variable, annotation or mount that it "
+            "is from, and lists the devices of the node."
         ),
         (
-            "Write vendor/class=device. `gpuhook cdi list` prints every name that works on this "
-            "node."
+            "Write vendor/class=device, or in a request a name of docs/requests.md, and separate "
+            "devices by commas. `gpuhook cdi list` prints every name that works on this node."
         ),
         """
-nvidia.com=0           # GH1101
+nvidia.com=0                     # GH1101
 nvidia.com/gpu=0
+NVIDIA_VISIBLE_DEVICES=0;1       # GH1101
+NVIDIA_VISIBLE_DEVICES=0,1
 """,
     ),
     "GH1102": (
@@ -34,6 +38,7 @@ nvidia.com/gpu=0
 $ podman run --device nvidia.com/gpu=4 ...
 Error GH1102: nvidia.com/gpu=4: no such device; /var/run/cdi/nvidia.yaml has 0, 1, 2, 3, all
 $ gpuhook refresh
+$ gpuhook explain --env NVIDIA_VISIBLE_DEVICES=0-3     # which devices a request means
 """,
     ),
     "GH1103": (

@@ -18,6 +18,7 @@ _TYPES = ("gpu-", "mig-")
 _HEX = frozenset("0123456789abcdef")
 _LEAST = 8  # hex digits of a UUID: as many as `gpuhook ps` prints
 _MAX_RANGE = 4096  # indices
+_MAX_DIGITS = 9  # of an index
 _SHOWN = 8
 
 
@@ -62,11 +63,16 @@ def _is_decimal(text: str) -> bool:
 def _range(name: str) -> list[str]:
     """Return the indices of `first-last`, [] for another text. Neither end has leading zeros."""
     first, _, last = name.partition("-")
-    if not all(_is_decimal(end) and (end == "0" or end[0] != "0") for end in (first, last)):
+    if not all(_is_index(end) for end in (first, last)):
         return []
     start, end = int(first), int(last)
     is_range = start < end < start + _MAX_RANGE
     return [str(index) for index in range(start, end + 1)] if is_range else []
+
+
+def _is_index(text: str) -> bool:
+    is_plain = text == "0" or not text.startswith("0")
+    return is_plain and _is_decimal(text) and len(text) <= _MAX_DIGITS
 
 
 def _is_slot(lower: str) -> bool:
