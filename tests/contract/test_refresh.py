@@ -281,8 +281,10 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) ->
         shown = live.gpuhook("inspect").stdout
         assert f"was given {own.device(2)}, whose GPU" in shown
         root = f"--driver-root={own.node.driver_root}"
-        doctor = own.gpuhook("doctor", root, "--checks", "containers.pieces")
-        assert f"{own.device(2)}, whose GPU or MIG instance" in doctor.stdout
+        doctor = own.gpuhook("doctor", root, "--checks", "driver.gpu,driver.bus,containers.pieces")
+        assert doctor.returncode == 1
+        assert f"missing from the PCI bus: {own.device(2)} (used by {live.id})" in doctor.stdout
+        assert "except of a GPU that is missing" in doctor.stdout
 
 
 @pytest.mark.parametrize("privileged", [False, True])

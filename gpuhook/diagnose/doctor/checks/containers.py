@@ -71,9 +71,10 @@ def _lost_access(one: dict[str, Any]) -> Iterator[Finding]:
 
 def _pieces(node: Node) -> Iterable[Finding]:
     """Find containers that lack nodes, files or entries of what they were given."""
-    apart = (*_APART, _DEPARTED) if gpu_loss.missing(node) else _APART
-    find = partial(_lost_pieces, apart=apart)
-    return _each(node, find, "no container lacks a node or file that it was given")
+    missing = gpu_loss.missing(node)
+    find = partial(_lost_pieces, apart=(*_APART, _DEPARTED) if missing else _APART)
+    well = "no container lacks a node or file that it was given"
+    return _each(node, find, f"{well}, except of a GPU that is missing" if missing else well)
 
 
 def _lost_pieces(one: dict[str, Any], apart: Collection[str]) -> Iterator[Finding]:
