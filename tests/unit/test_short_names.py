@@ -221,17 +221,18 @@ def test_other_sources_are_named_as_well(spec: dict[str, object], where: str) ->
 def test_an_ambiguous_name_is_named_with_its_source() -> None:
     """The fault of two UUIDs says which variable has the name, as those of unknown names do."""
     node = dump_file.load("h100x8")
+    short, other = "GPU-5c9a1f7e", "GPU-5c9a1f7e-7a39-4c0f-9d52-f3a7c1086b4e"
     first, second, *others = node.gpus
-    second = dataclasses.replace(second, uuid=first.uuid[:12] + second.uuid[12:])
-    node = dataclasses.replace(node, gpus=(first, second, *others))
+    gpus = (first, dataclasses.replace(second, uuid=other), *others)
+    node = dataclasses.replace(node, gpus=gpus)
     grants = DescribedGranting(node, Settings(), Heard())
-    source = grants.source({"process": {"env": [f"{ENV}={first.uuid[:12]}"]}})
+    source = grants.source({"process": {"env": [f"{ENV}={short}"]}})
     assert source is not None
     with pytest.raises(GpuhookError) as caught:
         grants.of({}, source)
     assert caught.value.code == "GH1060"
-    assert caught.value.message.startswith(f"{ENV}: {first.uuid[:12]} is the beginning")
-    assert second.uuid in caught.value.message
+    assert caught.value.message.startswith(f"{ENV}: {short} is the beginning")
+    assert other in caught.value.message
 
 
 def test_an_option_has_no_void() -> None:
