@@ -417,4 +417,4 @@ class TestLauncher:
 def test_the_launcher_is_short() -> None:
     """The launcher has at most 26 lines."""
     text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
-    assert len(text.splitlines()) <= 25
+    assert len(text.splitlines()) <= 26
