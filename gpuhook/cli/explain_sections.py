@@ -53,9 +53,9 @@ def _asking(source: dict[str, Any]) -> str:
 def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
     """Yield which parts of the driver it gets, by which rule, and what others would bring."""
     told = container["capabilities"]
-    if not told["effective"]:
+    if not told["effective"] and not told["left_out"]:
         return
-    yield f"{told['rule']} -> {', '.join(told['effective'])}"
+    yield f"{told['rule']} -> {', '.join(told['effective']) or 'none'}"
     by_need: dict[str, list[str]] = {}
     for one in told["left_out"]:
         paths = by_need.setdefault(" or ".join(one["needed_by"]), [])

@@ -71,7 +71,7 @@ _OPTIONS = (
         "root if it has a /dev/nvidiactl, else the host root.",
     ),
     parameters.host_root(
-        type=_DIRECTORY,
+        type=click.Path(file_okay=False, exists=True),
         default="/",
         show_default=True,
         help="Where the node's /proc and /sys are.",

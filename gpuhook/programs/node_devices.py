@@ -68,16 +68,17 @@ def refusal(
 ) -> GpuhookError:
     """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
 
-    Another fault is returned as it is.
+    GH1060 also names the source. Another fault is returned as it is.
     """
-    if error.code not in ("GH1101", "GH1102"):
+    if error.code not in ("GH1060", "GH1101", "GH1102"):
         return error
     from gpuhook.cdi import unknown
     from gpuhook.vendors.nvidia import short_names
 
     described = _described(grants)
     where = source.where if source is not None and name in source.names else ""
-    advice = short_names.advice(name, [*grants.other_names(), *described])
+    known = [*grants.other_names(), *described]
+    advice = short_names.advice(name, where, known)
     return unknown.requested(error, name, where, described, advice)
 
 

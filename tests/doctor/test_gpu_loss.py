@@ -98,6 +98,18 @@ def test_one_of_eight_is_named_and_the_others_are_looked_at(
     assert "gpuhook refresh --force" in failed["driver.bus"].command
 
 
+def test_one_of_eight_where_sys_does_not_tell_of_gpus(fresh: Callable[[str], Scene]) -> None:
+    """A /sys without the devices' classes: the other GPUs are still there, and so is their spec."""
+    scene = fresh("h100x8")
+    gpu_loss.fall(scene, 3)
+    for file in scene.path("/sys/bus/pci/devices").glob("*/class"):
+        file.unlink()
+    examination = scene.examine()
+    said = finding(examination, "driver.gpu").said
+    assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
+    assert f"rm {SPEC}" not in finding(examination, "driver.gpu").command
+
+
 def test_after_a_boot_without_the_card_its_uuid_tells(fresh: Callable[[str], Scene]) -> None:
     """The others have other minors then, and nothing of the last boot is in /run."""
     scene = fresh("h100x8")

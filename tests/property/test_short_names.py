@@ -73,4 +73,4 @@ def test_a_range_is_its_indices(first: int, last: int) -> None:
 
 @given(st.text() | NAMES)
 def test_advice_is_a_line(name: str) -> None:
-    assert short_names.advice(name, ["0", "all"]).isprintable()
+    assert short_names.advice(name, "a variable", ["0", "all"]).isprintable()

@@ -177,6 +177,21 @@ def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) ->
     assert refused["fault"]["code"] == "GH1027"
 
 
+@pytest.mark.parametrize(
+    ("value", "is_default"), [("ALL", True), ("ALL,foo", True), ("ALL,video", False)]
+)
+def test_capabilities_of_unknown_words(
+    value: str, is_default: bool, node: list[str], tmp_path: Path
+) -> None:
+    """Where the settings ignore each word, the default applies, and the rule says so."""
+    settings(tmp_path, onUnknownCapability="ignore", defaultDriverCapabilities=["utility"])
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_DRIVER_CAPABILITIES={value}")
+    assert (container["capabilities"]["effective"] == ["utility"]) == is_default
+    rule = container["capabilities"]["rule"]
+    assert value in rule
+    assert ("request.defaultDriverCapabilities applies (utility)" in rule) == is_default
+
+
 def test_a_refused_request_that_fails(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, acceptEnvWhenUnprivileged=False, onRefusal="fail")
     container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", status=1)

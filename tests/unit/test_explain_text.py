@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from tests.simulated.node import make_node
 
 POD = """\
 kind: Pod
@@ -133,6 +135,21 @@ def test_a_short_form_is_told_with_what_it_means() -> None:
     part = trace("NVIDIA_VISIBLE_DEVICES=0-1,9", node="h100x8")
     assert "NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in part
     assert "0-1 means 0, 1" in part
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_settings_that_leave_no_capability_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU without any file of the driver: the trace shows why."""
+    node = make_node(tmp_path / "host", "t4")
+    file = tmp_path / "config.yaml"
+    request = {"driverCapabilities": ["compute"], "defaultDriverCapabilities": ["graphics"]}
+    file.write_text(json.dumps({"request": request, "cdi": {"specDirs": [str(tmp_path)]}}))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(file))
+    shown = run("--env=NVIDIA_VISIBLE_DEVICES=0", *node.options).stdout
+    assert "request.defaultDriverCapabilities applies (graphics)" in shown
+    assert "request.driverCapabilities allows (compute) -> none" in shown
 
 
 def test_a_gpu_in_mig_mode_is_said_to_be_in_it() -> None:

@@ -152,3 +152,13 @@ def test_a_call_that_is_refused(scene: Scene) -> None:
     for words in (["inventory", "-o", "wrong"], ["configure", "show", "wrong"]):
         assert scene.call([*words, f"--host-root={scene.host}"], {})[0] == 2
         assert state.HOST_ROOT_ENV not in os.environ
+
+
+@pytest.mark.parametrize("call", sorted({call.strip() for call in CALLS} - {"device-plugin"}))
+def test_a_directory_that_does_not_exist(call: str, scene: Scene) -> None:
+    """It is refused, and not read as a host without a driver: a typo must not look like that."""
+    words = [*call.split(), *CALLS[call], "--host-root=/nowhere"]
+    code, _, stderr, _ = scene.call(words, {})
+    assert code == 2
+    assert "'--host-root'" in str(stderr)
+    assert "'/nowhere' does not exist" in str(stderr)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -219,6 +220,28 @@ def test_other_sources_are_named_as_well(spec: dict[str, object], where: str) ->
     with pytest.raises(GpuhookError) as caught:
         grants.of(spec, source)
     assert caught.value.message.startswith(where)
+
+
+def test_an_ambiguous_name_is_named_with_its_source() -> None:
+    """The fault of two UUIDs says which variable has the name, as those of unknown names do."""
+    node = dump_file.load("h100x8")
+    short, other = "GPU-5c9a1f7e", "GPU-5c9a1f7e-7a39-4c0f-9d52-f3a7c1086b4e"
+    first, second, *others = node.gpus
+    gpus = (first, dataclasses.replace(second, uuid=other), *others)
+    node = dataclasses.replace(node, gpus=gpus)
+    grants = DescribedGranting(node, Settings(), Heard())
+    source = grants.source({"process": {"env": [f"{ENV}={short}"]}})
+    assert source is not None
+    with pytest.raises(GpuhookError) as caught:
+        grants.of({}, source)
+    assert caught.value.code == "GH1060"
+    assert caught.value.message.startswith(f"{ENV}: {short} is the beginning")
+    assert other in caught.value.message
+
+
+def test_an_option_has_no_void() -> None:
+    """`attach --device -1` is not told to write void, which --device does not have."""
+    assert "void" not in fault(granting(), "-1").hint
 
 
 def test_a_mig_device_that_a_node_with_others_does_not_have() -> None:

@@ -38,16 +38,28 @@ def rule_of(spec: dict[str, Any], granting: Granting) -> str:
     is_of_old = request.is_of_old(environment, words.VOCABULARY)
     if text is None and is_of_old and granting.settings.legacy_images:
         rule = _OF_OLD
-    elif text and text.strip(" ,"):
+    elif text and text.strip(" ,") and not _is_ignored(text, granting):
         rule = f"{words.VOCABULARY.capabilities_env}={text}"
     else:
         state = "not set" if text is None else "empty"
+        if text and text.strip(" ,"):
+            state = f"{text}, which names no known capability"
         default = ", ".join(granting.settings.default_driver_capabilities)
         rule = f"{words.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
     allowed = granting.settings.driver_capabilities
     if allowed:
         rule += f", of what request.driverCapabilities allows ({', '.join(allowed)})"
     return rule
+
+
+def _is_ignored(text: str, granting: Granting) -> bool:
+    """Return whether the settings ignore every word of a list of capabilities."""
+    unknown: list[str] = []
+    try:
+        granting.parsed_capabilities(text, unknown)
+    except GpuhookError:
+        return False
+    return all(word.strip() in ("", *unknown) for word in text.split(","))
 
 
 def grant_of(

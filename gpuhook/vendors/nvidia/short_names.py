@@ -83,17 +83,18 @@ def _is_slot(lower: str) -> bool:
     return sizes == (2, 2, 1) and _HEX.issuperset(bus + device) and function in "01234567"
 
 
-def advice(name: str, known: Iterable[str]) -> str:
+def advice(name: str, where: str, known: Iterable[str]) -> str:
     """Return what is probably wrong with a name that is no device's, "" if that is not known.
 
-    `known` are the names of the node's devices.
+    `where` names the container's source of the name, "" for an option of a command: options do
+    not have `void`. `known` are the names of the node's devices.
     """
     if "$" in name:
         return f"{printable(name)} is a variable that was not expanded: write the value itself"
     parts = name.replace(";", " ").split()
     if len(parts) > 1:
         return f"separate devices by commas: {printable(','.join(parts))}"
-    if name == "-1":
+    if name == "-1" and where:
         return "to request no GPU, write void"
     if _is_mig(name.lower()) and not any(_is_mig(one.lower()) for one in known):
         return f"{printable(name)} names a MIG device, and this node has none"

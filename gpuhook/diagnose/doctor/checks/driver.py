@@ -74,7 +74,7 @@ def _fallen(node: Node) -> Finding:
     gone, named = gpu_loss.missing(node), gpu_loss.named(node)
     paths = tuple(dict.fromkeys(path for gpu in gone for path in gpu.specs))
     files = [one for one in specs.valid(node) if one.path in paths]
-    is_total = not facts.pci_gpus(node)
+    is_total = len(gone) == len(named) and not facts.pci_gpus(node)
     count = _all(len(gone)) if is_total else f"{len(gone)} of {len(named)} GPUs"
     are = "are" if len(gone) > 1 else "is"
     described = f"; described by {', '.join(paths)}" if paths else ""
