@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,7 +13,7 @@ import click
 from gpuhook.cli import install_words, parameters
 from gpuhook.engines.configuring import carrying_out
 from gpuhook.engines.configuring.wanted import NAME, ROUTES, Wanted
-from gpuhook.installing import driver_file, engine_choice, installation, staying, tree
+from gpuhook.installing import driver_file, engine_choice, host, installation, staying, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     done = installation.install(
         where, copied, engines, wanted, driver=driver, how=said["restart"], is_dry=is_dry
     )
+    done = replace(done, notes=_absent_roots(where.root, said))
     install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
     if not said["stays"] or is_dry:
         return
@@ -131,6 +134,19 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
         click.echo(f"{signal}: ending; another version is in use by now, and stays", err=True)
         return
     _end(signal, where, said)
+
+
+def _absent_roots(root: str, said: dict[str, Any]) -> tuple[str, ...]:
+    """Return a note for each root of the driver that the host does not have.
+
+    That is not an error: a driver container can start later.
+    """
+    options = {f"--{name}": said[name.replace("-", "_")] for name in ("driver-root", "dev-root")}
+    return tuple(
+        f"{option}: the host has no directory {path}: no container gets a GPU until it exists"
+        for option, path in options.items()
+        if path and not os.path.isdir(host.inside(root, path))
+    )
 
 
 def _end(signal: str, where: installation.Place, said: dict[str, Any]) -> None:

@@ -131,7 +131,11 @@ def test_the_driver_root_of_the_host(host: Path, small: Path) -> None:
     words = ("--tree", str(small), "--engine", "none")
     (small / "lib/gpuhook").mkdir(parents=True)
     both = ("--driver-root", "/run/nvidia/../driver", "--dev-root", "/")
-    assert called("install", host, *words, *both)["changed"]
+    done = called("install", host, *words, *both)
+    assert done["changed"]
+    assert [note.split(":")[0] for note in done["notes"]] == ["--driver-root"]
+    (host / "run/driver").mkdir(parents=True)
+    assert called("install", host, *words, *both)["notes"] == []
     found = json.loads(driver_file(host).read_text(encoding="utf-8"))
     assert found == {"root": "/run/driver", "devRoot": "/"}
     assert not called("install", host, *words, *both)["changed"]
