@@ -2,7 +2,8 @@
 """The containers of device plugins, which have every GPU and use none.
 
 A plugin is recognised by what no tenant has: the host's own directory of the kubelet in which
-plugins register, mounted into it. A container with this mount decides what the kubelet gives to all others.
+plugins register, mounted into it. A container with this mount decides what the kubelet assigns to
+all others.
 """
 
 from __future__ import annotations
