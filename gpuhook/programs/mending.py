@@ -47,7 +47,7 @@ def _with_reason(error: GpuhookError, trouble: str) -> GpuhookError:
     hint = error.hint
     code = trouble.partition(": ")[0]
     if len(code) == _CODE and code.startswith("GH"):
-        hint += f"; `gpuhook explain {code}` says what makes that fail"
+        hint += f"; `gpuhook explain {code}` prints the cause"
     message = f"{error.message}; `gpuhook refresh` did not help: {trouble}"
     return type(error)(error.code, message, hint)
 
