@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Which nodes and files of the driver come along: compute, utility, graphics, video, "
     "display, ngx, compat32, all, as far as request.driverCapabilities allows them. Default: what "
-    "the container's NVIDIA_DRIVER_CAPABILITIES says, or request.defaultDriverCapabilities.",
+    "the container's NVIDIA_DRIVER_CAPABILITIES names, or request.defaultDriverCapabilities.",
 )
 @limit_options.new_limit
 @limit_options.new_request

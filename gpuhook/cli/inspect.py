@@ -49,7 +49,7 @@ def inspect(
     Of each library of the driver: whether the container's loader finds it. Of each node: whether
     the container's device cgroup lets it be opened. Of the mounted driver: its version, and the
     node's own. Of each memory limit: what the ledger has, what the driver holds, what is used.
-    And what it lacks of what it was granted, with the command that mends it. Nothing is changed,
+    And what it lacks of what it was granted, with the command that fixes it. Nothing is changed,
     and nothing is run in the container.
 
     CONTAINER is named as in `gpuhook attach --help`.

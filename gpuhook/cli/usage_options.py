@@ -42,8 +42,7 @@ def options(command: F) -> F:
         type=click.Path(exists=True, file_okay=False),
         show_envvar=True,
         help="The kubelet's --root-dir, with the checkpoint that lists who holds which replica. "
-        "Default: the first "
-        f"that is there of {', '.join(kubelet.ROOTS)}.",
+        f"Default: the first that exists of {', '.join(kubelet.ROOTS)}.",
     )
     return no_nvml(root(command))
 

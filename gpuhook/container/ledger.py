@@ -201,7 +201,20 @@ def _is_mounted() -> bool:
 
 def _is_over(entry: dict[str, Any], alive: bool | None) -> bool:
     """Return whether a writer can remove an entry. Its whole state root may have gone with it."""
-    return alive is False or not (alive or os.path.lexists(entry["root"]) or _is_mounted())
+    if alive is not None:
+        return not alive
+    return _is_absent(entry["root"]) and not _is_mounted()
+
+
+def _is_absent(path: str) -> bool:
+    """Return whether nothing exists at a path; a directory without permission hides what exists."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def start_time(pid: int) -> int | None:

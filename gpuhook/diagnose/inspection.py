@@ -203,7 +203,7 @@ def _worded(rule: Rule) -> str:
 
 
 def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the driver's libraries as the loader finds them, whoever gave them.
+    """Return the driver's libraries as the loader finds them, from any source.
 
     First those that gpuhook recorded, then all names that lead to a mounted file of the driver,
     then the mounted libraries that no name leads to. Of these, those that programs open by path,

@@ -43,12 +43,13 @@ def mended(
 
 
 def _with_reason(error: GpuhookError, trouble: str) -> GpuhookError:
-    """Return `error` with the reason why `gpuhook refresh` failed in its message."""
+    """Return `error` with the reason why `gpuhook refresh` did not help in its message."""
     hint = error.hint
     code = trouble.partition(": ")[0]
     if len(code) == _CODE and code.startswith("GH"):
-        hint += f"; `gpuhook explain {code}` says what makes that fail"
-    return type(error)(error.code, f"{error.message}; `gpuhook refresh` failed: {trouble}", hint)
+        hint += f"; `gpuhook explain {code}` prints the cause"
+    message = f"{error.message}; `gpuhook refresh` did not help: {trouble}"
+    return type(error)(error.code, message, hint)
 
 
 def _is_still_wrong(grants: Granting, work: Callable[[], object]) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PATIENCE = 30.0  # seconds, for those before and for the program together
 _LOOK = 0.01
 _FAILURE_COUNTS = 5.0  # seconds: what has just failed is not tried again
-_NO_HELP = "it has just been run, and has not helped"
+_NO_HELP = "it was run a few seconds ago and did not change that"
 _KILL = 9
 _MAX_TAIL = 65536
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
         done = own.edit(bundle)
         assert done.rc != 0
         (error,) = [line for line in done.stderr.splitlines() if "error GH1120" in line]
-        assert "`gpuhook refresh` failed: GH1206: " in error
+        assert "`gpuhook refresh` did not help: GH1206: " in error
         assert "`gpuhook explain GH1206`" in done.stderr
         assert bundle.file.read_bytes() == before
 
@@ -186,7 +186,7 @@ def test_a_missing_driver_is_the_reason(own: Product, bundle_of: Callable[..., B
     assert done.rc != 0
     (entry,) = [json.loads(line) for line in done.log.splitlines()]
     assert "GH1104: " in entry["msg"]
-    assert "`gpuhook refresh` failed: GH1200: no libnvidia-ml.so.1" in entry["msg"]
+    assert "`gpuhook refresh` did not help: GH1200: no libnvidia-ml.so.1" in entry["msg"]
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,32 @@ def test_a_state_root_that_does_not_exist(root: str, held: Path) -> None:
     assert len(os.listdir(held)) == 1
     ledger.living(is_swept=True)
     assert os.listdir(held) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the user")
+def test_a_state_root_that_cannot_be_seen() -> None:
+    """A writer without permission to look keeps the entry: the container may be there."""
+    nobody = 65534
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        os.makedirs(f"{place}/closed/runc/here")
+        os.chmod(f"{place}/closed", 0o700)
+        os.mkdir(f"{place}/state")
+        os.chown(f"{place}/state", nobody, nobody)
+        code = (
+            "from gpuhook.container import ledger\n"
+            "entry = {'pid': 0, 'started': None}\n"
+            f"ledger.record('{place}/closed/runc', 'here', entry)\n"
+            "print(len(ledger.living(is_swept=True)), len(ledger.living()))"
+        )
+        done = subprocess.run(
+            ["setpriv", f"--reuid={nobody}", "--clear-groups", sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "GPUHOOK_STATE_DIR": f"{place}/state"},
+            check=False,
+        )
+    assert done.stdout == "1 1\n", done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")

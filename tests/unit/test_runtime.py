@@ -65,12 +65,17 @@ class Place:
         return self.call("create", "--bundle", str(self.bundle), "id", **env)
 
     def launch(
-        self, shell: list[str], *words: str, python: str = "/bin/false", **env: str
+        self,
+        shell: list[str],
+        *words: str,
+        python: str = "/bin/false",
+        library: str = "/nowhere",
+        **env: str,
     ) -> subprocess.CompletedProcess[str]:
         """Call the launcher in `shell`, with an interpreter that fails unless another is named."""
         text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
         launcher = self.path / "launcher"
-        launcher.write_text(text.replace("@PYTHON@", python).replace("@LIB@", "/nowhere"))
+        launcher.write_text(text.replace("@PYTHON@", python).replace("@LIB@", library))
         low = {"GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"}  # not the one on record here
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
@@ -406,6 +411,18 @@ class TestLauncher:
         python = place.program("python", "echo because >&2; exit 3")
         done = place.launch(shell, "create", "id", python=python)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "because\n")
+
+    def test_the_log_of_the_engine(self, shell: list[str], place: Place) -> None:
+        """It is JSON, and stderr is one line, whatever the message of Python has in it."""
+        module = place.path / "gpuhook_bundle.py"
+        module.write_text("raise ImportError('a\\tb\\r\\n\\x1b[2J\"\\\\c')\n")
+        place.write(GPU)
+        words = ["--log", str(place.log), "create", "--bundle", str(place.bundle), "id"]
+        done = place.launch(shell, *words, python=sys.executable, library=str(place.path))
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.isprintable()
+        assert json.loads(place.log.read_text())["msg"] == line
 
     def _bundle(self, option: str, place: Place) -> list[str]:
         path = str(place.bundle)

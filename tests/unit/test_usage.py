@@ -252,6 +252,31 @@ def test_a_volume_of_a_tenant_makes_no_device_plugin(
     assert shares == [7680 * MIB, 7680 * MIB]
 
 
+def test_a_link_in_the_place_of_a_tenants_volume(
+    node: SimulatedNode, running: Running, place: Path
+) -> None:
+    """A tenant can replace the directory behind its mount when the container runs."""
+    root = place / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    (place / "volume").symlink_to(root / "device-plugins")
+    running.start("tenant", config=_plugin_config(root, str(place / "volume")))
+    (tenant,) = document(node, "--kubelet-root", str(root))["containers"]
+    assert not tenant["device_plugin"]
+
+
+def test_a_kubelet_directory_by_two_names(
+    node: SimulatedNode, running: Running, place: Path
+) -> None:
+    """An engine mounts the directory by the name that it got, or without links."""
+    root = place / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    (place / "link").symlink_to(root)
+    for name, source in (("one", place / "link"), ("two", root)):
+        running.start(name, config=_plugin_config(root, f"{source}/device-plugins/"))
+    found = document(node, "--kubelet-root", str(place / "link"))["containers"]
+    assert [one["device_plugin"] for one in found] == [True, True]
+
+
 @pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
 def test_mounts_that_are_none_make_no_device_plugin(mounts: object) -> None:
     assert not device_plugin.is_plugin({"mounts": mounts}, "/var/lib/kubelet")

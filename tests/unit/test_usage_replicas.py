@@ -139,3 +139,18 @@ def test_a_container_that_the_engine_gave_its_replica(
     one = next(one for one in document(node, *root)["containers"] if one["id"] == "one")
     assert (one["gpus"], one["replicas"]) == ([gpu], [f"{gpu}::2"])
     assert one["usage"][0]["share"] == {"bytes": 15360 * MIB // 4, "by": "replicas"}
+
+
+def test_a_container_that_claims_more_replicas_than_the_kubelet_assigned(
+    node: SimulatedNode, running: Running, tmp_path: Path
+) -> None:
+    """Any container can set the variable: the kubelet's checkpoint takes precedence."""
+    gpu = uuid(node)
+    units = [f"{gpu}::{number}" for number in range(4)]
+    config = cgroup(f"/kubepods/besteffort/pod{UIDS[0]}/one")
+    config["process"] = {"env": [f"GPUHOOK_REPLICAS={','.join(units)}"]}
+    running.start("one", pod=("train-0", "ml", "main"), config=config)
+    root = checkpoint(tmp_path / "kubelet", units, (UIDS[0], "main", {"0": units[:1]}))
+    (one,) = document(node, *root)["containers"]
+    assert one["replicas"] == units[:1]
+    assert one["usage"][0]["share"] == {"bytes": 15360 * MIB // 4, "by": "replicas"}

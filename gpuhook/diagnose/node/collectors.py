@@ -114,8 +114,9 @@ def _others(place: Place) -> Iterator[Place]:
     if named or os.path.normpath(place.driver_root) != host:
         return
     for root in driver_places.OTHER_ROOTS:
-        if os.path.isdir(f"{host.rstrip('/')}{root}"):
-            yield replace(place, driver_root=f"{host.rstrip('/')}{root}")
+        below = f"{host.rstrip('/')}{root}"
+        if os.path.isdir(below) and driver_places.is_trusted(below):
+            yield replace(place, driver_root=below)
     yield replace(place, library_search_path=(driver_places.NIXOS_LIBRARIES,))
 
 

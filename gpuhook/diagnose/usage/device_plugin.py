@@ -2,7 +2,8 @@
 """The containers of device plugins, which have every GPU and use none.
 
 A plugin is recognised by what no tenant has: the host's own directory of the kubelet in which
-plugins register, mounted into it. Who may mount it decides what the kubelet gives to containers.
+plugins register, mounted into it. A container with this mount decides what the kubelet assigns to
+all others.
 """
 
 from __future__ import annotations
@@ -31,12 +32,10 @@ def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:
     """Return whether a config.json is that of a device plugin; `kubelet_root` "" is unknown.
 
     The source of a mount is compared as a whole: a volume of a tenant is below the pods' directory.
+    Links in it are not followed: a tenant can replace the directory behind its mount by a link.
     """
-    places = {
-        os.path.realpath(os.path.join(root, _DIRECTORY))
-        for root in (kubelet_root, *kubelet.ROOTS)
-        if root
-    }
+    named = [os.path.join(root, _DIRECTORY) for root in (kubelet_root, *kubelet.ROOTS) if root]
+    places = {os.path.abspath(path) for path in named} | {os.path.realpath(path) for path in named}
     mounts = spec.get("mounts")
     sources = (
         mount.get("source")
@@ -44,6 +43,6 @@ def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:
         if isinstance(mount, dict)
     )
     return any(
-        isinstance(source, str) and os.path.isabs(source) and os.path.realpath(source) in places
+        isinstance(source, str) and os.path.isabs(source) and os.path.normpath(source) in places
         for source in sources
     )

@@ -168,10 +168,13 @@ def _others(
 
 
 def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:
-    """Return an entry with the replicas that the kubelet says its container has."""
+    """Return an entry with the replicas that the kubelet assigned to its container, if any.
+
+    Any container can set the variable that `replicas` comes from.
+    """
     units = told.held.get((entry["pod_uid"], entry.get("container") or ""), ())
     held = [unit for unit in units if replicas.device_of(unit)]
-    return {**entry, "replicas": held} if held and not entry["replicas"] else entry
+    return {**entry, "replicas": held} if held else entry
 
 
 def _complete(

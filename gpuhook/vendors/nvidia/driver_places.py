@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 
 import gpuhook
 from gpuhook.errors import GpuhookError
@@ -26,11 +27,36 @@ def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the driver roots of this host that have a libnvidia-ml.so.1, the one to use first.
 
     "/" excludes all others. `search_paths` are directories below each root. A driver container
-    may start later than this program, so the answer must not be kept.
+    may start later than this program, so the answer must not be kept. Directories that another
+    user could have made are left out: programs of root load the library.
     """
     if _has_driver("/", search_paths):
         return ("/",)
-    return tuple(root for root in OTHER_ROOTS if _has_driver(root, search_paths))
+    return tuple(
+        root for root in OTHER_ROOTS if is_trusted(root) and _has_driver(root, search_paths)
+    )
+
+
+def is_trusted(path: str) -> bool:
+    """Return whether no user but root and the caller can replace what is at an absolute path."""
+    return all(map(_is_safe, (*_with_parents(path), *_with_parents(os.path.realpath(path)))))
+
+
+def _with_parents(path: str) -> list[str]:
+    found = [path]
+    while found[-1] != os.path.dirname(found[-1]):
+        found.append(os.path.dirname(found[-1]))
+    return found
+
+
+def _is_safe(directory: str) -> bool:
+    """Return whether other users can neither change a directory nor replace one of root in it."""
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return False
+    is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in (0, os.geteuid()) and not is_open
 
 
 def _has_driver(root: str, search_paths: tuple[str, ...]) -> bool:
