@@ -11,7 +11,7 @@ import click
 
 from gpuhook.cli import container_options as options
 from gpuhook.cli import node_options, printing
-from gpuhook.container import find
+from gpuhook.container import find, ledger
 from gpuhook.diagnose import inspection
 from gpuhook.errors import GpuhookError
 from gpuhook.programs import container_worker, remote_mounts, target
@@ -55,6 +55,8 @@ def repair(
 
     Limits of memory that the ledger has and the driver holds no more are put back too: a driver
     that was loaded anew knows none, and somebody may have changed one (`gpuhook limits show`).
+
+    --all also removes the ledger's entries of containers that have ended.
     """
     library = partial(node_options.library, **nvml)
     if everything and container:
@@ -128,6 +130,8 @@ def _all(
     state_roots: tuple[str, ...], grants: Granting, library: Library, *, is_dry: bool
 ) -> Iterator[dict[str, Any]]:
     """Repair container after container; yields what was done to each, or why it could not be."""
+    if not is_dry:
+        ledger.living(is_swept=True)
     living, broken = find.everything(state_roots)
     # Another user's own are that user's to repair.
     ours = [found for found in living if found.is_ours]

@@ -48,7 +48,8 @@ def warnings() -> list[str]:
         named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
         told.append(
             f"{_entries(len(absent))} could not be checked, the containers may have ended:"
-            f" there is no {named} here; in a pod, run gpuhook on the host instead"
+            f" there is no {named} here; `gpuhook repair --all` on the host removes entries of"
+            " containers that have ended"
         )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):
         try:

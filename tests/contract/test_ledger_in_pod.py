@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,12 @@ def test_reading_commands_change_nothing(live: Live) -> None:
         assert done.returncode == 0, done
         assert live.id[:12] not in done.stdout
     assert content(live) == before
+    assert in_pod(live, "repair", "--all").returncode == 0
+    assert content(live) == before
+    shutil.rmtree(live.bundle.path / "state")
+    assert "could not be checked" in live.product.gpuhook("ps").stderr
+    assert live.product.gpuhook("repair", "--all").returncode == 0
+    assert content(live) == {}
 
 
 def test_what_the_pod_lists(live: Live) -> None:
