@@ -15,6 +15,7 @@ from gpuhook.cli.generate_cdi import generate_cdi
 OPTIONS = [one for one in generate_cdi.params if isinstance(one, click.Option)]
 # Of options that do not take just any text.
 SAMPLES = {
+    "host_root": ["/tmp"],
     "capabilities": ["utility,compute"],
     "device_id": ["0,2", "GPU-1"],
     "device_name_strategy": ["uuid", "type-index"],
