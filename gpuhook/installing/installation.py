@@ -184,16 +184,18 @@ def uninstall(
     found = named.found(where.root, where.directory, places)
     needed = frozenset() if forced else _needed(where, found, done)
     left = [name for name in copying.versions(where.here) if name in needed]
+    rest = leftovers.Leftovers()
+    notes = unsaved
+    if not left:  # before the tree: a run that is killed finds the tree again, and so the rest
+        rest = leftovers.find(files, where.directory, is_installed=is_there)
+        notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
         with copying.locked(where.here):
             left = copying.remove(where.here, needed)
             if not left:
                 container_files.forget(files, where.directory)
-    if left:
-        return Outcome(used, is_there, tuple(done), tuple(left), found.unknown, notes=unsaved)
-    rest = leftovers.find(files, where.directory, is_installed=is_there)
-    notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
-    return Outcome(used, is_there, tuple(done), removed=rest.paths, notes=notes)
+    unknown = found.unknown if left else ()
+    return Outcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
 
 
 def _container_files(where: Place) -> ContainerFiles:

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from gpuhook import state
 from gpuhook.cdi import rules, spec
 from gpuhook.engines.configuration import GPUHOOK_RUNTIME
+from gpuhook.engines.configuring.record import Store
+from gpuhook.engines.configuring.record import directory as record_directory
+from gpuhook.engines.configuring.table import ENGINES
 from gpuhook.errors import GpuhookError
 from gpuhook.installing.host import inside
 from gpuhook.kubernetes.config.configuration import LabelFlags
@@ -53,7 +56,7 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
     """Return what remains of the installation in the host's directory `at`; raises OSError.
 
     The state and the labels have no path in them. They are of this installation if it
-    `is_installed` and neither a package of gpuhook nor a device plugin uses them.
+    `is_installed` and neither other programs of gpuhook nor a device plugin use them.
     """
     paths: list[str] = []
     notes: list[str] = []
@@ -65,7 +68,7 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
             paths.append(path)
         else:
             notes.append(f"{path} names a program in {at}; it was not written by gpuhook alone")
-    user = _user(host)
+    user = _user(host, at)
     if is_installed and not user:
         if _OWN_LABEL in _content(host, _FEATURES):
             paths.append(_FEATURES)
@@ -128,8 +131,13 @@ def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
     return text.encode() == content and any(hook["path"].startswith(f"{at}/") for hook in ours)
 
 
-def _user(host: Host) -> str:
-    """Return the path of what uses the state of the host, "" for nothing."""
+def _user(host: Host, at: str) -> str:
+    """Return the path of what uses the state of the host, "" for nothing; raises GH2009."""
+    for engine in ENGINES:
+        record = Store(host, record_directory(engine, None)).load()
+        program = record.wanted.program if record else ""
+        if program and not program.startswith(f"{at}/") and host.status(program):
+            return program
     for directory in state.PROGRAM_DIRS:
         if host.status(f"{directory}/{GPUHOOK_RUNTIME}"):
             return f"{directory}/{GPUHOOK_RUNTIME}"

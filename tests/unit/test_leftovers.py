@@ -18,7 +18,8 @@ import yaml
 import gpuhook
 from gpuhook.cdi import spec
 from gpuhook.cli import main
-from tests.unit.test_install_command import called
+from gpuhook.installing import copying, installation, leftovers
+from tests.unit.test_install_command import called, small  # noqa: F401 # a fixture
 
 HOOK = "/opt/gpuhook/bin/gpuhook-hook"
 FEATURES = "etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -149,6 +150,47 @@ def test_what_another_program_uses_remains(host: Path, user: str) -> None:
     assert document["removed"] == []
     assert f"/{user} exists" in document["notes"][0]
     assert (host / "run/gpuhook/containers").exists()
+
+
+def test_the_state_of_another_installation_remains(
+    host: Path,
+    small: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine calls the programs in another directory, as after a change of it."""
+    monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
+    other = ("--install-dir", "/srv/gpuhook", "--engine", "docker", "--tree", str(small))
+    called("install", host, *other)
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    document = called("uninstall", host)
+    assert document["removed"] == []
+    assert "/srv/gpuhook/bin/gpuhook-runtime exists" in document["notes"][0]
+    assert (host / "run/gpuhook/containers").exists()
+    document = called("uninstall", host, "--install-dir", "/srv/gpuhook")
+    assert document["removed"] == ["/run/gpuhook/containers"]
+
+
+def test_a_run_that_is_killed_leaves_nothing_to_the_next_one(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the tree, no run removes the state: another installation may have it."""
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    (host / FEATURES).write_text("nvidia.com/gpu.replica-memory=1\n", encoding="utf-8")
+    version = host / "opt/gpuhook/versions/1.0-a"
+    version.mkdir(parents=True)
+    (version / "tree.json").touch()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for module, name in ((copying, "remove"), (leftovers, "remove")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                installation.uninstall(installation.place(str(host)))
+    installation.uninstall(installation.place(str(host)))
+    remaining = ("opt/gpuhook", "run/gpuhook", FEATURES)
+    assert not [name for name in remaining if (host / name).exists()]
 
 
 def test_nothing_installed_is_nothing_removed(host: Path) -> None:
