@@ -98,7 +98,22 @@ def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
     """
     if unrecorded.has_all_devices(spec):
         return []
-    return departed.of_paths([node["path"] for node in facts["nodes"]], state.host_root())
+    return departed.of_paths(usable_nodes(facts), state.host_root())
+
+
+def usable_nodes(facts: dict[str, Any]) -> list[str]:
+    """Return the paths of the driver's device nodes that the container's cgroup allows.
+
+    A container with CAP_MKNOD makes nodes of any number, under any name. Those show no GPU.
+    """
+    nodes = facts["nodes"]
+    return [node["path"] for node in nodes if node["allowed"] and _has_own_number(node)]
+
+
+def _has_own_number(node: dict[str, Any]) -> bool:
+    """Return whether a node has the minor number in its name, if its name has one."""
+    number = node["path"].removeprefix("/dev/nvidia")
+    return not number.isdecimal() or int(number) == node["minor"]
 
 
 def _unheard(facts: dict[str, Any]) -> str:

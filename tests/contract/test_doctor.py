@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,19 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
     assert f"(used by {live.id})" in first
     assert "no NVIDIA GPU" not in done.stdout + done.stderr
     assert "the driver that runs" not in done.stdout
+
+
+def test_a_node_that_a_container_made_names_no_gpu(node8: Product, tmp_path: Path) -> None:
+    """A container with CAP_MKNOD makes any node; only its cgroup shows what it was assigned."""
+    node = make_node(tmp_path / "node", "t4")
+    mine = Product(tmp_path / "product", node8.bindir, node).apart(tmp_path / "apart")
+    made = sleeping(tmp_path, env=asks("0"))
+    with started(made, mine, "runc", "host", mine.runtime) as live:
+        dev = Path(f"/proc/{live.pid}/root/dev")
+        os.mknod(dev / "nvidia7", 0o666 | stat.S_IFCHR, os.makedev(195, 7))
+        os.mknod(dev / "nvidia8", 0o666 | stat.S_IFCHR, (dev / "nvidia0").stat().st_rdev)
+        document = results(live, checks="driver.gpu,driver.bus,containers")
+    assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []
 
 
 def test_nothing_is_changed(node8: Product, tmp_path: Path) -> None:

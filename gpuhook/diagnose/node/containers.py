@@ -16,6 +16,7 @@ from gpuhook import files
 from gpuhook.container import find, record
 from gpuhook.diagnose import differences, inspection
 from gpuhook.diagnose.node import read_granting
+from gpuhook.diagnose.usage import unrecorded
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.programs import container_worker, remote_mounts, repair, target
 from gpuhook.programs.wording import worded
@@ -45,10 +46,10 @@ def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
 
     {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
     "trouble": those that cannot be looked at, each with where, code, message and hint}. A
-    container has id, engine, runtime, pod, namespace, container, nodes (paths of the driver's
-    device nodes), missing and findings (each with code, message and hint), injected_by (a list of
-    "gpuhook", "nvidia-legacy", "nvidia-cdi"), recorded: whether the ledger knows it, and
-    repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
+    container has id, engine, runtime, pod, namespace, container, nodes (paths of the
+    device nodes that it was assigned), missing and findings (each with code, message and hint),
+    injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"), recorded: whether the ledger
+    knows it, and repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
     where this user may not look.
     """
     living, broken = find.everything(state_roots)
@@ -158,13 +159,21 @@ def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
     names = ("id", "engine", "runtime", "pod", "namespace", "container")
     return {
         **{name: container[name] for name in names},
-        "nodes": [node["path"] for node in facts["nodes"]],
+        "nodes": _assigned(facts, held),
         "missing": [_document(error) for error in missing],
         "findings": [_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),
         "recorded": bool(held.entry),
         "repairable": is_repairable,
     }
+
+
+def _assigned(facts: dict[str, Any], held: Target) -> list[str]:
+    """Return the paths of the driver's device nodes that were assigned to a container."""
+    if unrecorded.has_all_devices(held.spec):  # the ledger has the assigned ones
+        nodes = (held.entry or {}).get("nodes")
+        return [str(path) for path in nodes] if isinstance(nodes, list) else []
+    return inspection.usable_nodes(facts)
 
 
 def _missing(held: Target, grants: ReadGranting | None) -> tuple[list[GpuhookError], bool]:
