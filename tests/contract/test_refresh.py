@@ -294,9 +294,9 @@ def test_a_node_of_no_gpu_in_a_privileged_container(
     """A privileged container has all nodes of the host: it lost nothing that it was given."""
     made = sleeping(tmp_path)
     config = made.config()
-    if privileged:
-        config["linux"]["resources"] = {"devices": [{"allow": True, "access": "rwm"}]}
     stray = {"type": "c", "major": 195, "minor": own.gpu(2).minor}
+    rule = {"allow": True, "access": "rwm", **({} if privileged else stray)}
+    config["linux"]["resources"] = {"devices": [{"allow": False, "access": "rwm"}, rule]}
     config["linux"]["devices"] = [{"path": own.device(2), **stray}]
     made.write(config)
     with started(made, own, "runc", "host") as live:
