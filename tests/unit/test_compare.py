@@ -30,9 +30,11 @@ from gpuhook.diagnose.compare import (
 )
 from gpuhook.diagnose.compare.expected import Expected
 from gpuhook.diagnose.compare.granting import foreign, own_spec
+from gpuhook.diagnose.compare.mounts import Mounts
 from gpuhook.diagnose.node import patient
 from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError
+from gpuhook.kernel import mountinfo
 from gpuhook.settings import Settings
 from gpuhook.vendors.nvidia import dump_file, gather, hookless, params, profile, words
 from gpuhook.vendors.nvidia.jobs import Jobs
@@ -450,3 +452,30 @@ def test_whose_spec_it_is(tmp_path: Path) -> None:
         assert bool(own_spec(settings, "nvidia.com/gpu")) is is_ours
     (tmp_path / "nvidia.json").write_text("{", encoding="utf-8")
     assert own_spec(settings, "nvidia.com/gpu") == ""
+
+
+def test_no_server_of_a_file_system_is_asked(tmp_path: Path) -> None:
+    """A container's FUSE or NFS server may never answer: a mount of its data is left alone."""
+    file = tmp_path / "libcuda.so.1"
+    file.touch()
+    about = file.stat()
+    device = f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}"
+    lines = (
+        "11 10 0:90 / /data rw - fuse.gcsfuse bucket rw",
+        "12 10 8:1 /x /data/below rw - ext4 /dev/sda1 rw",
+        "13 10 0:91 / /home rw - nfs4 server:/home rw",
+        f"14 10 {device} /x /driver/libcuda.so.1 ro - nfs4 server:/driver rw",
+    )
+    asked_of: list[str] = []
+
+    def found(path: str) -> os.stat_result:
+        asked_of.append(path)
+        return about
+
+    mounts = mountinfo.parse("\n".join(lines).encode())
+    root = SimpleNamespace(mounts=lambda: mounts, found=found, real=lambda path: path)
+    there = Mounts(cast("Any", SimpleNamespace(root=root)), {}, [], giver.CDI)
+    wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
+    named = [one.name for one in there.items(Expected(whole=wanted))]
+    assert named == ["/driver/libcuda.so.1"]
+    assert asked_of == ["/driver/libcuda.so.1"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.container.operations import Live
     from gpuhook.diagnose.compare.expected import Expected
     from gpuhook.diagnose.compare.item import Item
+    from gpuhook.kernel.mountinfo import Mount as Mounted
 
 _OPTIONS = ("ro", "nosuid", "nodev")
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
@@ -82,11 +83,14 @@ class Mounts:
             and (mount.get("source"), mount.get("destination")) in expected.foreign.mounts
         }
         found = {}
-        for mount in self._held.root.mounts():
+        mounts_there = self._held.root.mounts()
+        remote = _remote(mounts_there, known)
+        for mount in mounts_there:
             place = mount.target
             if place in self._there or place == params.PATH or place.startswith(_NO_FILES):
                 continue
-            is_drivers = bool(known) and self._identity(place) in known
+            is_asked = bool(known) and not any(one.is_over(place) for one in remote)
+            is_drivers = is_asked and self._identity(place) in known
             if is_drivers or place in named or seen.driver_version(mount.root):
                 found[place] = inspection.mount_facts(mount)
         return found
@@ -143,6 +147,17 @@ class Mounts:
         while place not in self._all and place != "/":
             place = place.rpartition("/")[0] or "/"
         return self._all.get(place, "")
+
+
+def _remote(mounts: Iterable[Mounted], known: Iterable[tuple[int, int]]) -> list[Mounted]:
+    """Return the FUSE and NFS mounts that have no file of the driver: they may never answer.
+
+    `known` are the driver's files on this host, by device and inode.
+    """
+    devices = {f"{os.major(device)}:{os.minor(device)}" for device, _ in known}
+    return [
+        one for one in mounts if one.is_remote and one.target != "/" and one.device not in devices
+    ]
 
 
 def _identity(path: str) -> tuple[int, int] | None:
