@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
 SCHEMA = "gpuhook/inspect/v1"
+_GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 
 
 def of(
@@ -111,9 +112,10 @@ def usable_nodes(facts: dict[str, Any]) -> list[str]:
 
 
 def _has_own_number(node: dict[str, Any]) -> bool:
-    """Return whether a node has the minor number in its name, if its name has one."""
+    """Return whether a node with the name of a GPU's has the numbers of that GPU's."""
     number = node["path"].removeprefix("/dev/nvidia")
-    return not number.isdecimal() or int(number) == node["minor"]
+    is_gpu = node["major"] == _GPU_MAJOR and number == str(node["minor"])
+    return is_gpu or not number.isdecimal()
 
 
 def _unheard(facts: dict[str, Any]) -> str:
