@@ -60,7 +60,8 @@ def requested(
     """
     message, hint = error.message, error.hint
     shown = printable(name)
-    if shown not in message:  # it is a range, and one device of it is missing
+    # A range of which one device is missing, or another short form, is not in the message.
+    if not message.startswith(shown) and f"={shown}" not in message:
         message = f"{shown}: {message}"
     listed = _listed(devices) if error.code == "GH1101" else ""
     if listed:

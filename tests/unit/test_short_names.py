@@ -93,6 +93,13 @@ def test_a_range_with_a_device_that_is_missing() -> None:
     assert error.message.startswith(f"6-9: {KIND}=8: no such device")
 
 
+def test_a_short_form_that_is_a_part_of_a_uuid_is_named() -> None:
+    """The listed devices do not count as the name of the request."""
+    error = fault(granting(), "08")
+    assert error.message.startswith(f"08: {KIND}=8: no such device")
+    assert "08" in error.message.partition("has 0, ")[2]
+
+
 def test_a_range_of_more_digits_than_an_index_has() -> None:
     assert short_names.full_names("0-" + "9" * 5000, list) == []
 
