@@ -57,19 +57,24 @@ class ContainerFiles:
     `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
     sentence about a directory that an engine has and that cannot be found. `configured` are the
     engines that are or were configured for gpuhook, and the configuration files of their records.
+    `made` are configuration files that gpuhook made, and that do not exist after undo.
     """
 
     directories: tuple[StateDirectory, ...]
     commands: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     configured: Mapping[str, str] = field(default_factory=dict)
+    made: frozenset[str] = frozenset()
 
 
-def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles:
+def locate(
+    host: Host, configured: Mapping[str, str], at: str, made: frozenset[str] = frozenset()
+) -> ContainerFiles:
     """Return the directories of a host.
 
     `configured` are the engines that are configured for gpuhook, with the configuration file that
-    the record names, or "". `at` is the host's directory of the installation.
+    the record names, or "". `at` is the host's directory of the installation. `made` are the files
+    of the records that did not exist before.
     """
     search = _Search(host)
     configured = {**search.add_list(f"{at}/{LIST}"), **configured}
@@ -79,7 +84,9 @@ def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
     found = tuple(dict.fromkeys((*USUAL, *search.directories)))
-    return ContainerFiles(found, tuple(search.commands), tuple(search.unknown), configured)
+    return ContainerFiles(
+        found, tuple(search.commands), tuple(search.unknown), configured, made | search.undone
+    )
 
 
 def keep(host: Host, at: str, found: ContainerFiles) -> None:
@@ -87,7 +94,12 @@ def keep(host: Host, at: str, found: ContainerFiles) -> None:
     directories = [
         {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
     ]
-    document = {"schema": SCHEMA, "engines": dict(found.configured), "directories": directories}
+    document = {
+        "schema": SCHEMA,
+        "engines": dict(found.configured),
+        "made": sorted(found.made),
+        "directories": directories,
+    }
     host.put(f"{at}/{LIST}", json.dumps(document, indent=2).encode())
 
 
@@ -105,6 +117,7 @@ class _Search:
         self.commands: list[str] = []
         self.unknown: list[str] = []
         self.running: set[tuple[str, str]] = set()  # engines, and the files that they name
+        self.undone: frozenset[str] = frozenset()  # the `made` of the list
 
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
@@ -161,7 +174,7 @@ class _Search:
             content = self._host.read(path)
             if content is None:
                 return {}
-            engines, directories = _listed(json.loads(content))
+            engines, self.undone, directories = _listed(json.loads(content))
         except (OSError, GpuhookError, ValueError, RecursionError) as error:
             self.unknown.append(f"{path} cannot be read: {_reason(error)}")
             return {}
@@ -177,7 +190,7 @@ class _Search:
         is_strict: bool = False,
     ) -> None:
         try:
-            found = _state(self._host, engine, said)
+            found = _state(self._host, engine, self._without_undone(said))
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_running or is_strict)
             return
@@ -187,6 +200,16 @@ class _Search:
             if (is_running and one.is_required) or (is_strict and one.source):
                 self._require(engine, one)
             self.directories.append(one)
+
+    def _without_undone(self, said: Mapping[str, str]) -> dict[str, str]:
+        """Return the flags without a file that undo removed: the list has what it named."""
+        return {
+            name: value
+            for name, value in said.items()
+            if not (
+                name in _CONFIGS and value in self.undone and self._host.status(value) is None
+            )
+        }
 
     def _require(self, engine: str, directory: StateDirectory) -> None:
         try:
@@ -218,12 +241,13 @@ def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
     }
 
 
-def _listed(document: Any) -> tuple[dict[str, str], list[StateDirectory]]:
-    """Return the engines and the directories of a list; raises ValueError."""
+def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDirectory]]:
+    """Return the engines, the made files and the directories of a list; raises ValueError."""
     try:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
         engines = {str(name): str(config) for name, config in document["engines"].items()}
+        made = frozenset(str(path) for path in document["made"])
         directories = [
             StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
             for one in document["directories"]
@@ -232,7 +256,7 @@ def _listed(document: Any) -> tuple[dict[str, str], list[StateDirectory]]:
         raise ValueError("it is not a list of directories") from error
     if not all(one.path.startswith("/") for one in directories):
         raise ValueError("a path is not absolute")
-    return engines, directories
+    return engines, made, directories
 
 
 def _reason(error: Exception) -> str:

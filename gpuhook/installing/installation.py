@@ -200,9 +200,10 @@ def uninstall(
 
 def _container_files(where: Place) -> ContainerFiles:
     files = Host(where.root)
-    records = ((engine, _record(where, files, engine)) for engine in ENGINES)
-    configured = {engine: record.config for engine, record in records if record}
-    return container_files.locate(files, configured, where.directory)
+    records = [record for engine in ENGINES if (record := _record(where, files, engine))]
+    configured = {record.engine: record.config for record in records}
+    made = frozenset(one.path for record in records for one in record.files if not one.digest)
+    return container_files.locate(files, configured, where.directory, made)
 
 
 def _needed(where: Place, found: Named, undone: list[Result]) -> frozenset[str]:

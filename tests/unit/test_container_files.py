@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,12 @@ def test_a_broken_list(node: Path, text: str) -> None:
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
 def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
-    document = {"schema": container_files.SCHEMA, "engines": {}, "directories": [one]}
+    document = {
+        "schema": container_files.SCHEMA,
+        "engines": {},
+        "made": [],
+        "directories": [one],
+    }
     write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
     assert not found(node).is_whole
 
@@ -144,6 +150,27 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     assert found(node) == named.Named()
     container_files.forget(host, AT)
     assert not os.listdir(node / AT[1:])
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bool) -> None:
+    """A containerd whose --config does not exist has the defaults: the list has what it named."""
+    write(node, "/c.toml", 'state = "/s"')
+    write(node, f"/s/{TASK}", RUNTIME)
+    for directory in (AT, "/run/containerd"):
+        (node / directory[1:]).mkdir(parents=True)
+    host, made = Host(str(node)), frozenset({"/c.toml"})
+    where = container_files.locate(host, {"containerd": "/c.toml"}, AT, made)
+    for _ in range(2):
+        container_files.keep(host, AT, where)
+        host.remove("/c.toml")
+        with ExitStack() as stack:
+            if is_running:
+                stack.enter_context(running(node, "containerd", ["--config", "/c.toml"]))
+            assert found(node) == named.Named(has_programs=True)
+            where = container_files.locate(host, {}, AT)
+    shutil.rmtree(node / "s")
+    assert found(node) == named.Named()
 
 
 @pytest.mark.parametrize(
