@@ -294,6 +294,16 @@ def test_install_takes_the_variable_but_no_default(host: Path, small: Path) -> N
     assert (host / "opt/gpuhook").exists()
 
 
+def test_a_reason_has_no_control_characters(host: Path, small: Path) -> None:
+    """A path of a configuration or of a command line is printed on a terminal."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    (host / "etc/docker/daemon.json").write_text('{"exec-root": "/\\u001b]0;x"}', encoding="utf-8")
+    words = ["uninstall", "--host-root", str(host), "--dry-run"]
+    done = click.testing.CliRunner().invoke(main, words)
+    assert "every version is kept" in done.stderr
+    assert "\x1b" not in done.output
+
+
 def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> None:
     """The reason is printed, and what to do."""
     called("install", host, "--tree", str(small), "--engine", "docker")
