@@ -122,11 +122,11 @@ class _Search:
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
 
-        A pod without the pid namespace of the host sees none of them.
+        Of another user's engine only the helpers count: it can name any file. A pod without the pid namespace of the host sees none of them.
         """
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
-            if engine:
+            if engine and process.is_trusted:
                 said = _absolute(state_directories.flags(process.arguments), process.directory)
                 named = [said[name] for name in _CONFIGS if said.get(name)]
                 self.running.add((engine, named[0] if named else ""))
@@ -165,7 +165,7 @@ class _Search:
             except (OSError, GpuhookError, ValueError, RecursionError):
                 continue
             root = toml.text(entry.get("root")) if isinstance(entry, dict) else ""
-            if root.startswith("/"):
+            if root.startswith("/") and _is_path(root):
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
     def add_list(self, path: str) -> dict[str, str]:
@@ -197,6 +197,9 @@ class _Search:
         for reason in found.unread:
             self._note(engine, reason, is_strict=is_running or is_strict)
         for one in found.directories:
+            if not _is_path(one.path):
+                self._note(engine, f"{one.path!r} is no path", is_strict=is_running or is_strict)
+                continue
             if (is_running and one.is_required) or (is_strict and one.source):
                 self._require(engine, one)
             self.directories.append(one)
@@ -254,9 +257,17 @@ def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDi
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError("it is not a list of directories") from error
-    if not all(one.path.startswith("/") for one in directories):
+    if not all(one.path.startswith("/") and _is_path(one.path) for one in directories):
         raise ValueError("a path is not absolute")
     return engines, made, directories
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a file system can have this path. A user's engine can be told any text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _reason(error: Exception) -> str:

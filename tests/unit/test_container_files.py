@@ -212,6 +212,36 @@ def test_a_running_engine_whose_directory_is_not_seen(
         assert any(reason in unknown for unknown in found(node).unknown)
 
 
+@pytest.mark.parametrize(
+    ("program", "arguments", "text"),
+    [
+        ("containerd", ["--config", "/c"], 'state = "/a\\u0000b"'),
+        ("dockerd", ["--config-file", "/c"], '{"exec-root": "/a\\ud800"}'),
+        ("crio", ["--config", "/c"], '[crio.runtime.runtimes.x]\nruntime_root = "/\\u0000"'),
+    ],
+)
+def test_a_directory_that_no_path_can_name(
+    node: Path, program: str, arguments: list[str], text: str
+) -> None:
+    write(node, "/c", text)
+    with running(node, program, arguments):
+        assert any("is no path" in unknown for unknown in found(node).unknown)
+
+
+def test_a_ledger_entry_whose_root_is_no_path(node: Path) -> None:
+    write(node, "/run/gpuhook/containers/c.json", '{"root": "/a\\u0000"}')
+    assert found(node).is_whole
+
+
+def test_an_engine_of_another_user_names_no_file(node: Path) -> None:
+    """A user cannot prevent the removal, or have root read any tree for an import."""
+    write(node, "/c.toml", 'imports = ["/*/*"]\nstate = "/none"')
+    for directory in [node, *node.parents[:3]]:
+        directory.chmod(0o755)
+    with running(node, "containerd", ["--config", "/c.toml"], user=65534):
+        assert found(node).is_whole
+
+
 def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> None:
     """The command line of the process is what the engine uses."""
     write(node, "/etc/containerd/config.toml", 'state = "/s"')
