@@ -20,7 +20,7 @@ import pytest
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.installing import installation, tree
+from gpuhook.installing import copying, installation, tree
 from gpuhook.vendors.nvidia import driver_places
 from tests.kubelet.waiting import eventually
 
@@ -302,6 +302,24 @@ def test_a_reason_has_no_control_characters(host: Path, small: Path) -> None:
     done = click.testing.CliRunner().invoke(main, words)
     assert "every version is kept" in done.stderr
     assert "\x1b" not in done.output
+
+
+def test_a_fault_after_the_removal_has_its_text(
+    host: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are loaded when they are needed, and the program can be in the removed tree."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    loaded: list[bool] = []
+    monkeypatch.delitem(sys.modules, "gpuhook.fault_texts.settings", raising=False)
+    remove = copying.remove
+
+    def removed(place: str, kept: frozenset[str]) -> list[str]:
+        loaded.append("gpuhook.fault_texts.settings" in sys.modules)
+        return remove(place, kept)
+
+    monkeypatch.setattr(copying, "remove", removed)
+    called("uninstall", host)
+    assert loaded == [True]
 
 
 def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> None:
