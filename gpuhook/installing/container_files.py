@@ -122,7 +122,8 @@ class _Search:
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
 
-        Of another user's engine only the helpers count: it can name any file. A pod without the pid namespace of the host sees none of them.
+        Of another user's engine only the helpers count: it can name any file. A pod without the
+        pid namespace of the host sees none of them.
         """
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
@@ -209,9 +210,7 @@ class _Search:
         return {
             name: value
             for name, value in said.items()
-            if not (
-                name in _CONFIGS and value in self.undone and self._host.status(value) is None
-            )
+            if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
         }
 
     def _require(self, engine: str, directory: StateDirectory) -> None:
