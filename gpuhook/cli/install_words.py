@@ -101,7 +101,10 @@ def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
         shown = printable(reason, _MAX_LINE)
         click.echo(f"note: every version is kept: {shown}", err=True)
     if is_taken_away and done.kept:
-        click.echo("note: run `gpuhook uninstall` again when these containers have ended", err=True)
+        then = "when these containers have ended"
+        if done.unknown:
+            then = "without this cause, or with --force if no container needs them"
+        click.echo(f"note: run `gpuhook uninstall` again {then}", err=True)
 
 
 def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:
