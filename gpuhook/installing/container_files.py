@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook import files
 from gpuhook.engines import host_processes, state_directories, toml
 from gpuhook.engines.configuring import containerd_places, dockerd
 from gpuhook.engines.files import joined
@@ -166,7 +167,7 @@ class _Search:
             except (OSError, GpuhookError, ValueError, RecursionError):
                 continue
             root = toml.text(entry.get("root")) if isinstance(entry, dict) else ""
-            if root.startswith("/") and _is_path(root):
+            if root.startswith("/") and files.is_path(root):
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
     def add_list(self, path: str) -> dict[str, str]:
@@ -198,7 +199,7 @@ class _Search:
         for reason in found.unread:
             self._note(engine, reason, is_strict=is_running or is_strict)
         for one in found.directories:
-            if not _is_path(one.path):
+            if not files.is_path(one.path):
                 self._note(engine, f"{one.path!r} is no path", is_strict=is_running or is_strict)
                 continue
             if (is_running and one.is_required) or (is_strict and one.source):
@@ -256,17 +257,9 @@ def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDi
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError("it is not a list of directories") from error
-    if not all(one.path.startswith("/") and _is_path(one.path) for one in directories):
+    if not all(one.path.startswith("/") and files.is_path(one.path) for one in directories):
         raise ValueError("a path is not absolute")
     return engines, made, directories
-
-
-def _is_path(text: str) -> bool:
-    """Return whether a file system can have this path. A user's engine can be told any text."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
 
 
 def _reason(error: Exception) -> str:
