@@ -16,6 +16,14 @@ from gpuhook.errors import fault
 _TEMPORARY = ".gpuhook-"
 
 
+def is_path(text: str) -> bool:
+    """Return whether a file system can have this path: no call raises ValueError for it."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 def read(path: str, limit: int = 64 << 20) -> bytes:
     """Return the content of the regular file `path`; raises OSError, or GH1310 past `limit`."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

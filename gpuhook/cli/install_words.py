@@ -10,6 +10,7 @@ import click
 
 from gpuhook.cli import parameters, printing
 from gpuhook.engines.configuring import restarting
+from gpuhook.errors import printable
 from gpuhook.installing import installation
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound="Callable[..., Any]")
 
 SCHEMA = "gpuhook/install/v1"
+_MAX_LINE = 4096
 
 
 def host_root(**default: Any) -> Callable[[F], F]:
@@ -73,7 +75,7 @@ def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_a
     for path in done.removed:
         click.echo(f"{path}: {would}removed")
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note, _MAX_LINE)}", err=True)
     if is_taken_away and not (done.is_new or done.engines or done.removed):
         click.echo(f"nothing to do: gpuhook is not installed in {directory}")
 
@@ -96,9 +98,13 @@ def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
         why = "a container could need it" if done.unknown else why
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
     for reason in done.unknown:
-        click.echo(f"note: every version is kept: {reason}", err=True)
+        shown = printable(reason, _MAX_LINE)
+        click.echo(f"note: every version is kept: {shown}", err=True)
     if is_taken_away and done.kept:
-        click.echo("note: run `gpuhook uninstall` again when these containers have ended", err=True)
+        then = "when these containers have ended"
+        if done.unknown:
+            then = "without this cause, or with --force if no container needs them"
+        click.echo(f"note: run `gpuhook uninstall` again {then}", err=True)
 
 
 def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:

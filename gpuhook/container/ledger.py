@@ -261,7 +261,8 @@ def entry_at(path: str) -> dict[str, Any] | None:
         return None
     if not (isinstance(entry.get("id"), str) and isinstance(entry.get("root"), str)):
         return None
-    if not isinstance(entry.get("since"), (int, float)):
+    is_timed = isinstance(entry.get("since"), (int, float))
+    if not (is_timed and files.is_path(os.path.join(entry["root"], entry["id"]))):
         return None
     return entry if _is_of_this_life(entry) else {k: entry[k] for k in entry if k not in _LIVE}
 

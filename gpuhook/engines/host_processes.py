@@ -42,6 +42,19 @@ class HostProcess:
             return ""
         return directory if root == "/" else f"/{posixpath.relpath(directory, root)}"
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether real and effective user are root or ourselves: proc_pid_status(5), Uid.
+
+        Any user can start a program with the name of an engine and arguments of any kind.
+        """
+        try:
+            with open(f"/proc/{self.pid}/status", "rb") as file:
+                users = next(line.split()[1:3] for line in file if line.startswith(b"Uid:"))
+        except OSError:
+            return False
+        return {int(one) for one in users} <= {0, os.geteuid()}
+
 
 def running(root: str) -> Iterator[HostProcess]:
     """Yield the processes of the host at `root`, as far as this process may see them."""

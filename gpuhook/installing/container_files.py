@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook import files
 from gpuhook.engines import host_processes, state_directories, toml
 from gpuhook.engines.configuring import containerd_places, dockerd
 from gpuhook.engines.files import joined
@@ -57,19 +58,24 @@ class ContainerFiles:
     `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
     sentence about a directory that an engine has and that cannot be found. `configured` are the
     engines that are or were configured for gpuhook, and the configuration files of their records.
+    `made` are configuration files that gpuhook made, and that do not exist after undo.
     """
 
     directories: tuple[StateDirectory, ...]
     commands: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     configured: Mapping[str, str] = field(default_factory=dict)
+    made: frozenset[str] = frozenset()
 
 
-def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles:
+def locate(
+    host: Host, configured: Mapping[str, str], at: str, made: frozenset[str] = frozenset()
+) -> ContainerFiles:
     """Return the directories of a host.
 
     `configured` are the engines that are configured for gpuhook, with the configuration file that
-    the record names, or "". `at` is the host's directory of the installation.
+    the record names, or "". `at` is the host's directory of the installation. `made` are the files
+    of the records that did not exist before.
     """
     search = _Search(host)
     configured = {**search.add_list(f"{at}/{LIST}"), **configured}
@@ -79,7 +85,9 @@ def locate(host: Host, configured: Mapping[str, str], at: str) -> ContainerFiles
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
     found = tuple(dict.fromkeys((*USUAL, *search.directories)))
-    return ContainerFiles(found, tuple(search.commands), tuple(search.unknown), configured)
+    return ContainerFiles(
+        found, tuple(search.commands), tuple(search.unknown), configured, made | search.undone
+    )
 
 
 def keep(host: Host, at: str, found: ContainerFiles) -> None:
@@ -87,7 +95,12 @@ def keep(host: Host, at: str, found: ContainerFiles) -> None:
     directories = [
         {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
     ]
-    document = {"schema": SCHEMA, "engines": dict(found.configured), "directories": directories}
+    document = {
+        "schema": SCHEMA,
+        "engines": dict(found.configured),
+        "made": sorted(found.made),
+        "directories": directories,
+    }
     host.put(f"{at}/{LIST}", json.dumps(document, indent=2).encode())
 
 
@@ -105,15 +118,17 @@ class _Search:
         self.commands: list[str] = []
         self.unknown: list[str] = []
         self.running: set[tuple[str, str]] = set()  # engines, and the files that they name
+        self.undone: frozenset[str] = frozenset()  # the `made` of the list
 
     def add_processes(self) -> None:
         """Add what the engines that run and their helpers have on their command lines.
 
-        A pod without the pid namespace of the host sees none of them.
+        Of another user's engine only the helpers count: it can name any file. A pod without the
+        pid namespace of the host sees none of them.
         """
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
-            if engine:
+            if engine and process.is_trusted:
                 said = _absolute(state_directories.flags(process.arguments), process.directory)
                 named = [said[name] for name in _CONFIGS if said.get(name)]
                 self.running.add((engine, named[0] if named else ""))
@@ -152,7 +167,7 @@ class _Search:
             except (OSError, GpuhookError, ValueError, RecursionError):
                 continue
             root = toml.text(entry.get("root")) if isinstance(entry, dict) else ""
-            if root.startswith("/"):
+            if root.startswith("/") and files.is_path(root):
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
     def add_list(self, path: str) -> dict[str, str]:
@@ -161,7 +176,7 @@ class _Search:
             content = self._host.read(path)
             if content is None:
                 return {}
-            engines, directories = _listed(json.loads(content))
+            engines, self.undone, directories = _listed(json.loads(content))
         except (OSError, GpuhookError, ValueError, RecursionError) as error:
             self.unknown.append(f"{path} cannot be read: {_reason(error)}")
             return {}
@@ -177,16 +192,27 @@ class _Search:
         is_strict: bool = False,
     ) -> None:
         try:
-            found = _state(self._host, engine, said)
+            found = _state(self._host, engine, self._without_undone(said))
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_running or is_strict)
             return
         for reason in found.unread:
             self._note(engine, reason, is_strict=is_running or is_strict)
         for one in found.directories:
+            if not files.is_path(one.path):
+                self._note(engine, f"{one.path!r} is no path", is_strict=is_running or is_strict)
+                continue
             if (is_running and one.is_required) or (is_strict and one.source):
                 self._require(engine, one)
             self.directories.append(one)
+
+    def _without_undone(self, said: Mapping[str, str]) -> dict[str, str]:
+        """Return the flags without a file that undo removed: the list has what it named."""
+        return {
+            name: value
+            for name, value in said.items()
+            if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
+        }
 
     def _require(self, engine: str, directory: StateDirectory) -> None:
         try:
@@ -218,21 +244,22 @@ def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
     }
 
 
-def _listed(document: Any) -> tuple[dict[str, str], list[StateDirectory]]:
-    """Return the engines and the directories of a list; raises ValueError."""
+def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDirectory]]:
+    """Return the engines, the made files and the directories of a list; raises ValueError."""
     try:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
         engines = {str(name): str(config) for name, config in document["engines"].items()}
+        made = frozenset(str(path) for path in document["made"])
         directories = [
             StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
             for one in document["directories"]
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError("it is not a list of directories") from error
-    if not all(one.path.startswith("/") for one in directories):
+    if not all(one.path.startswith("/") and files.is_path(one.path) for one in directories):
         raise ValueError("a path is not absolute")
-    return engines, directories
+    return engines, made, directories
 
 
 def _reason(error: Exception) -> str:

@@ -109,7 +109,7 @@ def _of_kubelet(host: Host) -> str:
     A pod without the pid namespace of the host does not see the kubelet.
     """
     for process in host_processes.running(host.root):
-        if process.program == "kubelet":
+        if process.program == "kubelet" and process.is_trusted:
             said = state_directories.flags(process.arguments)
             endpoint = said.get("container-runtime-endpoint") or _configured(host, said)
             return _of_endpoint(endpoint.removeprefix("unix://"))

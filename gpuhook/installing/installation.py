@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import partial
 
+from gpuhook import fault_texts
 from gpuhook.engines.configuring import carrying_out
 from gpuhook.engines.configuring.host import Host
 from gpuhook.engines.configuring.record import Store, directory
@@ -190,6 +191,7 @@ def uninstall(
         rest = leftovers.find(files, where.directory, is_installed=is_there)
         notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
+        fault_texts.text_of("GH1590")  # for an OSError from here on: the tree can be our own
         with copying.locked(where.here):
             left = copying.remove(where.here, needed)
             if not left:
@@ -200,9 +202,10 @@ def uninstall(
 
 def _container_files(where: Place) -> ContainerFiles:
     files = Host(where.root)
-    records = ((engine, _record(where, files, engine)) for engine in ENGINES)
-    configured = {engine: record.config for engine, record in records if record}
-    return container_files.locate(files, configured, where.directory)
+    records = [record for engine in ENGINES if (record := _record(where, files, engine))]
+    configured = {record.engine: record.config for record in records}
+    made = frozenset(one.path for record in records for one in record.files if not one.digest)
+    return container_files.locate(files, configured, where.directory, made)
 
 
 def _needed(where: Place, found: Named, undone: list[Result]) -> frozenset[str]:

@@ -56,8 +56,11 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
     """Return what remains of the installation in the host's directory `at`; raises OSError.
 
     The state and the labels have no path in them. They are of this installation if it
-    `is_installed` and neither other programs of gpuhook nor a device plugin use them.
+    `is_installed` and neither other programs of gpuhook nor a device plugin use them. The image has
+    a tree of its own in the directory `at`: its root is not the host whose specs are mounted there.
     """
+    if not is_installed and host.status(at):
+        return Leftovers()
     paths: list[str] = []
     notes: list[str] = []
     for path in _specs(host):

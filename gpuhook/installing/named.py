@@ -45,7 +45,16 @@ def found(root: str, at: str, where: ContainerFiles) -> Named:
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()
     unknown = list(where.unknown)
-    contents = [os.fsencode(command) for command in where.commands]
+    names: set[bytes] = set()
+    has_programs = False
+
+    def search(content: bytes) -> None:
+        nonlocal has_programs
+        names.update(pattern.findall(content))
+        has_programs = has_programs or programs in content
+
+    for command in where.commands:
+        search(os.fsencode(command))
     for directory in where.directories:
         try:
             here = inside(root, directory.path)
@@ -57,10 +66,8 @@ def found(root: str, at: str, where: ContainerFiles) -> Named:
             if content is None:
                 unknown.append(f"{path} cannot be read")
             else:
-                contents.append(content)
-    names = {name.decode() for content in contents for name in pattern.findall(content)}
-    has_programs = any(programs in content for content in contents)
-    return Named(frozenset(names), has_programs, tuple(unknown))
+                search(content)
+    return Named(frozenset(name.decode() for name in names), has_programs, tuple(unknown))
 
 
 def _paths(here: str, patterns: tuple[str, ...]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @contextmanager
 def running(
-    root: Path, name: str, arguments: Sequence[str], directory: str = "/w"
+    root: Path, name: str, arguments: Sequence[str], directory: str = "/w", user: int = 0
 ) -> Iterator[None]:
     """Run a program of this name and with these arguments. It waits, and does nothing else."""
     shutil.copy2("/usr/bin/busybox", root / name)
@@ -25,7 +25,7 @@ def running(
         executable=f"/{name}",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        preexec_fn=partial(_enter, root, directory),  # noqa: PLW1509 # there are no threads
+        preexec_fn=partial(_enter, root, directory, user),  # noqa: PLW1509 # there are no threads
     )
     try:
         assert process.stdout is not None
@@ -35,6 +35,8 @@ def running(
         process.communicate()
 
 
-def _enter(root: Path, directory: str) -> None:
+def _enter(root: Path, directory: str, user: int) -> None:
     os.chroot(root)
     os.chdir(directory)
+    if user:
+        os.setresuid(user, user, user)

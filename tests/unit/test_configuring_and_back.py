@@ -161,3 +161,13 @@ def test_a_hook_that_was_taken_away_and_came_back_stays(
     assert theirs.read_bytes() == crio.HOOKED + b"\n"
     assert any("made anew" in one for one in notes)
     assert os.listdir(theirs.parent) == [theirs.name]
+
+
+def test_undo_does_not_read_the_usual_file(tmp_path: Path) -> None:
+    """Undo needs no version of containerd, and the file can be anything."""
+    (tmp_path / "var/lib").mkdir(parents=True)
+    host, where = Host(str(tmp_path)), Where("containerd", config="/c.toml")
+    carrying_out.configure(host, where, wanted())
+    (tmp_path / "etc/containerd/config.toml").mkdir(parents=True)
+    carrying_out.undo(host, Where("containerd"))
+    assert not (tmp_path / "c.toml").exists()

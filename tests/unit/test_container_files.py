@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,12 @@ def test_a_broken_list(node: Path, text: str) -> None:
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
 def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
-    document = {"schema": container_files.SCHEMA, "engines": {}, "directories": [one]}
+    document = {
+        "schema": container_files.SCHEMA,
+        "engines": {},
+        "made": [],
+        "directories": [one],
+    }
     write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
     assert not found(node).is_whole
 
@@ -144,6 +150,27 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     assert found(node) == named.Named()
     container_files.forget(host, AT)
     assert not os.listdir(node / AT[1:])
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bool) -> None:
+    """A containerd whose --config does not exist has the defaults: the list has what it named."""
+    write(node, "/c.toml", 'state = "/s"')
+    write(node, f"/s/{TASK}", RUNTIME)
+    for directory in (AT, "/run/containerd"):
+        (node / directory[1:]).mkdir(parents=True)
+    host, made = Host(str(node)), frozenset({"/c.toml"})
+    where = container_files.locate(host, {"containerd": "/c.toml"}, AT, made)
+    for _ in range(2):
+        container_files.keep(host, AT, where)
+        host.remove("/c.toml")
+        with ExitStack() as stack:
+            if is_running:
+                stack.enter_context(running(node, "containerd", ["--config", "/c.toml"]))
+            assert found(node) == named.Named(has_programs=True)
+            where = container_files.locate(host, {}, AT)
+    shutil.rmtree(node / "s")
+    assert found(node) == named.Named()
 
 
 @pytest.mark.parametrize(
@@ -183,6 +210,36 @@ def test_a_running_engine_whose_directory_is_not_seen(
     """Such as in a mount namespace of its own. The engine need not be configured now."""
     with running(node, program, arguments):
         assert any(reason in unknown for unknown in found(node).unknown)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "text"),
+    [
+        ("containerd", ["--config", "/c"], 'state = "/a\\u0000b"'),
+        ("dockerd", ["--config-file", "/c"], '{"exec-root": "/a\\ud800"}'),
+        ("crio", ["--config", "/c"], '[crio.runtime.runtimes.x]\nruntime_root = "/\\u0000"'),
+    ],
+)
+def test_a_directory_that_no_path_can_name(
+    node: Path, program: str, arguments: list[str], text: str
+) -> None:
+    write(node, "/c", text)
+    with running(node, program, arguments):
+        assert any("is no path" in unknown for unknown in found(node).unknown)
+
+
+def test_a_ledger_entry_whose_root_is_no_path(node: Path) -> None:
+    write(node, "/run/gpuhook/containers/c.json", '{"root": "/a\\u0000"}')
+    assert found(node).is_whole
+
+
+def test_an_engine_of_another_user_names_no_file(node: Path) -> None:
+    """A user cannot prevent the removal, or have root read any tree for an import."""
+    write(node, "/c.toml", 'imports = ["/*/*"]\nstate = "/none"')
+    for directory in [node, *node.parents[:3]]:
+        directory.chmod(0o755)
+    with running(node, "containerd", ["--config", "/c.toml"], user=65534):
+        assert found(node).is_whole
 
 
 def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> None:

@@ -123,6 +123,15 @@ def test_the_engine_is_the_one_that_the_kubelet_calls(
         assert engine_choice.engines(str(node), "auto") == (expected,)
 
 
+def test_a_kubelet_of_another_user_decides_nothing(node: Path) -> None:
+    (node / "run/podman").mkdir(parents=True)
+    (node / "run/podman/podman.sock").touch()
+    for directory in [node, *node.parents[:3]]:
+        directory.chmod(0o755)
+    with running(node, "kubelet", [f"--container-runtime-endpoint={CRIO}"], user=65534):
+        assert engine_choice.engines(str(node), "auto") == ("podman",)
+
+
 def test_no_engine_is_told(node: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         engine_choice.engines(str(node), "auto")

@@ -20,7 +20,7 @@ import pytest
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.installing import installation, tree
+from gpuhook.installing import copying, installation, tree
 from gpuhook.vendors.nvidia import driver_places
 from tests.kubelet.waiting import eventually
 
@@ -294,6 +294,34 @@ def test_install_takes_the_variable_but_no_default(host: Path, small: Path) -> N
     assert (host / "opt/gpuhook").exists()
 
 
+def test_a_reason_has_no_control_characters(host: Path, small: Path) -> None:
+    """A path of a configuration or of a command line is printed on a terminal."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    (host / "etc/docker/daemon.json").write_text('{"exec-root": "/\\u001b]0;x"}', encoding="utf-8")
+    words = ["uninstall", "--host-root", str(host), "--dry-run"]
+    done = click.testing.CliRunner().invoke(main, words)
+    assert "every version is kept" in done.stderr
+    assert "\x1b" not in done.output
+
+
+def test_a_fault_after_the_removal_has_its_text(
+    host: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are loaded when they are needed, and the program can be in the removed tree."""
+    called("install", host, "--tree", str(small), "--engine", "docker")
+    loaded: list[bool] = []
+    monkeypatch.delitem(sys.modules, "gpuhook.fault_texts.settings", raising=False)
+    remove = copying.remove
+
+    def removed(place: str, kept: frozenset[str]) -> list[str]:
+        loaded.append("gpuhook.fault_texts.settings" in sys.modules)
+        return remove(place, kept)
+
+    monkeypatch.setattr(copying, "remove", removed)
+    called("uninstall", host)
+    assert loaded == [True]
+
+
 def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> None:
     """The reason is printed, and what to do."""
     called("install", host, "--tree", str(small), "--engine", "docker")
@@ -306,7 +334,7 @@ def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> N
     assert "1.0-aaaaaaaaaaaa: kept: a container could need it\n" in done.stdout
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
-    assert "run `gpuhook uninstall` again" in done.stderr
+    assert "run `gpuhook uninstall` again without this cause, or with --force" in done.stderr
     assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
     assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
     (host / "none").mkdir()

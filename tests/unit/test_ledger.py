@@ -186,8 +186,10 @@ def test_one_id_under_two_roots(tmp_path: Path) -> None:
         '{"schema": "gpuhook/ledger/v1", "id": "x", "since": 1}',
         '{"schema": "gpuhook/ledger/v1", "id": "x", "root": "", "since": "now"}',
         " " * (2 << 20),
+        '{"schema": "gpuhook/ledger/v1", "id": "x", "root": "/a\\u0000", "since": 1}',
+        '{"schema": "gpuhook/ledger/v1", "id": "x\\ud800", "root": "/a", "since": 1}',
     ],
-    ids=["empty", "text", "list", "schema", "id", "root", "since", "huge"],
+    ids=["empty", "text", "list", "schema", "id", "root", "since", "huge", "nul", "surrogate"],
 )
 def test_files_that_are_no_entries(content: str, root: str, held: Path) -> None:
     """What cannot be understood is passed over and left where it is."""

@@ -201,6 +201,14 @@ def test_nothing_installed_is_nothing_removed(host: Path) -> None:
     assert (host / "run/gpuhook/containers").exists()
 
 
+def test_the_root_of_the_image_is_no_host(host: Path) -> None:
+    """In the pod of the device plugin, the specs are the host's, and /opt/gpuhook is not."""
+    (host / "opt/gpuhook/tree.json").touch()
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    assert removed(host) == []
+    assert (host / "run/cdi/nvidia.yaml").exists()
+
+
 @pytest.mark.parametrize("output", ["text", "json", "yaml"])
 def test_the_program_removes_the_tree_that_it_runs_from(host: Path, output: str) -> None:
     """A module that it imports afterwards would be gone. A tree has no grpc."""

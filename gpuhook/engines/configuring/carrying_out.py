@@ -14,6 +14,7 @@ from gpuhook.engines.configuring import (
     verifying,
     work,
 )
+from gpuhook.engines.configuring.host_programs import HostPrograms
 from gpuhook.engines.configuring.record import Store, directory
 from gpuhook.engines.configuring.table import engine as module_of
 from gpuhook.engines.configuring.wanted import Node
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configuring.applying import Applied
     from gpuhook.engines.configuring.host import Host
-    from gpuhook.engines.configuring.host_programs import HostPrograms
     from gpuhook.engines.configuring.plan import Plan, Service
     from gpuhook.engines.configuring.record import Record
     from gpuhook.engines.configuring.restarting import How, Way
@@ -89,7 +89,8 @@ def configure(
     Nothing is written where everything is as wanted; then the engine is told only if it has not
     been since it was configured. Whatever fails after something was written is taken back.
     """
-    job = _job(host, where, how)
+    programs = containerd_process.host_programs(host, where.engine, where.config)
+    job = replace(_job(host, where, how), programs=programs)
     version = job.programs.version(where.engine)
     if is_dry:
         todo = _worked_out(job, wanted, version)[2]
@@ -138,8 +139,7 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
 
 def _job(host: Host, where: Where, how: How) -> _Job:
     store = Store(host, directory(where.engine, where.home))
-    programs = containerd_process.host_programs(host, where.engine, where.config)
-    return _Job(host, where, how, programs, store, module_of(where.engine))
+    return _Job(host, where, how, HostPrograms(host), store, module_of(where.engine))
 
 
 def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Plan, Node, Work]:

@@ -52,20 +52,13 @@ def _running_program(host: Host, config: str) -> str:
         if process.program != _NAME or _configuration(process) != posixpath.normpath(config):
             continue
         with suppress(OSError):
-            if not _is_trusted(process.pid):
+            if not process.is_trusted:
                 continue
             path = _path(host, os.readlink(f"/proc/{process.pid}/exe").removesuffix(_DELETED))
             found = host.status(path)
             if found and _is_program(found):
                 return path
     return ""
-
-
-def _is_trusted(pid: int) -> bool:
-    """Return whether real and effective user are root or ourselves: proc_pid_status(5), Uid."""
-    with open(f"/proc/{pid}/status", "rb") as file:
-        users = next(line.split()[1:3] for line in file if line.startswith(b"Uid:"))
-    return {int(one) for one in users} <= {0, os.geteuid()}
 
 
 def _configuration(process: HostProcess) -> str:
