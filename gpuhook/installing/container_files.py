@@ -250,7 +250,7 @@ def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDi
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
         engines = {str(name): str(config) for name, config in document["engines"].items()}
-        made = frozenset(str(path) for path in document["made"])
+        made = frozenset(str(path) for path in document.get("made") or ())
         directories = [
             StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
             for one in document["directories"]

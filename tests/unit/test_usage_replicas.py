@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gpuhook.container import ledger
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode
 from tests.simulated.running import Running
@@ -141,15 +142,21 @@ def test_a_container_that_the_engine_gave_its_replica(
     assert one["usage"][0]["share"] == {"bytes": 15360 * MIB // 4, "by": "replicas"}
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
 def test_a_container_that_claims_more_replicas_than_the_kubelet_assigned(
-    node: SimulatedNode, running: Running, tmp_path: Path
+    node: SimulatedNode, running: Running, tmp_path: Path, is_recorded: bool
 ) -> None:
     """Any container can set the variable: the kubelet's checkpoint takes precedence."""
     gpu = uuid(node)
     units = [f"{gpu}::{number}" for number in range(4)]
     config = cgroup(f"/kubepods/besteffort/pod{UIDS[0]}/one")
     config["process"] = {"env": [f"GPUHOOK_REPLICAS={','.join(units)}"]}
-    running.start("one", pod=("train-0", "ml", "main"), config=config)
+    pid = running.start("one", pod=("train-0", "ml", "main"), config=config)
+    if is_recorded:
+        entry: dict[str, Any] = {"pid": pid, "started": ledger.start_time(pid)}
+        entry |= {"container": "main", "nodes": ["/dev/nvidia0"], "route": "wrapper"}
+        entry["devices"] = [f"nvidia.com/gpu={gpu}"]
+        ledger.record(str(running.root), "one", {**entry, "replicas": units})
     root = checkpoint(tmp_path / "kubelet", units, (UIDS[0], "main", {"0": units[:1]}))
     (one,) = document(node, *root)["containers"]
     assert one["replicas"] == units[:1]

@@ -83,7 +83,9 @@ def look(wanted: Wanted, driver: Look) -> Usage:
         others = _others(running, entries, users.containers, by_node, wanted.kubelet)
     for entry in others:
         entry["warnings"] = ledger_warnings.read(warned.pop(entry["id"], {}))
-    whole = [*entries, *(_with_units(entry, told) for entry in others)]
+    if told.held:
+        _add_pods(entries, running)
+    whole = [_with_units(entry, told) for entry in (*entries, *others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
     containers = recorded.held(whole, by_node, is_judged=wanted.is_judged)
     _complete(containers, entries, running)
@@ -167,12 +169,23 @@ def _others(
     return found
 
 
+def _add_pods(entries: Iterable[dict[str, Any]], running: Iterable[Found]) -> None:
+    """Set the UID of the pod of each entry that has replicas: the ledger does not have it."""
+    by_place = {(state_roots.real(one.state_root), one.id): one for one in running}
+    by_pid = {one.pid: one for one in by_place.values()}
+    for entry in entries:
+        place = (state_roots.real(entry["root"]), entry["id"])
+        found = by_place.get(place) if entry["root"] else by_pid.get(entry.get("pid", 0))
+        if entry["replicas"] and found is not None:
+            entry["pod_uid"] = unrecorded.pod_uid(unrecorded.config(found))
+
+
 def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:
     """Return an entry with the replicas that the kubelet assigned to its container, if any.
 
     Any container can set the variable that `replicas` comes from.
     """
-    units = told.held.get((entry["pod_uid"], entry.get("container") or ""), ())
+    units = told.held.get((entry.get("pod_uid", ""), entry.get("container") or ""), ())
     held = [unit for unit in units if replicas.device_of(unit)]
     return {**entry, "replicas": held} if held else entry
 

@@ -94,7 +94,7 @@ def entry(
         "id": found.id,
         "root": found.state_root,
         **ledger.pod_of(spec.get("annotations")),
-        "pod_uid": _pod_uid(spec),
+        "pod_uid": pod_uid(spec),
         "bundle": found.bundle,
         "devices": devices,
         "nodes": list(has.nodes),
@@ -171,7 +171,7 @@ def _asked(spec: Mapping[str, Any]) -> str:
     return "" if value in _NOTHING or value.startswith("/") else value
 
 
-def _pod_uid(spec: Mapping[str, Any]) -> str:
+def pod_uid(spec: Mapping[str, Any]) -> str:
     """Return the UID of a container's pod, "" if it has none.
 
     The kubelet names the pod's cgroup by it; under the systemd driver `_` is for `-`.
